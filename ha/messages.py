@@ -87,6 +87,11 @@ class Subscribe(Sent, frozen=True, kw_only=True):
         As `Ack.demanded`: a reader there may hold the producer up.
     room_bytes, batch
         As in `Ack`.
+    furthest, departs_ms
+        As in `Ack`, of `generation`.
+    complete_ms
+        Up to where the stream is complete for all readers there that have had some of it, whatever
+        generation that was of; None if there is none.
     """
 
     stream: Name
@@ -97,6 +102,9 @@ class Subscribe(Sent, frozen=True, kw_only=True):
     demands: bool = False
     room_bytes: Number = ANY_BYTES
     batch: Number = EVERY_TUPLE
+    furthest: Position | None = None
+    departs_ms: EventTime | None = None
+    complete_ms: EventTime | None = None
 
 
 class Subscribed(Sent, frozen=True, kw_only=True):
@@ -136,6 +144,11 @@ class Ack(Sent, frozen=True, kw_only=True):
         B: output is kept back from the host until so many tuples have gathered, at least, and what
         it acknowledges meanwhile is never sent. Only standbys read the stream there, if it is
         greater than 1.
+    furthest
+        The cut up to which some reader has received the stream in this generation, and the host
+        has kept it; None if there is none.
+    departs_ms
+        As whoever has sent the host the stream in this generation has said (`Data.departs_ms`).
     """
 
     position: Position | None
@@ -146,6 +159,8 @@ class Ack(Sent, frozen=True, kw_only=True):
     demanded: Position | None = None
     room_bytes: Number = ANY_BYTES
     batch: Number = EVERY_TUPLE
+    furthest: Position | None = None
+    departs_ms: EventTime | None = None
 
 
 class Offer(Sent, frozen=True, kw_only=True):

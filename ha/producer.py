@@ -52,6 +52,10 @@ class Producer(Protocol):
         """Whether it sends its output: of the replicas of a fragment, only the primary does."""
         ...
 
+    def differs_from(self, node: str) -> bool:
+        """Whether a subscriber has other output than this, which this does not continue."""
+        ...
+
 
 def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) -> Subscribed:
     """Subscribe a host from its position on, or from the log's beginning if that is unknown."""
@@ -67,6 +71,8 @@ def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) ->
         batch=request.batch,
         now_us=now_us,
     )
+    if known:
+        producer.log.subscribers[node].furthest = request.furthest
     return Subscribed(
         stream=producer.stream,
         position=start,
@@ -94,19 +100,25 @@ def acknowledge(producer: Producer, node: str, ack: Ack, now_us: int) -> bool:
             batch=ack.batch,
             now_us=now_us,
         )
+        if known:
+            log.subscribers[node].furthest = ack.furthest
         return True
     if known:
         if ack.position is not None:
             log.acknowledge(node, ack.position)
         log.grant(node, ack, now_us)
         log.subscribers[node].received_ms = ack.received_ms
+        log.subscribers[node].furthest = ack.furthest
     return log.subscribers[node].sent.is_before(log.end)
 
 
 def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
-    """Take the output that each subscriber has not been sent yet, with the subscriber's node."""
+    """Take the output that each subscriber has not been sent yet, with the subscriber's node.
+
+    One that has other output is sent nothing: it would take part of each for the same.
+    """
     for node, subscriber in producer.log.subscribers.items():
-        if not (producer.feeds_subscribers or subscriber.feed):
+        if not (producer.feeds_subscribers or subscriber.feed) or producer.differs_from(node):
             continue
         for chunk in producer.log.take_unsent(node):
             yield (

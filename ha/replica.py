@@ -51,6 +51,8 @@ class InputStream:
     moved_at_ms
         First watermark after the input moved (see `Received.moved`). Sequence numbers before it
         are unknown to the producer.
+    departs_ms
+        Where what waits departs from what was sent before (`ha.messages.Data`).
     """
 
     schema: pa.Schema
@@ -59,6 +61,7 @@ class InputStream:
     waiting_bytes: int = 0
     dropped_ms: int = NO_WATERMARK
     moved_at_ms: int | None = None
+    departs_ms: int | None = None
 
     def hold(self, chunk: Chunk) -> None:
         """Keep a chunk until the state is here."""
@@ -80,6 +83,7 @@ class InputStream:
         self.waiting.clear()
         self.waiting_bytes = 0
         self.dropped_ms = NO_WATERMARK
+        self.departs_ms = None
 
 
 class Replica:
@@ -110,7 +114,8 @@ class Replica:
         this generation: one has crossed a discontinuity there, of an input here or further up. The
         least, if there are several; None: nowhere.
     followers
-        Consumers that are known to have its own output from beyond there.
+        Consumers that had its own output from beyond there. What they have from beyond its end,
+        they have from a successor with its state.
     stopped
         Inputs with a discontinuity that only a primary may cross, before which this standby has
         stopped. Its primary's state takes it across. If it takes over, it crosses by itself.
@@ -202,20 +207,35 @@ class Replica:
 
         It cannot if a discontinuity was crossed at which a predecessor of this primary was further,
         and had sent the output to that consumer: by this replica, or by whoever produces its input.
-        One that has output from beyond has it from this replica, or from a successor with its
-        state.
         """
-        if self.role is not ReplicaRole.PRIMARY or node in self.followers:
+        if self.role is not ReplicaRole.PRIMARY or self.departs_ms is None:
             return True
-        if self.departs_ms is None or position.watermark_ms <= self.departs_ms:
+        if position.watermark_ms <= self.departs_ms:
             return True
         if self.log.end.watermark_ms < position.watermark_ms:
             # What it has not crossed itself, its predecessor may have crossed before it.
-            return self.crossed_ms is None or position.watermark_ms <= self.crossed_ms
+            is_crossed = self.crossed_ms is not None and position.watermark_ms > self.crossed_ms
+            return node in self.followers or not is_crossed
         number = self.log.number_at(position.watermark_ms)
         if number == position.next_seq:
             self.followers.add(node)
         return number in (None, position.next_seq)
+
+    def differs_from(self, node: str) -> bool:
+        """Whether a subscriber has other output than this, which this does not continue.
+
+        It may have received that from a predecessor and not say so yet as a primary must hear it
+        (`continues`); but what is sent to it from now on would be taken for the same.
+        """
+        if self.departs_ms is None:
+            return False
+        subscriber = self.log.subscribers[node]
+        return any(
+            had is not None
+            and had.watermark_ms > self.departs_ms
+            and self.log.number_at(had.watermark_ms) not in (None, had.next_seq)
+            for had in (subscriber.sent, subscriber.furthest)
+        )
 
     def cross(self, stream: str) -> None:
         """Note that an input is about to cross a discontinuity."""
@@ -227,9 +247,7 @@ class Replica:
 
     def learn_departure(self, departs_ms: int | None) -> None:
         """Note that an input, or a predecessor's output, departs from what was sent before."""
-        if (earlier_ms := _earlier(self.departs_ms, departs_ms)) != self.departs_ms:
-            self.departs_ms = earlier_ms
-            self.followers.clear()
+        self.departs_ms = _earlier(self.departs_ms, departs_ms)
 
     @property
     def feeds_subscribers(self) -> bool:
@@ -267,7 +285,11 @@ class Replica:
         """
         received = self.inputs[data.stream].cursor.receive(data)
         if received.receipt is Receipt.ACCEPTED:
-            self.learn_departure(data.departs_ms)
+            entry = self.inputs[data.stream]
+            if self.role is ReplicaRole.WARMING:
+                entry.departs_ms = _earlier(entry.departs_ms, data.departs_ms)
+            else:
+                self.learn_departure(data.departs_ms)
         self._take_in(data.stream, received)
         return received
 
@@ -459,12 +481,16 @@ class Replica:
             log.subscribe(node, acknowledged, feed=feed, patient=patient, demands=demands)
         for chunk in snapshot.log:
             log.extend(chunk)
+        if snapshot.generation > self.generation:
+            # Where the output of former ones departed says nothing of this one.
+            self.departs_ms = None
+        for each in (snapshot.departs_ms, *(entry.departs_ms for entry in self.inputs.values())):
+            self.learn_departure(each)
         self._continue(engine, snapshot.inputs, joined)
         self.log = log
         self.digests = OutputDigests(log.end.watermark_ms)
         self.generation = snapshot.generation
         self.primary_ms = NO_WATERMARK
-        self.learn_departure(snapshot.departs_ms)
         self.apply(RoleEvent.STATE_INSTALLED, snapshot.epoch)
         return True
 

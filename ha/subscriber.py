@@ -40,7 +40,7 @@ class Subscriber:
         All output before what it has processed, counted from the log's first chunk.
     heard_us
         When it last said how far it is; None: not yet, but it was told to be there.
-    received_ms
+    received_ms, furthest
         As in `Ack`.
     is_heard, silent, pace
         Whether it has acknowledged something in this acknowledgement interval of the producer's
@@ -67,6 +67,7 @@ class Subscriber:
     processed_bytes: int = 0
     heard_us: int | None = None
     received_ms: int | None = None
+    furthest: Position | None = None
     batch: int = EVERY_TUPLE
     reread_from: Position | None = None
     is_heard: bool = False

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ha.backlog import Backlog
 from ha.cursor import StreamCursor
-from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Offer, Subscribe, Subscribed
+from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Data, Offer, Subscribe, Subscribed
 from streams.chunk import NO_WATERMARK, Position
 
 RETRY_US = 300_000
@@ -109,6 +109,9 @@ class Subscription:
         Whether every producer has answered.
     backlog
         What has arrived and readers that rest have yet to take.
+    departure
+        The newest generation that is said to depart from what was sent of it before, and the event
+        time from which on (`ha.messages.Data`); None: none.
     """
 
     stream: str
@@ -122,6 +125,7 @@ class Subscription:
     stood_in: bool = False
     confirmed: bool = False
     backlog: Backlog = field(default_factory=Backlog)
+    departure: tuple[int, int] | None = None
     _links: dict[str, Link] = field(default_factory=dict[str, Link])
     _moved_us: int = 0
     _told: tuple[list[tuple[str, Ack]], int] | None = None
@@ -293,6 +297,32 @@ class Subscription:
             return None
         return self._ask(link, now_us)
 
+    def learn_departure(self, data: Data) -> None:
+        """Note from where on what a producer sends departs from what was sent before."""
+        if data.departs_ms is None:
+            return
+        generation, known_ms = self.departure or (0, data.departs_ms)
+        if data.generation > generation:
+            known_ms = data.departs_ms
+        if data.generation >= generation:
+            self.departure = data.generation, min(known_ms, data.departs_ms)
+
+    def _departs_ms(self, generation: int | None) -> int | None:
+        known, departs_ms = self.departure or (0, None)
+        return departs_ms if known == generation else None
+
+    def _furthest(self, generation: int | None) -> Position | None:
+        """Up to where some reader has received a generation."""
+        return max(
+            (
+                reached
+                for _, cursor, reached in self._reached()
+                if reached is not None and cursor.generation == generation
+            ),
+            key=_watermark_ms,
+            default=None,
+        )
+
     def offered(
         self,
         node: str,
@@ -448,6 +478,8 @@ class Subscription:
             demanded=least if self.demands else None,
             room_bytes=self.room_bytes,
             batch=self.batch,
+            furthest=self._furthest(generation),
+            departs_ms=self._departs_ms(generation),
         )
         return [(node, ack) for node, link in self._links.items() if link.start is not None]
 
@@ -506,16 +538,25 @@ class Subscription:
         known = [position for position in positions if position is not None]
         whole = len(known) < len(positions) or len(generations) != 1
         link.whole = whole and bool(known)
+        generation = max(generations) if known else None
+        complete = {cursor.complete_ms for cursor in self.readers.values()} - {NO_WATERMARK}
         return Subscribe(
             stream=self.stream,
-            position=None if whole else min(known, key=lambda position: position.watermark_ms),
-            generation=None if whole else generations.pop(),
+            position=None if whole else min(known, key=_watermark_ms),
+            generation=generation,
             feed=link.feed,
             patient=self.patient,
             demands=self.demands,
             room_bytes=self.room_bytes,
             batch=self.batch,
+            furthest=self._furthest(generation),
+            departs_ms=self._departs_ms(generation),
+            complete_ms=min(complete, default=None),
         )
+
+
+def _watermark_ms(position: Position) -> int:
+    return position.watermark_ms
 
 
 def _least(positions: list[Position | None]) -> Position | None:

@@ -187,6 +187,9 @@ def sent_numbers(host: Driven) -> list[int]:
     return numbers([sent.chunk for sent in host.sent_to("exit", Data)])
 
 
-def ack(watermark_ms: int, next_seq: int, epoch: int = 1) -> Control:
+def ack(watermark_ms: int, next_seq: int, epoch: int = 1, departs_ms: int | None = None) -> Control:
     position = Position(next_seq=next_seq, watermark_ms=watermark_ms)
-    return Control(acks={"f": Ack(position=position, epoch=epoch, generation=1)})
+    said = Ack(
+        position=position, epoch=epoch, generation=1, furthest=position, departs_ms=departs_ms
+    )
+    return Control(acks={"f": said})

@@ -445,9 +445,7 @@ class HostCore:
             case messages.Subscribe(stream=stream):
                 if (source := self.replica_manager.sources.get(stream)) is not None:
                     source.asked(message)
-                if message.position is not None:
-                    of = stream, message.generation, message.position
-                    self._state_loss.on_position(sender, *of, now_us)
+                self._state_loss.on_claim(sender, stream, message, now_us)
                 if (producer := self.replica_manager.producer(stream)) is not None:
                     self._outbox.send(sender, subscribe(producer, sender, message, now_us))
                     self._outbox.feed(producer)

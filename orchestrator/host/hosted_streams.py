@@ -120,7 +120,8 @@ class HostedSource:
         self.throttle, self._overflowing = Throttle(), Throttle()
         self.slipped_us = 0
         self.input: InputStatus | None = None
-        self._had_ms = NO_WATERMARK
+        self._had_ms: int | None = None
+        self._demanded_ms: int | None = None
         self._begins_after_ms: int | None = None
         self.skipped: Skipped | None = None
         if (shed := assignment.shed) is not None:
@@ -158,6 +159,10 @@ class HostedSource:
     def stalled(self) -> bool:
         """Whether it can bring nothing in at present, so that the other site should."""
         return self.failed or self.waits_for is not None
+
+    def differs_from(self, node: str) -> bool:
+        """Whether a subscriber has other output than this; nothing here depends on other input."""
+        return False
 
     def hear_peer(self, watermark_ms: int | None, now_us: int) -> None:
         """Note what the other site says: as primary, how far it has come, if it has anything."""
@@ -244,17 +249,27 @@ class HostedSource:
             self.log.append(nothing, passed, np.array([now_us]))
 
     def asked(self, request: Subscribe) -> None:
-        """Note how far a consumer has come in a former generation of a stream that began anew."""
-        generation, position = request.generation, request.position
-        if self.assignment.resumes or generation is None or position is None:
+        """Note how far a consumer has come in a former generation of a stream that began anew.
+
+        Of those that demand it, the one counts that has had least: it lacks most. Others may have
+        had less by design; they count as long as nobody demands anything.
+        """
+        generation, had_ms = request.generation, request.complete_ms
+        if self.assignment.resumes or generation is None or had_ms is None:
             return
-        if generation < self.generation:
-            self._had_ms = max(self._had_ms, position.watermark_ms)
+        if generation >= self.generation:
+            return
+        if request.demands:
+            known_ms = self._demanded_ms
+            self._demanded_ms = had_ms if known_ms is None else min(known_ms, had_ms)
+        else:
+            self._had_ms = had_ms if self._had_ms is None else max(self._had_ms, had_ms)
 
     def unexplained(self) -> Skipped | None:
         """The range that the stream left out when it began anew, if nobody has looked at it yet."""
-        had_ms, until_ms = self._had_ms, self._begins_after_ms
-        if had_ms == NO_WATERMARK or until_ms is None or until_ms <= had_ms:
+        had_ms = self._had_ms if self._demanded_ms is None else self._demanded_ms
+        until_ms = self._begins_after_ms
+        if had_ms is None or until_ms is None or until_ms <= had_ms:
             return None
         known = self.skipped
         if known is not None and (known.after_ms, known.until_ms) == (had_ms, until_ms):

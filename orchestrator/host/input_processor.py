@@ -87,6 +87,7 @@ class InputProcessor:
             self.outbox.counters["chunks_unasked"] += 1
             return
         subscription.received_bytes += data.chunk.size_bytes
+        subscription.learn_departure(data)
         if not subscription.confirmed:
             subscription.heard(sender, now_us)
         is_accepted = is_repeated = False

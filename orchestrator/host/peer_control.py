@@ -189,8 +189,7 @@ class PeerControl:
             self.failover.on_epoch(
                 stream, ack.epoch, now_us, consumer=sender, generation=ack.generation
             )
-            if ack.position is not None:
-                self.state_loss.on_position(sender, stream, ack.generation, ack.position, now_us)
+            self.state_loss.on_claim(sender, stream, ack, now_us)
             producer = self.replica_manager.producer(stream)
             if producer is None:
                 continue

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ha.roles import RoleEvent
+from ha.messages import Ack, Subscribe
+from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox
 from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.replica_manager import ReplicaManager
-from streams.chunk import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,21 @@ class StateLoss:
         hosted.failed(f"evaluation failed: {said(error)}", now_us)
         self.discard(hosted, now_us, RoleEvent.STATE_UNUSABLE)
 
-    def on_position(
-        self, node: str, stream: str, generation: int | None, had: Position, now_us: int
-    ) -> None:
+    def on_claim(self, node: str, stream: str, claim: Ack | Subscribe, now_us: int) -> None:
         """Look whether what a consumer has of a fragment's output is continued here.
 
         If not, what it has came from a predecessor that was further. The fragment then starts over
         in a new generation, to which consumers cross, or goes on with the predecessor's state.
         """
         hosted = self.replica_manager.replicas.get(stream)
-        if hosted is None or hosted.replica.generation != generation:
+        if hosted is None or hosted.replica.generation != claim.generation:
             return
-        if not hosted.replica.continues(node, had):
-            self.disown(hosted, f"{node} has output up to {had.watermark_ms} ms", now_us)
+        replica = hosted.replica
+        if replica.role is not ReplicaRole.WARMING:
+            replica.learn_departure(claim.departs_ms)
+        for had in (claim.position, claim.furthest):
+            if had is not None and not replica.continues(node, had):
+                self.disown(hosted, f"{node} has output up to {had.watermark_ms} ms", now_us)
 
     def disown(self, hosted: HostedReplica, why: str, now_us: int) -> None:
         """Give up the state of a primary that cannot continue what its predecessor has sent."""

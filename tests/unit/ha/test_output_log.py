@@ -136,6 +136,9 @@ class Made:
     def complete_ms(self) -> int:
         return max(self.log.end.watermark_ms, self.primary_ms)
 
+    def differs_from(self, node: str) -> bool:
+        return False
+
 
 def ack(position: Position, generation: int = 3) -> Ack:
     return Ack(position=position, epoch=4, generation=generation)

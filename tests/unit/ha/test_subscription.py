@@ -1,9 +1,10 @@
 import pytest
 
 from ha.cursor import StreamCursor
-from ha.messages import Offer, Subscribe, Subscribed
+from ha.messages import Data, Offer, Subscribe, Subscribed
 from ha.subscription import PATIENCE_US, REPEATED_US, RETRY_US, STALLED_US, Subscription
 from streams.chunk import Position
+from tests.streams_of_numbers import chunk
 
 AT_30 = Position(next_seq=3, watermark_ms=30)
 AT_80 = Position(next_seq=8, watermark_ms=80)
@@ -36,6 +37,11 @@ def confirmed(*cursors: StreamCursor) -> Subscription:
 
 def offer(watermark_ms: int, *, sent: bool, generation: int = 1) -> Offer:
     return Offer(generation=generation, epoch=1, watermark_ms=watermark_ms, sent=sent)
+
+
+def departing(generation: int, departs_ms: int | None) -> Data:
+    part = chunk(0, [(10, 1)])
+    return Data(stream="s", epoch=1, generation=generation, chunk=part, departs_ms=departs_ms)
 
 
 def asked(made: Subscription, now_us: int) -> list[str]:
@@ -92,7 +98,7 @@ def test_a_new_reader_makes_the_host_ask_again_for_all_that_is_kept() -> None:
     assert asked(made, 0) == []
     made.read_by({"r0": one, "r1": StreamCursor()}, patient=False)
     requests = [request for _, request in made.requests(0)]
-    assert [(r.position, r.generation) for r in requests] == [(None, None)] * 2
+    assert [(r.position, r.generation) for r in requests] == [(None, 1)] * 2
 
 
 def test_a_producer_that_passes_over_what_a_reader_lacks_is_asked_for_that() -> None:
@@ -278,6 +284,37 @@ def test_an_acknowledgement_that_says_nothing_new_is_repeated_after_a_while() ->
 def test_acknowledges_nothing_while_readers_are_in_different_generations() -> None:
     made = confirmed(at(AT_80, 1), at(AT_30, 2))
     assert made.acks({"r0": AT_80, "r1": AT_30}) == []
+
+
+def test_what_readers_have_is_told_with_where_it_departs_from_what_was_sent_before() -> None:
+    made = confirmed(at(AT_30, 2), at(AT_80, 2))
+    for generation, departs_ms in ((1, 5), (2, 40), (2, None), (2, 25), (1, 3), (2, 60)):
+        made.learn_departure(departing(generation, departs_ms))
+    ((_, ack), _) = made.acks({"r0": AT_30, "r1": AT_30})
+    assert (ack.position, ack.furthest, ack.departs_ms) == (AT_30, AT_80, 25)
+    request = made.missing("primary", 0)
+    assert request is not None
+    assert (request.position, request.furthest, request.departs_ms) == (AT_30, AT_80, 25)
+    made.read_by({"r0": at(AT_30, 3)}, patient=False)
+    ((_, request), _) = made.requests(0)
+    assert (request.furthest, request.departs_ms) == (AT_30, None)
+
+
+def test_a_reader_without_a_position_hides_nothing_of_what_others_have() -> None:
+    ((_, request), _) = subscription(at(AT_80), StreamCursor()).requests(0)
+    assert (request.position, request.generation, request.furthest) == (None, 1, AT_80)
+    assert request.complete_ms == 80
+
+
+def test_a_request_tells_up_to_where_the_stream_is_complete_whatever_generation_that_was_of() -> (
+    None
+):
+    crossing = at(AT_80)
+    crossing.cross(Position(), 2)
+    ((_, request), _) = subscription(crossing, at(AT_30, 2)).requests(0)
+    assert (request.position, request.complete_ms) == (Position(), 30)
+    ((_, request), _) = subscription(crossing).requests(0)
+    assert (request.position, request.complete_ms) == (Position(), 80)
 
 
 def test_a_request_names_the_stream() -> None:

@@ -18,7 +18,7 @@ from ha.messages import (
     Subscribed,
 )
 from ha.roles import ReplicaRole
-from orchestrator.host.events import PeerLost, Report
+from orchestrator.host.events import Deliver, PeerLost, Report
 from streams.chunk import Position
 from tests.driven_host import (
     Driven,
@@ -33,6 +33,10 @@ from tests.driven_host import (
     subscribed,
 )
 from tests.streams_of_numbers import chunk
+from tests.unit.orchestrator.host.test_discontinuities import sink
+
+AT_30 = Position(next_seq=7, watermark_ms=30)
+"""Where a consumer is that has other output than a primary which has 8 tuples up to there."""
 
 
 def began_anew() -> Subscribed:
@@ -321,4 +325,87 @@ def test_a_consumer_that_has_followed_a_former_primary_need_not_follow_a_later_o
     host.hear("exit", ack(30, 8, epoch=2))
     host.hear("site", structs.replace(data(chunk(10, [(40, 1)])), departs_ms=5))
     host.hear("exit", ack(20, 5, epoch=2))
+    assert lost_state(host)
+
+
+def test_a_consumer_whose_numbers_agree_for_a_while_may_have_other_output_beyond() -> None:
+    host = behind()
+    departing(host)  # Own output: 2 tuples up to 10, 4 up to 20, 8 up to 30 ms.
+    host.hear("exit", ack(20, 4, epoch=2))
+    assert not lost_state(host)
+    host.hear("exit", ack(30, 7, epoch=2))
+    assert lost_state(host)
+
+
+def test_it_ends_as_soon_as_some_reader_turns_out_to_have_other_output() -> None:
+    """What a sink has kept, or the slowest reader of a host has processed, agrees by chance."""
+    claims: list[Message] = [
+        Control(acks={"f": structs.replace(ack(20, 4, epoch=2).acks["f"], furthest=AT_30)}),
+        Subscribe(
+            stream="f", position=Position(next_seq=4, watermark_ms=20), generation=1, furthest=AT_30
+        ),
+        Subscribe(stream="f", position=None, generation=1, furthest=AT_30),
+    ]
+    for claim in claims:
+        host = behind()
+        departing(host)
+        host.commands.clear()
+        host.hear("exit", claim)
+        assert lost_state(host)
+        assert host.take(Data) == []
+
+
+@pytest.mark.parametrize(
+    ("kept", "furthest"),
+    [((10, 2), (30, 7)), ((30, 7), (30, 7)), ((30, 9), (30, 9)), ((20, 5), (30, 8))],
+    ids=["kept less", "one fewer", "one more", "a slower reader"],
+)
+def test_nothing_is_sent_to_a_consumer_that_has_other_output(
+    kept: tuple[int, int], furthest: tuple[int, int]
+) -> None:
+    """It has that up to 30 ms; the primary comes from 10 to 40 ms at once."""
+    had = Position(watermark_ms=furthest[0], next_seq=furthest[1])
+    claim = Control(acks={"f": structs.replace(ack(*kept, epoch=2).acks["f"], furthest=had)})
+    host = behind()
+    host.hear("exit", claim)
+    host.commands.clear()
+    said = data(chunk(4, [(20, 2), (30, 4), (40, 3)]))
+    host.hear("site", structs.replace(said, departs_ms=15))
+    host.work()
+    assert host.sent_to("exit", Data) == []
+    host.hear("exit", claim)
+    assert lost_state(host)
+
+
+def test_a_sink_is_delivered_nothing_again_by_a_primary_with_other_output() -> None:
+    out = sink(("two",))
+    out.hear("two", data(chunk(0, [(10, 2), (20, 2), (30, 3)]), "f", epoch=1))
+    host = behind()
+    host.hear("exit", ack(30, 7, epoch=2))
+    host.commands.clear()
+    said = data(chunk(4, [(20, 2), (30, 4), (40, 3)]))
+    host.hear("site", structs.replace(said, departs_ms=15))
+    host.work()
+    for each in host.sent_to("exit", Data):
+        out.hear("two", each)
+    stamps = [int(t) for each in out.take(Deliver) for t in each.chunk.timestamps]
+    assert stamps == [10, 10, 20, 20, 30, 30, 30]
+
+
+def test_a_standby_that_was_further_than_where_its_primary_crossed_continues_nothing_else() -> None:
+    host = standby()
+    # The source died when it had sent this host input up to 30 ms, and the primary up to 10 ms.
+    host.hear("site", data(chunk(0, [(10, 4), (20, 2), (30, 4)])))
+    host.work()
+    host.hear("one", Control(watermarks_ms={"f": 10}, epochs={"f": 1}))
+    host.hear("exit", ack(10, 2))
+    host.hear("site", began_anew())
+    assert host.role is ReplicaRole.STANDBY
+    # The primary crosses at 10 ms, as it tells the sink, and has none of those tuples beyond.
+    host.hear("one", Control(watermarks_ms={"f": 25}, epochs={"f": 1}))
+    host.hear("exit", ack(25, 2, departs_ms=10))
+    host.commands.clear()
+    host.handle(PeerLost(node="one"))
+    assert host.sent_to("exit", Data) == []
+    host.hear("exit", ack(25, 2, departs_ms=10))
     assert lost_state(host)

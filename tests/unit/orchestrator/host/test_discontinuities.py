@@ -620,6 +620,36 @@ def test_a_state_that_does_not_join_the_waiting_input_is_too_old_and_not_broken(
     assert "snapshot refused" not in [r.kind for r in host.take(Report)]
 
 
+def test_a_state_of_a_new_generation_says_alone_where_its_output_departs() -> None:
+    host, state = joining()
+    # As long as it was of the first generation, it heard that its output departs at 5 ms.
+    host.core.replica_manager.replicas["f"].replica.learn_departure(5)
+    host.hear("one", msgspec.structs.replace(state, generation=2))
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    replica = host.core.replica_manager.replicas["f"].replica
+    assert (replica.role, replica.generation) == (ReplicaRole.STANDBY, 2)
+    assert replica.departs_ms is None
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_replica_keeps_where_input_departs_that_came_before_its_state(generation: int) -> None:
+    host, state = joining()
+    host.hear("site", msgspec.structs.replace(data(chunk(0, [(10, 4)])), departs_ms=5))
+    host.hear("one", msgspec.structs.replace(state, generation=generation, departs_ms=7))
+    replica = host.core.replica_manager.replicas["f"].replica
+    assert (replica.role, replica.departs_ms) == (ReplicaRole.STANDBY, 5)
+
+
+@pytest.mark.parametrize("node", ["one", "two"])
+def test_a_sink_tells_producers_where_the_output_departs_that_it_has(node: str) -> None:
+    host = sink(("one", "two"))
+    host.hear("one", msgspec.structs.replace(data(chunk(0, [(10, 4)]), "f"), departs_ms=5))
+    flush(host)
+    host.wait(200)
+    said = host.sent_to(node, Control)[-1].acks["f"]
+    assert (said.furthest, said.departs_ms) == (Position(next_seq=4, watermark_ms=10), 5)
+
+
 def test_a_state_of_a_generation_that_the_plan_has_yet_to_tell_counts() -> None:
     host, state = joining()
     host.hear("one", msgspec.structs.replace(state, generation=2))

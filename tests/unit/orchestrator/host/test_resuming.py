@@ -20,7 +20,16 @@ from orchestrator.host.events import (
 from orchestrator.host.hosted_streams import Wanted
 from orchestrator.records import Assignment, SinkAssignment, Skipped, SourceAssignment, SourceSpec
 from streams.chunk import Chunk, Position
-from tests.driven_host import COLUMNS, Driven, data, peers, subscribed
+from tests.driven_host import (
+    COLUMNS,
+    Driven,
+    assigned,
+    assignment_of,
+    data,
+    peers,
+    primary,
+    subscribed,
+)
 from tests.streams_of_numbers import chunk, numbers
 
 
@@ -199,9 +208,15 @@ def begun_anew(position: Position) -> Driven:
     return host
 
 
-def had(watermark_ms: int, generation: int = 8) -> Subscribe:
+def had(watermark_ms: int, generation: int = 8, *, demands: bool = False) -> Subscribe:
     position = Position(next_seq=2, watermark_ms=watermark_ms)
-    return Subscribe(stream="s", position=position, generation=generation)
+    return Subscribe(
+        stream="s",
+        position=position,
+        generation=generation,
+        demands=demands,
+        complete_ms=watermark_ms,
+    )
 
 
 def test_what_a_stream_left_out_lies_between_its_consumers_and_its_new_beginning() -> None:
@@ -220,6 +235,33 @@ def test_what_a_stream_left_out_lies_between_its_consumers_and_its_new_beginning
     assert said.detail.startswith("an unknown number of tuples")
     host.handle(InputSkipped(stream="s", skipped=Skipped(after_ms=20, until_ms=49, tuples=0)))
     assert not [r for r in host.take(Report) if r.kind == "input lost"]
+
+
+def test_of_those_who_demand_a_stream_the_one_that_had_least_lacks_most() -> None:
+    """A standby may be sent part of it by design; one fragment may be slower than another."""
+    host = begun_anew(Position())
+    host.hear("one", had(0, demands=True))
+    host.hear("two", had(40, demands=True))
+    host.hear("one", had(-10))
+    host.hear("two", had(45))
+    emit(host, chunk(0, [(61, 1)]))
+    assert host.core.unexplained() == {"s": Skipped(after_ms=0, until_ms=60)}
+
+
+def test_what_was_left_out_counts_though_the_stream_begins_anew_twice() -> None:
+    """Nothing has entered in between: consumers have a position that says nothing."""
+    reader = primary()
+    reader.hear("site", data(chunk(0, [(10, 2), (20, 2)])))
+    reader.work()
+    reader.hear("site", subscribed(generation=8))
+    reader.commands.clear()
+    again = peers(renewed="site")
+    reader.assign(assignment_of(assigned("primary", peer_replica="two"), at=again))
+    host = begun_anew(Position())
+    for request in reader.sent_to("site", Subscribe):
+        host.hear("one", request)
+    emit(host, chunk(0, [(61, 1)]))
+    assert host.core.unexplained() == {"s": Skipped(after_ms=20, until_ms=60)}
 
 
 def test_a_source_that_skips_to_the_present_left_out_what_came_due_before() -> None:
