@@ -52,12 +52,16 @@ class Sent:
         Tuples that did not, because their timestamps were complete already or lie too far ahead.
     repeated
         Pieces that had entered before.
+    undecided
+        Tuples whose timestamps consumers had before the site was started again, with
+        `durable: replicas`. They are in the results if they had come before, and late if not.
     """
 
     accepted: int = 0
     late: int = 0
     ahead: int = 0
     repeated: int = 0
+    undecided: int = 0
 
     def __add__(self, other: Sent) -> Sent:
         return Sent(
@@ -65,6 +69,7 @@ class Sent:
             late=self.late + other.late,
             ahead=self.ahead + other.ahead,
             repeated=self.repeated + other.repeated,
+            undecided=self.undecided + other.undecided,
         )
 
 

@@ -29,13 +29,14 @@ _types = {"csv": "text/csv", "json": "application/x-ndjson"}
 
 
 class SentDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the tuples: those that entered, and those that came too late or lie too far
-    ahead."""
+    """What became of the tuples: those that entered, those that came too late or lie too far ahead,
+    and those of which the site cannot tell (`vivace.Sent`)."""
 
     stream: str
     accepted: int
     late: int
     ahead: int
+    undecided: int = 0
 
 
 class LinesRefused(VivaceError):
@@ -85,7 +86,13 @@ def send(
                 "Is there a query that reads it? `vivace status` shows what holds it up.",
             ) from None
         on_progress("sent", f"{total.accepted:,} tuples")
-    return SentDocument(stream=stream, accepted=total.accepted, late=total.late, ahead=total.ahead)
+    return SentDocument(
+        stream=stream,
+        accepted=total.accepted,
+        late=total.late,
+        ahead=total.ahead,
+        undecided=total.undecided,
+    )
 
 
 def opened(path: Path) -> BinaryIO:

@@ -54,7 +54,7 @@ def command(
 
 
 def _nothing_entered(sent: api.SentDocument) -> bool:
-    return not sent.accepted and bool(sent.late or sent.ahead)
+    return not (sent.accepted or sent.undecided) and bool(sent.late or sent.ahead)
 
 
 def _view(sent: api.SentDocument) -> Text:
@@ -67,4 +67,10 @@ def _view(sent: api.SentDocument) -> Text:
     for count, why in ((sent.late, "came too late"), (sent.ahead, "lie too far ahead")):
         if count:
             text.append(f"\n! {count:,} tuples {why} and did not enter.", "yellow")
+    if sent.undecided:
+        text.append(
+            f"\n! {sent.undecided:,} tuples had their turn before the site was started again: they "
+            "entered then, or are late.",
+            "yellow",
+        )
     return text

@@ -72,6 +72,8 @@ class HostedSource:
     ----------
     accepts_subscribers
         Whether it is known where the log begins.
+    had_ms
+        Up to where some consumer has said that it had the stream before it began anew.
     skipped
         What the stream left out when it began anew.
     throttle
@@ -120,7 +122,7 @@ class HostedSource:
         self.throttle, self._overflowing = Throttle(), Throttle()
         self.slipped_us = 0
         self.input: InputStatus | None = None
-        self._had_ms: int | None = None
+        self.had_ms = NO_WATERMARK
         self._demanded_ms: int | None = None
         self._begins_after_ms: int | None = None
         self.skipped: Skipped | None = None
@@ -259,17 +261,16 @@ class HostedSource:
             return
         if generation >= self.generation:
             return
+        self.had_ms = max(self.had_ms, had_ms)
         if request.demands:
             known_ms = self._demanded_ms
             self._demanded_ms = had_ms if known_ms is None else min(known_ms, had_ms)
-        else:
-            self._had_ms = had_ms if self._had_ms is None else max(self._had_ms, had_ms)
 
     def unexplained(self) -> Skipped | None:
         """The range that the stream left out when it began anew, if nobody has looked at it yet."""
-        had_ms = self._had_ms if self._demanded_ms is None else self._demanded_ms
+        had_ms = self.had_ms if self._demanded_ms is None else self._demanded_ms
         until_ms = self._begins_after_ms
-        if had_ms is None or until_ms is None or until_ms <= had_ms:
+        if had_ms == NO_WATERMARK or until_ms is None or until_ms <= had_ms:
             return None
         known = self.skipped
         if known is not None and (known.after_ms, known.until_ms) == (had_ms, until_ms):

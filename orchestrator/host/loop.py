@@ -391,7 +391,7 @@ class HostLoop:
             manager.sources[stream].slipped_us = slipped_us
         for stream, retained in self._source_drivers.retained.items():
             manager.sources[stream].log.retained = retained
-        self._source_drivers.confirm(manager.held_by_readers)
+        self._source_drivers.confirm(manager.held_by_readers, manager.had_before_ms)
         for piece in self._source_drivers.reread(sources, self.core.wanted(), now_us):
             self._handle(piece)
         for counted in self._source_drivers.count(self.core.unexplained()):

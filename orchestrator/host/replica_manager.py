@@ -292,6 +292,10 @@ class ReplicaManager:
         cuts = (each.acknowledged for each in needed)
         return min(cuts, key=lambda cut: cut.watermark_ms, default=log.end)
 
+    def had_before_ms(self, stream: str) -> int:
+        """Up to where somebody had a source's stream before it began anew."""
+        return self.sources[stream].had_ms
+
     def drop_absent(self, now_us: int) -> None:
         """Stop keeping output for sinks that have been away for too long.
 

@@ -3,11 +3,13 @@
 Then both replicas of each fragment that reads it hold them in their state, so that neither the site
 nor its disk is needed any more. A site that starts again begins the stream anew: a client sends
 again what it got no response to, and consumers leave out what they had of it, by its timestamps.
+They leave out what is new and late as well, so of such tuples clients are told that nobody knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.drivers import DriverError
@@ -24,14 +26,20 @@ class ConfirmedInput(LiveInput):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self._confirmed_ms = NO_WATERMARK
+        self._confirmed_ms = self._had_ms = NO_WATERMARK
         self._unconfirmed: list[Push] = []
 
-    def confirm(self, watermark_ms: int) -> None:
-        """Note up to where everybody who reads the stream has acknowledged it."""
+    def confirm(self, watermark_ms: int, had_ms: int) -> None:
+        """Note up to where everybody who reads the stream has acknowledged it.
+
+        Parameters
+        ----------
+        had_ms
+            Up to where somebody had it before it began anew.
+        """
         if watermark_ms > self._confirmed_ms:
             with self._changed:
-                self._confirmed_ms = watermark_ms
+                self._confirmed_ms, self._had_ms = watermark_ms, had_ms
             self._respond(())
 
     def tuples_between(self, after_ms: int, until_ms: int) -> int:
@@ -53,9 +61,19 @@ class ConfirmedInput(LiveInput):
             waiting = [*self._unconfirmed, *pushes]
             confirmed = [push for push in waiting if push.until_ms <= self._confirmed_ms]
             self._unconfirmed = [push for push in waiting if push.until_ms > self._confirmed_ms]
+        for push in confirmed:
+            self._decide(push)
         super()._respond(confirmed)
         if self._closing:
             self._fail(())
+
+    def _decide(self, push: Push) -> None:
+        """Tell apart what entered and what consumers may have left out."""
+        taken, stamps = push.outcome, push.rows.column(0).to_numpy()
+        undecided = int((stamps <= self._had_ms).sum())
+        if taken is not None and undecided and not taken.repeated:
+            accepted = taken.accepted - undecided
+            push.outcome = replace(taken, accepted=accepted, undecided=undecided)
 
     def _fail(self, pushes: Sequence[Push]) -> None:
         with self._changed:

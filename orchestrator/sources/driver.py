@@ -127,8 +127,8 @@ class WaitingSource(OpenSource, Protocol):
 class ConfirmedSource(OpenSource, Protocol):
     """An open source that tells others once everybody who reads the stream has what they sent."""
 
-    def confirm(self, watermark_ms: int) -> None:
-        """Note up to where everybody has acknowledged the stream."""
+    def confirm(self, watermark_ms: int, had_ms: int) -> None:
+        """Note up to where everybody has acknowledged the stream, and somebody had it before."""
         ...
 
 

@@ -216,12 +216,13 @@ def _unavailable(error: Exception) -> HttpError:
 
 
 def _told(taken: Taken) -> dict[str, int | bool]:
-    return {
+    told: dict[str, int | bool] = {
         "accepted": taken.accepted,
         "late": taken.late,
         "ahead": taken.ahead,
         "repeated": taken.repeated,
     }
+    return told | ({"undecided": taken.undecided} if taken.undecided else {})
 
 
 def _identity(request: Request) -> tuple[str, int]:

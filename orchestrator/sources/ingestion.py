@@ -40,7 +40,7 @@ class Push:
     Attributes
     ----------
     rows
-        With the stream's schema.
+        With the stream's schema; once it was taken in, those that entered.
     arrived_us
         When it came, cluster clock.
     client, number
@@ -76,12 +76,16 @@ class Taken:
         Tuples that did not enter, by reason.
     repeated
         Whether the batch had come before, so that nothing entered.
+    undecided
+        Tuples whose timestamps consumers had before the site was started again. If they had come
+        before, they are in the results; if not, they were late. Nobody can tell.
     """
 
     accepted: int = 0
     late: int = 0
     ahead: int = 0
     repeated: bool = False
+    undecided: int = 0
 
     def __add__(self, other: Taken) -> Taken:
         return Taken(
@@ -89,6 +93,7 @@ class Taken:
             late=self.late + other.late,
             ahead=self.ahead + other.ahead,
             repeated=self.repeated or other.repeated,
+            undecided=self.undecided + other.undecided,
         )
 
 
@@ -165,7 +170,7 @@ class Ingestion:
                 clients.append(key)
             clients += push.places
             rows, refused = self._orderer.accept(push.rows, push.arrived_us)
-            push.outcome = _taken(rows.num_rows, refused)
+            push.rows, push.outcome = rows, _taken(rows.num_rows, refused)
             if refused.late or refused.ahead:
                 self._refuse(refused, push.client, push.number)
             if rows.num_rows:

@@ -241,11 +241,14 @@ class SourceDrivers:
             events.append(SourceReread(node=part.node, after=part.after, emitted=piece))
         return events
 
-    def confirm(self, acknowledged: Callable[[str], Position | None]) -> None:
-        """Tell sources that ask for it up to where everybody has acknowledged their streams."""
+    def confirm(
+        self, acknowledged: Callable[[str], Position | None], had_ms: Callable[[str], int]
+    ) -> None:
+        """Tell sources that ask for it up to where everybody has acknowledged their streams, and
+        up to where somebody had them before they began anew."""
         for stream, each in self._attended.items():
             if each.confirmed is not None and (cut := acknowledged(stream)) is not None:
-                each.confirmed.confirm(cut.watermark_ms)
+                each.confirmed.confirm(cut.watermark_ms, had_ms(stream))
 
     def count(self, skipped: Mapping[str, Skipped]) -> list[InputSkipped]:
         """The tuples of each range that a stream has left out, as far as its source can tell."""

@@ -23,7 +23,7 @@ from orchestrator.sinks.delivered import Delivered
 from orchestrator.sources import recorded, spec_of
 from orchestrator.sources.confirmed_input import ConfirmedInput
 from orchestrator.sources.driver import SourceContext, SourceDriver
-from orchestrator.sources.ingestion import Ingestion, Push
+from orchestrator.sources.ingestion import Ingestion, Push, Taken
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
 from orchestrator.sources.replay import OpenReplay, Recording, Replay
@@ -35,6 +35,11 @@ INTERVAL_MS = 100
 
 responded: dict[str, list[pa.RecordBatch]] = {}
 """Stream → the batches that the client was told of; the client outlives its site."""
+
+late: list[Push] = []
+"""What another client has sent too late."""
+
+LATE_MS = BEGIN_MS + 500
 
 
 class Sent(SourceDriver, frozen=True, kw_only=True):
@@ -83,8 +88,8 @@ class OpenSent:
         self._waiting: list[tuple[Push, pa.RecordBatch]] = []
         self._looked_us = 0
 
-    def confirm(self, watermark_ms: int) -> None:
-        self._input.confirm(watermark_ms)
+    def confirm(self, watermark_ms: int, had_ms: int) -> None:
+        self._input.confirm(watermark_ms, had_ms)
         while self._waiting and self._waiting[0][0].done.is_set():
             responded[self._stream].append(self._waiting.pop(0)[1])
 
@@ -118,19 +123,47 @@ class OpenSent:
         self._input.close()
 
 
+class WithLate(Sent, frozen=True, kw_only=True):
+    """Once its site was started again, another client sends one more tuple, which is late."""
+
+    def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSent:
+        return OpenWithLate(self, assignment, context)
+
+
+class OpenWithLate(OpenSent):
+    """The open source, with the other client."""
+
+    def __init__(self, options: Sent, a: SourceAssignment, context: SourceContext) -> None:
+        super().__init__(options, a, context)
+        self._sends_late = self._known > 0
+
+    def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
+        if self._sends_late and now_us >= start_at_us:
+            self._sends_late = False
+            schema = self._input.schema
+            values = [[LATE_MS], [3], [99]]
+            arrays = [pa.array(v, f.type) for v, f in zip(values, schema, strict=True)]
+            self._input.push(pa.RecordBatch.from_arrays(arrays, schema=schema), confirms=False)
+            late.append(self._input._pushed[-1])  # pyright: ignore[reportPrivateUsage]
+            self._input.commit()
+        return super().emit(start_at_us, now_us)
+
+
 sources.register("sent", Sent)
+sources.register("with-late", WithLate)
 
 
 @pytest.fixture(autouse=True)
 def a_client_that_knows_nothing() -> None:
     responded.clear()
+    late.clear()
 
 
-def sent(stream: StreamRecord) -> StreamRecord:
+def sent(stream: StreamRecord, kind: type[Sent] = Sent, name: str = "sent") -> StreamRecord:
     replay = recorded(stream)
     assert isinstance(replay, Replay)
-    made = Sent(path=replay.path, begin_ms=replay.begin_ms, end_ms=replay.end_ms)
-    return msgspec.structs.replace(stream, source=spec_of("sent", made))
+    made = kind(path=replay.path, begin_ms=replay.begin_ms, end_ms=replay.end_ms)
+    return msgspec.structs.replace(stream, source=spec_of(name, made))
 
 
 @pytest.mark.parametrize("seed", mostly_long(range(4)))
@@ -164,6 +197,24 @@ def test_what_was_responded_to_is_in_the_results_once_although_the_site_keeps_no
         assert end_ms > BEGIN_MS + 10_000
     for batches in responded.values():
         assert sum(batch.num_rows for batch in batches) > 100
+
+
+def test_of_a_tuple_that_may_be_late_for_consumers_clients_are_told_that_nobody_knows(
+    tmp_path: Path,
+) -> None:
+    manifests = Input.random(seed=30, seconds=30).manifests(tmp_path)
+    streams = [sent(m.record, WithLate, "with-late") for m in manifests.streams]
+    scenario = Scenario(manifests, seed=1, streams=streams, settle_s=SETTLE_S)
+    scenario.begin()
+    scenario.run_for(4.0)
+    kill_for_a_while(scenario, "west-site")
+    (push,) = late
+    assert push.done.is_set()
+    assert push.outcome == Taken(undecided=1)
+    # Were it in the results, pairs at its timestamp with key 3 and twice 99 would be.
+    kept = scenario.deliveries["pairs"]
+    seen = Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)
+    assert not [row for row in answer(seen) if row[0] == LATE_MS and row[2] == 198]
 
 
 def kill_for_a_while(scenario: Scenario, *sites: str) -> None:

@@ -17,7 +17,7 @@ from orchestrator.sources.ingestion import Full, Taken
 from orchestrator.sources.live import Durable
 from orchestrator.sources.source_drivers import SourceDrivers
 from orchestrator.sources.tcp import Tcp
-from streams.chunk import Position, stream_schema
+from streams.chunk import NO_WATERMARK, Position, stream_schema
 from tests.conftest import WaitUntil
 
 SCHEMA = stream_schema({"number": "int"})
@@ -66,16 +66,30 @@ def test_a_response_comes_once_the_stream_is_acknowledged_as_far_as_the_batch_go
     first = send(source, clients, 10, 20)
     wait_until(lambda: source.status.buffered_bytes > 0)
     later = send(source, clients, 100)
-    source.confirm(19)
+    source.confirm(19, NO_WATERMARK)
     assert not first.done()
-    source.confirm(99)
+    source.confirm(99, NO_WATERMARK)
     assert first.result(WAIT_S) == Taken(accepted=2)
     assert not later.done()
-    source.confirm(100)
+    source.confirm(100, NO_WATERMARK)
     assert later.result(WAIT_S) == Taken(accepted=1)
     # Consumers had it before: nothing is waited for.
     late = send(source, clients, 3)
     assert late.result(WAIT_S) == Taken(late=1)
+
+
+def test_of_what_consumers_had_before_the_site_was_started_again_nobody_can_tell(
+    source: ConfirmedInput, clients: ThreadPoolExecutor, wait_until: WaitUntil
+) -> None:
+    """It may have come before, or be new and late: consumers leave it out either way."""
+    first = send(source, clients, 10, 20, 30)
+    wait_until(lambda: source.status.buffered_bytes > 0)
+    source.confirm(30, 20)
+    assert first.result(WAIT_S) == Taken(accepted=1, undecided=2)
+    late = send(source, clients, 15, 31)
+    wait_until(lambda: source.status.late > 0)
+    source.confirm(31, 20)
+    assert late.result(WAIT_S) == Taken(accepted=1, late=1)
 
 
 def test_a_batch_that_comes_again_waits_as_the_first_one_does(
@@ -93,7 +107,7 @@ def test_a_batch_that_comes_again_waits_as_the_first_one_does(
     again = send(source, clients, 10, 20, number=1)
     wait_until(lambda: source.status.repeated == 2)
     assert not again.done()
-    source.confirm(20)
+    source.confirm(20, NO_WATERMARK)
     assert again.result(WAIT_S) == Taken(repeated=True)
 
 
@@ -128,6 +142,6 @@ def test_the_host_says_how_far_streams_are_acknowledged() -> None:
         asked.append(stream)
         return None
 
-    drivers.confirm(acknowledged)
+    drivers.confirm(acknowledged, lambda _: NO_WATERMARK)
     assert asked == ["s"]
     drivers.close()
