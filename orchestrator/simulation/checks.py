@@ -6,7 +6,7 @@ What the trial came to rest at is looked at here; the tuples at sinks, observers
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ha.roles import ReplicaRole
 from orchestrator.simulation.content_checks import content, losses_us
@@ -15,8 +15,18 @@ from orchestrator.simulation.oracle import Expected
 from orchestrator.simulation.timing_checks import timing
 
 
-def findings(seen: Observed, expected: dict[str, Expected]) -> list[str]:
-    """Every promise that was broken."""
+def findings(
+    seen: Observed, expected: dict[str, Expected], calm: Callable[[], Observed]
+) -> list[str]:
+    """Every promise that was broken.
+
+    Parameters
+    ----------
+    expected
+        By stream, what must come out.
+    calm
+        The same trial without faults, if it must be known what is late then.
+    """
     return [
         *(f"liveness: {each}" for each in seen.stuck),
         *(f"process: {each}" for each in seen.broken),
@@ -29,7 +39,7 @@ def findings(seen: Observed, expected: dict[str, Expected]) -> list[str]:
         *_diverged(seen),
         *_primaries(seen),
         *_budgets(seen),
-        *timing(seen),
+        *timing(seen, calm),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from ha.output_log import DEMAND_US
@@ -30,14 +30,24 @@ FULL_LOG_MS = DEMAND_US / 1000
 that it does not reach, before it drops what only that one lacks."""
 
 
-def timing(seen: Observed) -> Iterator[str]:
-    """Output that came too late."""
-    yield from _overload(seen)
+def timing(seen: Observed, calm: Callable[[], Observed]) -> Iterator[str]:
+    """Output that came too late.
+
+    Parameters
+    ----------
+    calm
+        The same trial without faults, if it must be known what is late then.
+    """
+    yield from _overload(seen, calm)
     yield from _bound(seen)
 
 
-def _overload(seen: Observed) -> Iterator[str]:
-    """A slow host is not taken for a dead one again and again; afterwards output is in time."""
+def _overload(seen: Observed, calm: Callable[[], Observed]) -> Iterator[str]:
+    """A slow host is not taken for a dead one again and again; afterwards output is in time.
+
+    What a query makes may be more than the little memory of hosts lets through, with or without a
+    slow one.
+    """
     if seen.schedule.shape is not Shape.SINGLE or seen.stuck:
         return
     ((fault),) = seen.schedule.faults
@@ -49,16 +59,24 @@ def _overload(seen: Observed) -> Iterator[str]:
     for change, count in takeovers.items():
         if count > 2 + fault.for_ms / TAKEOVER_EVERY_MS:
             yield f"overload: {change} {count} times because a host is slow for {fault.for_ms} ms"
-    settled_us = seen.began_us + (fault.ends_ms + RECOVERS_MS) * 1000
+    late_ms = _late_ms(seen, fault.ends_ms + RECOVERS_MS)
+    anyway = _late_ms(calm(), fault.ends_ms + RECOVERS_MS) if late_ms else {}
+    for stream, most_ms in late_ms.items():
+        if stream not in anyway:
+            yield f"overload: {stream} is {most_ms:.0f} ms late long after the load has gone"
+
+
+def _late_ms(seen: Observed, after_ms: float) -> dict[str, float]:
+    """Output of what entered after a time since the beginning → how late it came, if too late."""
+    from_us = seen.began_us + after_ms * 1000
+    found: dict[str, float] = {}
     for stream, arrivals in seen.arrivals.items():
-        late_ms = [
-            latency_ms
-            for arrival in arrivals
-            if (entered_us := int(arrival.delivery.chunk.ingestion_times_us[-1])) > settled_us
-            and (latency_ms := (arrival.at_us - entered_us) / 1000) > IN_TIME_MS
-        ]
-        if late_ms:
-            yield f"overload: {stream} is {max(late_ms):.0f} ms late long after the load has gone"
+        for arrival in arrivals:
+            entered_us = int(arrival.delivery.chunk.ingestion_times_us[-1])
+            latency_ms = (arrival.at_us - entered_us) / 1000
+            if entered_us > from_us and latency_ms > max(found.get(stream, 0.0), IN_TIME_MS):
+                found[stream] = latency_ms
+    return found
 
 
 def _bound(seen: Observed) -> Iterator[str]:
