@@ -11,6 +11,10 @@ stream may have a hole that no producer can fill. A cursor stops at both. Only a
 lets its cursor cross; a secondary stops and takes the primary's state instead, so that replicas
 cannot diverge there. Timestamps that were complete before a crossing stay complete: tuples
 of the new generation up to the cursor's `floor_ms` are filtered out.
+
+*Departure.* Behind a discontinuity, a stream may go on in the same generation, and differ from what
+was sent of it before (`ha.messages.Data`). A cursor that has received such tuples takes nothing
+that continues others: it would take part of each for the same.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ class Receipt(Enum):
     """It belongs to an earlier generation of the producer's state."""
     RESET = "reset"
     """It belongs to a newer generation, to which the cursor has not crossed."""
+    DIFFERS = "differs"
+    """It departs from what the cursor has received, and continues other tuples than those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +195,9 @@ class StreamCursor:
             stale = data.generation < self.generation
             return Received(receipt=Receipt.STALE if stale else Receipt.RESET)
         self.epoch = max(self.epoch, data.epoch)
+        departs_ms = position.watermark_ms if data.departs_ms is None else data.departs_ms
+        if departs_ms < position.watermark_ms and data.chunk.contradicts(position):
+            return Received(receipt=Receipt.DIFFERS)
         chunk = data.chunk.after(position)
         repeated = min(max(position.next_seq - data.chunk.first_seq, 0), data.chunk.rows.num_rows)
         self.repeated_tuples += repeated

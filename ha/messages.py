@@ -91,7 +91,8 @@ class Subscribe(Sent, frozen=True, kw_only=True):
         As in `Ack`, of `generation`.
     complete_ms
         Up to where the stream is complete for all readers there that have had some of it, whatever
-        generation that was of; None if there is none.
+        generation that was of; None if there is none. If some may hold the producer up, only they
+        count.
     """
 
     stream: Name

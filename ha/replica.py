@@ -202,11 +202,17 @@ class Replica:
         """Whether output up to there comes from beyond where it has stopped."""
         return any(self.inputs[stream].cursor.complete_ms < output_ms for stream in self.stopped)
 
-    def continues(self, node: str, position: Position) -> bool:
+    def continues(self, node: str, position: Position, *, processed: bool = True) -> bool:
         """Whether a consumer that has the output up to `position` can go on with what follows here.
 
         It cannot if a discontinuity was crossed at which a predecessor of this primary was further,
         and had sent the output to that consumer: by this replica, or by whoever produces its input.
+
+        Parameters
+        ----------
+        processed
+            Whether the consumer has processed it. What it has only received from beyond the end
+            here may come from a standby that is further, and need not be judged yet.
         """
         if self.role is not ReplicaRole.PRIMARY or self.departs_ms is None:
             return True
@@ -215,7 +221,7 @@ class Replica:
         if self.log.end.watermark_ms < position.watermark_ms:
             # What it has not crossed itself, its predecessor may have crossed before it.
             is_crossed = self.crossed_ms is not None and position.watermark_ms > self.crossed_ms
-            return node in self.followers or not is_crossed
+            return node in self.followers or not is_crossed or not processed
         number = self.log.number_at(position.watermark_ms)
         if number == position.next_seq:
             self.followers.add(node)
@@ -479,6 +485,9 @@ class Replica:
             known = self.log.subscribers.get(node)
             feed = known is not None and known.feed
             log.subscribe(node, acknowledged, feed=feed, patient=patient, demands=demands)
+            if known is not None and snapshot.generation == self.generation:
+                subscriber = log.subscribers[node]
+                subscriber.received_ms, subscriber.furthest = known.received_ms, known.furthest
         for chunk in snapshot.log:
             log.extend(chunk)
         if snapshot.generation > self.generation:
@@ -542,6 +551,12 @@ class Replica:
                 return None
             if entry.dropped_ms > cut.watermark_ms:
                 return None
+            if any(chunk.contradicts(cut) for chunk in waiting[stream]):
+                # What waits has come from a producer whose successor had sent something else.
+                if self.role is not ReplicaRole.WARMING:
+                    return None
+                joined[stream] = []
+                continue
             chunks = [rest for chunk in waiting[stream] if (rest := chunk.after(cut)) is not None]
             if chunks and chunks[0].first_seq != cut.next_seq:
                 return None

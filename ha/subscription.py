@@ -127,6 +127,8 @@ class Subscription:
     backlog: Backlog = field(default_factory=Backlog)
     departure: tuple[int, int] | None = None
     _links: dict[str, Link] = field(default_factory=dict[str, Link])
+    _demanding: frozenset[str] = frozenset()
+    """The readers that may hold producers up."""
     _moved_us: int = 0
     _told: tuple[list[tuple[str, Ack]], int] | None = None
     """The last acknowledgements, and when they were sent."""
@@ -447,7 +449,8 @@ class Subscription:
         """
         counting = [reader for reader in self.readers if reader in demanding] or [*self.readers]
         generations = {self.readers[reader].generation for reader in counting}
-        self.demands = any(reader in demanding for reader in counting)
+        self._demanding = frozenset(reader for reader in counting if reader in demanding)
+        self.demands = bool(self._demanding)
         # Who has just begun, or crossed a discontinuity, has processed nothing, and needs all that
         # follows.
         least = _least(
@@ -539,7 +542,8 @@ class Subscription:
         whole = len(known) < len(positions) or len(generations) != 1
         link.whole = whole and bool(known)
         generation = max(generations) if known else None
-        complete = {cursor.complete_ms for cursor in self.readers.values()} - {NO_WATERMARK}
+        demanding = self._demanding & self.readers.keys() or self.readers.keys()
+        complete = {self.readers[reader].complete_ms for reader in demanding} - {NO_WATERMARK}
         return Subscribe(
             stream=self.stream,
             position=None if whole else min(known, key=_watermark_ms),

@@ -223,6 +223,16 @@ class Chunk:
             ingestion_times_us=self.ingestion_times_us[watermarks:],
         )
 
+    def contradicts(self, cut: Position) -> bool:
+        """Whether a cut, as far as this chunk goes, is none of the stream that it is a part of.
+
+        Other tuples, or others in number, then come before the cut's watermark there.
+        """
+        if cut.next_seq < self.first_seq or self.watermark_ms < cut.watermark_ms:
+            return False
+        before = int(self.timestamps.searchsorted(cut.watermark_ms, side="right"))
+        return self.first_seq + before != cut.next_seq
+
     def beginning(self, most_bytes: int) -> Chunk:
         """The first timestamp groups of the chunk that take at most so much memory; at least one.
 

@@ -51,6 +51,9 @@ BACKLOG_SHARE = 1 / 4
 """Share of what a standby may queue that waits for its rest to end."""
 
 
+ASKS = (Receipt.GAP, Receipt.RESET, Receipt.DIFFERS)
+"""Receipts after which a host tells the producer what it has, and asks for what follows."""
+
 _counted = {receipt: f"chunks_{receipt.value}" for receipt in Receipt}
 
 
@@ -113,9 +116,7 @@ class InputProcessor:
                     backlog.wait(reader, data, idle=not hosted.replica.engine.waiting)
             elif receipt is Receipt.DUPLICATE:
                 is_repeated = True
-            elif receipt in (Receipt.GAP, Receipt.RESET) and not self.discontinuities.is_stopped(
-                reader, data.stream
-            ):
+            elif receipt in ASKS and not self.discontinuities.is_stopped(reader, data.stream):
                 request = subscription.missing(sender, now_us)
                 if request is not None:
                     self.outbox.send(sender, request)
@@ -415,6 +416,10 @@ class InputProcessor:
             receipt = hosted.replica.receive(data).receipt
         except Exception as error:  # noqa: BLE001  A broken chunk must not end this host.
             self.state_loss.failed(hosted, error, now_us)
+            return Receipt.STALE
+        if receipt is Receipt.DIFFERS and hosted.replica.role is ReplicaRole.WARMING:
+            # Nobody needs what it has gathered.
+            self.state_loss.discard(hosted, now_us)
             return Receipt.STALE
         self._bound_standby(hosted, data, now_us)
         self.dispatcher.arrived(reader, now_us)

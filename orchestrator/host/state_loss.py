@@ -71,8 +71,8 @@ class StateLoss:
         replica = hosted.replica
         if replica.role is not ReplicaRole.WARMING:
             replica.learn_departure(claim.departs_ms)
-        for had in (claim.position, claim.furthest):
-            if had is not None and not replica.continues(node, had):
+        for had, processed in ((claim.position, True), (claim.furthest, False)):
+            if had is not None and not replica.continues(node, had, processed=processed):
                 self.disown(hosted, f"{node} has output up to {had.watermark_ms} ms", now_us)
 
     def disown(self, hosted: HostedReplica, why: str, now_us: int) -> None:

@@ -1,3 +1,6 @@
+import msgspec
+import pytest
+
 from ha.cursor import Receipt, StreamCursor
 from ha.messages import Data
 from streams.chunk import Chunk, Position
@@ -50,6 +53,46 @@ def test_notices_a_gap_of_one_tuple() -> None:
     cursor.receive(data(chunk(0, [(10, 2)])))
     assert cursor.receive(data(chunk(3, [(30, 1)]))).receipt is Receipt.GAP
     assert cursor.position == Position(next_seq=2, watermark_ms=10)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        chunk(2, [(20, 2), (30, 4), (40, 3)]),
+        chunk(2, [(20, 2), (30, 2), (40, 3)]),
+        chunk(4, [(30, 4)]),
+        chunk(6, [(40, 3)]),
+    ],
+    ids=["one more", "one fewer", "no further", "begins beyond"],
+)
+def test_takes_nothing_that_continues_other_tuples_than_it_has(part: Chunk) -> None:
+    """A successor of the producer makes other output from 15 ms on, under the same numbers."""
+    cursor = StreamCursor()
+    cursor.start(Position(next_seq=7, watermark_ms=30), 1)
+    said = Data(stream="s", epoch=2, generation=1, chunk=part, departs_ms=15)
+    assert cursor.receive(said).receipt is Receipt.DIFFERS
+    assert cursor.position == Position(next_seq=7, watermark_ms=30)
+    # What departs beyond all that was received cannot differ from it, whatever is said.
+    said = msgspec.structs.replace(said, departs_ms=30)
+    assert cursor.receive(said).receipt is not Receipt.DIFFERS
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        chunk(2, [(20, 2), (30, 3), (40, 3)]),
+        chunk(4, [(30, 3), (40, 1)]),
+        chunk(7, [(40, 3)]),
+        chunk(7, [(35, 0), (40, 3)]),
+    ],
+)
+def test_takes_what_continues_its_tuples_although_the_stream_departs(part: Chunk) -> None:
+    cursor = StreamCursor()
+    cursor.start(Position(next_seq=7, watermark_ms=30), 1)
+    received = cursor.receive(Data(stream="s", epoch=2, generation=1, chunk=part, departs_ms=15))
+    assert received.receipt is Receipt.ACCEPTED
+    assert received.chunk is not None
+    assert received.chunk.first_seq == 7
 
 
 def test_a_timestamp_without_tuples_is_progress() -> None:

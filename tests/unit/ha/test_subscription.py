@@ -317,5 +317,15 @@ def test_a_request_tells_up_to_where_the_stream_is_complete_whatever_generation_
     assert (request.position, request.complete_ms) == (Position(), 80)
 
 
+def test_of_readers_that_may_hold_the_producer_up_the_one_counts_that_has_least() -> None:
+    made = confirmed(at(AT_30), at(AT_80))
+    made.acks({"r0": AT_30, "r1": AT_80}, {"r1"})
+    made.ask_again()
+    assert {request.complete_ms for _, request in made.requests(0)} == {80}
+    made.acks({"r0": AT_30, "r1": AT_80}, {"r0", "r1"})
+    made.ask_again()
+    assert {request.complete_ms for _, request in made.requests(0)} == {30}
+
+
 def test_a_request_names_the_stream() -> None:
     assert subscription().requests(0)[0][1] == Subscribe(stream="s", position=None, generation=None)

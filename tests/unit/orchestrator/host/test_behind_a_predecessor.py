@@ -232,10 +232,10 @@ def test_what_a_consumer_claims_ends_no_primary_that_has_crossed_nothing() -> No
     assert not lost_state(host)
 
 
-def departing(host: Driven, departs_ms: int = 15) -> None:
-    """It evaluates input up to 30 ms, which departs at a time from what was sent before."""
-    said = data(chunk(4, [(20, 2), (30, 4)]))
-    host.hear("site", structs.replace(said, departs_ms=departs_ms))
+def departing(host: Driven, said: Data | None = None) -> None:
+    """It evaluates input, up to 30 ms, which departs at 15 ms from what was sent before."""
+    said = said or data(chunk(4, [(20, 2), (30, 4)]))
+    host.hear("site", structs.replace(said, departs_ms=15))
     host.work()
 
 
@@ -390,6 +390,101 @@ def test_a_sink_is_delivered_nothing_again_by_a_primary_with_other_output() -> N
         out.hear("two", each)
     stamps = [int(t) for each in out.take(Deliver) for t in each.chunk.timestamps]
     assert stamps == [10, 10, 20, 20, 30, 30, 30]
+
+
+def test_a_sink_takes_nothing_that_continues_other_output_than_it_has_and_says_so() -> None:
+    """What it had received had not been acknowledged yet when its new primary sent."""
+    out = sink(("two",))
+    out.hear("two", data(chunk(0, [(10, 2), (20, 2), (30, 3)]), "f", epoch=1))
+    host = behind()
+    host.hear("exit", ack(10, 2))
+    host.commands.clear()
+    said = data(chunk(4, [(20, 2), (30, 4), (40, 3)]))
+    host.hear("site", structs.replace(said, departs_ms=15))
+    host.work()
+    (sent,) = host.sent_to("exit", Data)
+    out.commands.clear()
+    out.hear("two", sent)
+    assert out.core.counters["chunks_differs"] == 1
+    assert not [each for each in out.commands if isinstance(each, Deliver)]
+    (request,) = out.sent_to("two", Subscribe)
+    host.hear("exit", request)
+    assert lost_state(host)
+
+
+def test_output_beyond_its_end_that_nobody_has_processed_may_come_from_a_standby() -> None:
+    """That has its state, and is further."""
+    host = successor()
+    cross(host)
+    host.work()
+    said = structs.replace(ack(10, 2, epoch=2).acks["f"], position=None)
+    beyond = structs.replace(said, furthest=Position(next_seq=7, watermark_ms=60))
+    host.hear("exit", Control(acks={"f": beyond}))
+    assert not lost_state(host)
+
+
+def test_a_standby_that_takes_a_state_knows_still_what_consumers_have_received() -> None:
+    host = standby()
+    had = structs.replace(ack(10, 2).acks["f"], furthest=AT_30, received_ms=20)
+    host.hear("exit", Control(acks={"f": had}))
+    replica = host.core.replica_manager.replicas["f"].replica
+    state = primary().core.replica_manager.replicas["f"].replica.snapshot()
+    assert state is not None
+    assert replica.install(state)
+    known = replica.log.subscribers["exit"]
+    assert (known.furthest, known.received_ms) == (AT_30, 20)
+    # Of another generation, that says nothing.
+    assert replica.install(structs.replace(state, generation=2))
+    assert replica.log.subscribers["exit"].furthest is None
+
+
+def warming_with_other_input() -> Driven:
+    """A secondary that waits for a state, and has input from a producer that is gone."""
+    host = Driven("two")
+    host.assign(assignment_of(assigned("secondary", peer_replica="one")))
+    host.hear("site", subscribed())
+    host.hear("site", data(chunk(0, [(10, 4), (30, 5)])))
+    host.commands.clear()
+    return host
+
+
+def test_what_waits_for_a_state_is_given_up_if_other_input_comes() -> None:
+    host = warming_with_other_input()
+    said = data(chunk(4, [(20, 2), (30, 2), (40, 3)]), epoch=2)
+    host.hear("site", structs.replace(said, departs_ms=15))
+    replica = host.core.replica_manager.replicas["f"].replica
+    assert replica.inputs["s"].waiting == []
+    host.wait(100)
+    (request,) = host.sent_to("site", Subscribe)
+    assert (request.position, request.furthest) == (None, None)
+
+
+def test_what_waits_for_a_state_is_not_joined_with_one_of_other_input() -> None:
+    host = warming_with_other_input()
+    one = primary()
+    departing(one, data(chunk(0, [(10, 4), (20, 2)]), epoch=2))
+    state = one.core.replica_manager.replicas["f"].replica.snapshot()
+    assert state is not None
+    host.hear("one", state)
+    assert host.role is ReplicaRole.STANDBY
+    (request,) = host.sent_to("site", Subscribe)
+    assert request.position == Position(next_seq=6, watermark_ms=20)
+    for each in (one, host):
+        departing(each, data(chunk(6, [(30, 2), (40, 3)]), epoch=2))
+    logs = [each.core.replica_manager.replicas["f"].replica.log for each in (one, host)]
+    assert logs[0].end == logs[1].end
+    assert logs[0].chunks()[-1].timestamps.tolist() == logs[1].chunks()[-1].timestamps.tolist()
+
+
+def test_a_standby_is_not_brought_to_a_cut_of_other_input_than_it_has() -> None:
+    host = standby()
+    host.hear("site", data(chunk(0, [(10, 4), (30, 5)])))
+    one = primary()
+    departing(one, data(chunk(0, [(10, 4), (20, 2)]), epoch=2))
+    cut = one.core.replica_manager.replicas["f"].replica.cut()
+    assert cut is not None
+    replica = host.core.replica_manager.replicas["f"].replica
+    assert not replica.follow(replica.generation, cut)
 
 
 def test_a_standby_that_was_further_than_where_its_primary_crossed_continues_nothing_else() -> None:
