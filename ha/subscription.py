@@ -192,6 +192,20 @@ class Subscription:
             self.ask_again()
         self.batch = batch
 
+    def begin_generation(self, least: int) -> None:
+        """Note that generations before this one are over.
+
+        Producers are asked again that have answered for one: whoever has founded the new one does
+        not know a host that has nothing to acknowledge.
+        """
+        if least <= self.least_generation:
+            return
+        self.least_generation = least
+        for link in self._links.values():
+            if link.start is not None and link.generation < least:
+                link.ask_again()
+        self._note_confirmed()
+
     def ask_again(self) -> None:
         """Subscribe to every producer again, from where the readers are now."""
         for link in self._links.values():

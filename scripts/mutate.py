@@ -381,6 +381,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     console = Console()
     options = Options.of(arguments)
     mutations = [mutation for mutation in Mutation.load() if options.selects(mutation)]
+    if not mutations:
+        console.print(f"No breakage has {' or '.join(options.parts)} in its file or text.")
+        return 2
     if strayed := [mutation for mutation in mutations if not mutation.fits]:
         console.print("Not found exactly once:", *map(str, strayed), sep="\n  ", markup=False)
         return 2

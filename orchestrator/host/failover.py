@@ -377,6 +377,7 @@ class Failover:
             detected_at_us=loss.detected_at_us,
         )
         self._unrecorded.append((loss.lost, takeover))
+        hosted.promised = a.promised
         hosted.recovering = Recovering(
             epoch=replica.epoch,
             silent_us=loss.silent_us,

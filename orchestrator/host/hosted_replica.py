@@ -43,6 +43,8 @@ class HostedReplica:
         Until when it takes every tuple, because it has lagged too far.
     recovering
         Its last takeover, while it acts in the epoch that it began with.
+    promised
+        What the plan said then that it would take at most.
     lost
         The loss of its primary, if it waits for a producer's answer to take over.
     told, tellings
@@ -60,6 +62,7 @@ class HostedReplica:
     overruled: tuple[int, str] | None = None
     everything_until_us: int = 0
     recovering: Recovering | None = None
+    promised: RecoverySplit | None = None
     lost: Loss | None = None
 
     @property
@@ -168,7 +171,7 @@ class HostedReplica:
                 resend_ms=(found.resent_us - found.began_us) / 1000,
                 reprocess_ms=(found.caught_up_us - found.resent_us) / 1000,
             ),
-            promised=self.assignment.promised,
+            promised=self.promised,
             tuples=found.tuples,
         )
 

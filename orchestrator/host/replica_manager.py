@@ -251,7 +251,7 @@ class ReplicaManager:
                 patient=stream in self.sinks,
                 demands=any(map(self._demands, reading)),
             )
-            subscription.least_generation = self._generations.get(stream, 0)
+            subscription.begin_generation(self._generations.get(stream, 0))
             left = subscription.use(self._producers.get(stream, ()), renewed)
             yield from _unsubscribe_from(subscription, tuple(left))
         self.withholds = any(

@@ -6,11 +6,11 @@ operation less, one fault less, shorter faults, plainer faults.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import msgspec
 
-from orchestrator.simulation.faults import AnyFault
+from orchestrator.simulation.faults import AnyFault, Observe
 from orchestrator.simulation.operations import Drain
 from orchestrator.simulation.schedule import Schedule
 
@@ -40,7 +40,9 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
         smaller = msgspec.structs.replace(schedule, queries=count - 1, visit=None)
         known = smaller.setting.programs
         kept = [o for o in schedule.operations if isinstance(o, Drain) or o.fragment in known]
-        yield msgspec.structs.replace(smaller, operations=tuple(kept))
+        streams = known.keys() | {name for program in known.values() for name in program.inputs}
+        observers = tuple(_observers(schedule.observers, streams))
+        yield msgspec.structs.replace(smaller, operations=tuple(kept), observers=observers)
     if schedule.observers:
         yield msgspec.structs.replace(schedule, observers=())
     if schedule.visit is not None:
@@ -56,6 +58,13 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
     for i, fault in enumerate(faults):
         for plainer in _plainer(fault):
             yield _with(schedule, (*faults[:i], plainer, *faults[i + 1 :]))
+
+
+def _observers(observers: Iterable[Observe], known: Container[str]) -> Iterator[Observe]:
+    """Those of streams that there are; others would wait for them for ever."""
+    for observer in observers:
+        if streams := tuple(stream for stream in observer.streams if stream in known):
+            yield msgspec.structs.replace(observer, streams=streams)
 
 
 def _plainer(fault: AnyFault) -> Iterator[AnyFault]:

@@ -22,6 +22,7 @@ ONCE_BROKEN = (
 statements."""
 
 ONCE_BROKEN_SINCE = (
+    7,
     24000077,
     25003609,
     25007378,

@@ -242,11 +242,28 @@ def test_an_answer_of_a_generation_that_is_over_is_none() -> None:
     """A producer that has not heard that its stream begins anew would number from elsewhere."""
     cursor = StreamCursor()
     made = subscription(cursor)
-    made.least_generation = 2
+    made.begin_generation(2)
     assert made.answered("primary", answer(AT_80, generation=1)) == []
     assert (cursor.position, made.is_answered) == (None, False)
     made.answered("primary", answer(AT_30, generation=2))
     assert (cursor.position, cursor.generation) == (AT_30, 2)
+
+
+def test_producers_are_asked_again_once_the_generation_is_over_that_they_have_answered_for() -> (
+    None
+):
+    """An observer that has had nothing acknowledges nothing: the founder of the next one would
+    never hear of it."""
+    made = confirmed(StreamCursor())
+    made.begin_generation(1)
+    assert made.confirmed
+    made.answered("primary", answer(Position(), generation=2))
+    made.begin_generation(2)
+    assert asked(made, 0) == ["secondary"]
+    made.answered("secondary", answer(Position(), generation=1))
+    assert asked(made, RETRY_US) == ["secondary"]
+    made.answered("secondary", answer(Position(), generation=2))
+    assert made.confirmed
 
 
 def test_a_newer_generation_that_is_offered_is_asked_for() -> None:

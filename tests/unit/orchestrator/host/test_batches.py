@@ -18,7 +18,7 @@ from ha.roles import ReplicaRole
 from ha.subscription import REPEATED_US
 from orchestrator.host.events import PeerLost
 from orchestrator.host.hosted_replica import BATCHES_LAG_US, EVERYTHING_US
-from orchestrator.records import FragmentAssignment
+from orchestrator.records import FragmentAssignment, RecoverySplit
 from streams.chunk import Position
 from tests.driven_host import (
     Driven,
@@ -28,6 +28,7 @@ from tests.driven_host import (
     data,
     peers,
     sent_numbers,
+    standby,
     subscribed,
 )
 from tests.streams_of_numbers import chunk, numbers
@@ -170,6 +171,23 @@ def test_takeover_asks_for_what_was_kept_back_at_once() -> None:
     assert hosted.recovered is not None
     assert hosted.recovered.measured.resend_ms == 7.0
     assert hosted.recovered.tuples == 2
+
+
+def test_a_takeover_is_told_beside_what_the_plan_had_said_until_then() -> None:
+    """The next plan, with a new secondary, says something else."""
+    had = RecoverySplit(detection_ms=1.0, resend_ms=2.0, reprocess_ms=3.0)
+    new = RecoverySplit(detection_ms=1.0, resend_ms=0.0, reprocess_ms=0.0)
+    host = standby()
+    secondary = assigned("secondary", peer_replica="one")
+    host.assign(assignment_of(msgspec.structs.replace(secondary, promised=had)))
+    host.hear("site", data(chunk(0, [(10, 5)])))
+    host.handle(PeerLost(node="one"))
+    host.work()
+    primary = assigned("primary", epoch=2, peer_replica="three")
+    host.assign(assignment_of(msgspec.structs.replace(primary, promised=new)))
+    recovered = host.core.replica_manager.replicas["f"].recovered
+    assert recovered is not None
+    assert recovered.promised == had
 
 
 def behind() -> Driven:

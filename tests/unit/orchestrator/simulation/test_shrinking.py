@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from orchestrator.simulation.faults import AnyFault, Crash, Cut, StoreAway
+from msgspec import structs
+
+from orchestrator.simulation.faults import AnyFault, Crash, Cut, Observe, StoreAway
 from orchestrator.simulation.schedule import Schedule, Shape
 from orchestrator.simulation.shrinking import shrink
 
@@ -24,3 +26,24 @@ def test_everything_that_is_not_needed_goes() -> None:
 
 def test_what_is_needed_stays() -> None:
     assert shrink(SCHEDULE, lambda each: each == SCHEDULE) == SCHEDULE
+
+
+def test_nobody_observes_a_stream_that_is_gone() -> None:
+    """It would be waited for, whatever fails."""
+    schedule = next(
+        each
+        for seed in range(1, 100)
+        if len((each := structs.replace(SCHEDULE, seed=seed)).setting.queries) > 1
+    )
+    programs = schedule.setting.programs
+    one = structs.replace(schedule, queries=1).setting
+    gone = next(name for name in programs if name not in one.programs)
+    read = next(iter(one.programs.values())).inputs[0]
+    watch = Observe(
+        name="watch", streams=(read, gone), region="n1", at_ms=0, until_ms=None, orderly=True
+    )
+    only_gone = structs.replace(watch, name="other", streams=(gone,))
+    small = shrink(
+        structs.replace(schedule, observers=(watch, only_gone)), lambda each: bool(each.observers)
+    )
+    assert [(each.name, each.streams) for each in small.observers] == [("watch", (read,))]
