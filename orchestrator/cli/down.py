@@ -11,6 +11,8 @@ from orchestrator.cli.invocation import ClusterOption, JsonOption, progress, sho
 def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
     """End a cluster, and wait until all of its processes are gone.
 
+    Its logs and archives go, too, unless `vivace up --data` named a folder for them.
+
     [bold]Example:[/] vivace down --cluster aircraft
     """
     with progress("Ending the cluster") as line:

@@ -23,6 +23,7 @@ noteworthy = {
     "takeovers": "takeovers",
     "demotions": "primaries that stepped down",
     "chunks_missing": "chunks that did not arrive and were asked for",
+    "chunks_differs": "chunks that did not continue what a reader had",
     "suspicions": "suspicions of a silent peer",
     "states_broken": "states that had to be built anew",
     "snapshots_unusable": "snapshots that came too late",
