@@ -329,13 +329,18 @@ class InputProcessor:
         self, subscription: Subscription, now_us: int
     ) -> Iterator[tuple[str, str, Ack]]:
         manager, stream = self.replica_manager, subscription.stream
-        positions = {
-            reader: manager.sinks[stream].processed
-            if (hosted := manager.replicas.get(reader)) is None
-            else hosted.replica.processed_of(stream)
-            for reader in subscription.readers
-        }
         demanding = manager.demanding(subscription)
+        positions: dict[str, Position | None] = {}
+        for reader, cursor in subscription.readers.items():
+            if (hosted := manager.replicas.get(reader)) is not None:
+                positions[reader] = hosted.replica.processed_of(stream)
+                continue
+            processed = manager.sinks[stream].processed
+            if processed is None and reader not in demanding:
+                # It needs nothing from before where it began. Producers would take that for sent
+                # and not processed, and soon have no credit left.
+                processed = cursor.began_at
+            positions[reader] = processed
         is_behind = any(
             self.dispatcher.is_behind(reader, now_us)
             for reader in demanding or subscription.readers

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ha.messages import EVERY_TUPLE
+from ha.replica import Replica
 from ha.roles import ReplicaRole
+from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.simulation.content_checks import content, losses_us
 from orchestrator.simulation.observed import Observed
 from orchestrator.simulation.oracle import Expected
 from orchestrator.simulation.timing_checks import timing
+from streams.chunk import Position
 
 
 def findings(
@@ -61,31 +65,50 @@ def _replicas(seen: Observed, expected: dict[str, Expected]) -> Iterator[str]:
     """Both replicas have evaluated everything, and are in the same state."""
     if seen.stuck or not seen.healed:
         return
-    replicas = {
-        name: [
-            hosted.replica
-            for host in seen.world.hosts.values()
-            if (hosted := host.core.replica_manager.replicas.get(name)) is not None
-        ]
-        for name in sorted(seen.running)
-    }
-    for name, pair in replicas.items():
-        roles = sorted(replica.role.value for replica in pair)
-        if roles != [ReplicaRole.PRIMARY.value, ReplicaRole.STANDBY.value]:
-            yield f"replicas: {name} has {', '.join(roles)}"
+    for name in sorted(seen.running):
+        pair = sorted(_hosted(seen, name), key=lambda hosted: hosted.replica.role.value)
+        roles = [hosted.replica.role for hosted in pair]
+        if roles != [ReplicaRole.PRIMARY, ReplicaRole.STANDBY]:
+            yield f"replicas: {name} has {', '.join(role.value for role in roles)}"
             continue
-        one, other = pair
-        for replica in pair:
+        one, other = (hosted.replica for hosted in pair)
+        gathers = _gathers(pair[1])
+        for replica in (one,) if gathers else (one, other):
             reached_ms = replica.output_watermark_ms
             if reached_ms is None or reached_ms < expected[name].end_ms:
                 yield f"reader: the {replica.role.value} of {name} stopped at {reached_ms}"
         if one.generation != other.generation:
             both = f"{one.generation} and {other.generation}"
             yield f"replicas: those of {name} are of generations {both}"
+        elif gathers:
+            yield from _kept_back(name, pair[1].assignment.batch, one, other)
         elif one.log.end != other.log.end:
             yield f"replicas: those of {name} end at {one.log.end} and {other.log.end}"
         elif one.engine.snapshot() != other.engine.snapshot():
             yield f"replicas: those of {name} are in different states"
+
+
+def _hosted(seen: Observed, fragment: str) -> list[HostedReplica]:
+    managers = [host.core.replica_manager for host in seen.world.hosts.values()]
+    return [found for each in managers if (found := each.replicas.get(fragment)) is not None]
+
+
+def _gathers(hosted: HostedReplica) -> bool:
+    """Whether a standby is sent batches, and no checkpoints that cover what has yet to gather.
+
+    At the end of a stream, less than a batch is left.
+    """
+    assigned = hosted.assignment
+    is_standby = hosted.replica.role is ReplicaRole.STANDBY
+    return is_standby and assigned.batch != EVERY_TUPLE and assigned.checkpoint_ms == 0.0
+
+
+def _kept_back(name: str, batch: int, primary: Replica, standby: Replica) -> Iterator[str]:
+    """Inputs of which a standby lacks as much as a batch."""
+    for stream, entry in primary.inputs.items():
+        ends = [each.cursor.position or Position() for each in (entry, standby.inputs[stream])]
+        if (lacks := ends[0].next_seq - ends[1].next_seq) >= batch:
+            yield f"reader: the standby of {name} lacks {lacks} tuples of {stream}"
 
 
 def _source_sites(seen: Observed) -> Iterator[str]:
@@ -118,6 +141,9 @@ def _acknowledged(seen: Observed) -> Iterator[str]:
         for name, log in logs.items():
             for reader, subscriber in log.subscribers.items():
                 if (read_by := seen.world.hosts.get(reader)) is None or not read_by.alive:
+                    continue
+                replicas = read_by.core.replica_manager.replicas.values()
+                if any(name in each.replica.inputs and _gathers(each) for each in replicas):
                     continue
                 if subscriber.acknowledged.next_seq != log.end.next_seq:
                     yield (
