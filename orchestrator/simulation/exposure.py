@@ -61,7 +61,7 @@ class Exposure:
                 continue
             if record is None or not any(
                 self._warm(replica, name)
-                and not self._lacks_input(replica, name, host)
+                and not self._lacks_input(replica, name, host, hosted)
                 and not self._is_passed(replica, hosted)
                 for replica in record.replicas
                 if replica.incarnation != host.incarnation and not _is_going(record, replica)
@@ -86,14 +86,25 @@ class Exposure:
         hosted = host.core.replica_manager.replicas.get(fragment)
         return hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
 
-    def _lacks_input(self, replica: ReplicaId, fragment: str, dying: SimulatedHost) -> bool:
+    def _lacks_input(
+        self,
+        replica: ReplicaId,
+        fragment: str,
+        dying: SimulatedHost,
+        primary: HostedReplica | None,
+    ) -> bool:
         """Whether a replica is behind, and what it was not sent yet went down with a site.
 
-        A standby that is fed in batches relies on its primary or on the producers of its input.
+        A standby that is fed in batches relies on its primary or on the producers of its input. It
+        may have yet to hear how far a primary was that dies now.
         """
         hosts = self.observed.world.hosts
         hosted = hosts[replica.node].core.replica_manager.replicas[fragment]
-        return hosted.replica.is_behind and any(
+        output = hosted.replica.log.end
+        is_behind = hosted.replica.is_behind or (
+            primary is not None and output.is_before(primary.replica.log.end)
+        )
+        return is_behind and any(
             (sites := self._sites_for_once(stream))
             and not any(hosts[site].runs and hosts[site] is not dying for site in sites)
             for stream in hosted.replica.inputs

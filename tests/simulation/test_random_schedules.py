@@ -31,6 +31,9 @@ ONCE_BROKEN_SINCE = (
     26000068,
     28001195,
     30002596,
+    60000760,
+    60000850,
+    60001412,
 )
 """Seeds that have shown one since."""
 

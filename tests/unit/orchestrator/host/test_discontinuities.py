@@ -23,7 +23,7 @@ from ha.messages import (
 from ha.roles import ReplicaRole
 from ha.subscription import PATIENCE_US, STALLED_US, STANDBY_PATIENCE_US
 from orchestrator.host.events import Deliver, Durable, PeerLost, Report, SinkFlushed, SinkOpened
-from orchestrator.records import Assignment, SinkAssignment
+from orchestrator.records import Assignment, Overflow, SinkAssignment
 from streams.chunk import Chunk, ChunkError, Position
 from streams.state import SavedState
 from tests.driven_host import (
@@ -638,6 +638,26 @@ def test_a_replica_keeps_where_input_departs_that_came_before_its_state(generati
     host.hear("one", msgspec.structs.replace(state, generation=generation, departs_ms=7))
     replica = host.core.replica_manager.replicas["f"].replica
     assert (replica.role, replica.departs_ms) == (ReplicaRole.STANDBY, 5)
+
+
+@pytest.mark.parametrize(
+    ("overflow", "acknowledges"), [(Overflow.DROP, True), (Overflow.WAIT, False)]
+)
+def test_a_sink_that_demands_nothing_acknowledges_where_it_began(
+    overflow: Overflow, acknowledges: bool
+) -> None:
+    """A producer with more would take the rest for sent, and give no more than its credit."""
+    host = Driven("exit")
+    out = SinkAssignment(stream="f", columns=COLUMNS, deadline_ms=100, overflow=overflow)
+    host.assign(Assignment(incarnation="1", sinks=(out,), producers={"f": ("one",)}, peers=peers()))
+    host.handle(SinkOpened(stream="f", durable=None))
+    began = Position(next_seq=9, watermark_ms=1000)
+    host.hear("one", Subscribed(stream="f", position=began, epoch=1, generation=1))
+    host.commands.clear()
+    host.wait(200)
+    acks = [each.acks["f"] for each in host.sent_to("one", Control) if each.acks]
+    assert {ack.position for ack in acks} == {began if acknowledges else None}
+    assert {ack.demanded for ack in acks} == {None if acknowledges else began}
 
 
 @pytest.mark.parametrize("node", ["one", "two"])
