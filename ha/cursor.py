@@ -195,8 +195,8 @@ class StreamCursor:
             stale = data.generation < self.generation
             return Received(receipt=Receipt.STALE if stale else Receipt.RESET)
         self.epoch = max(self.epoch, data.epoch)
-        departs_ms = position.watermark_ms if data.departs_ms is None else data.departs_ms
-        if departs_ms < position.watermark_ms and data.chunk.contradicts(position):
+        departs = data.departs_ms is not None and data.departs_ms < position.watermark_ms
+        if departs and data.chunk.contradicts(position):
             return Received(receipt=Receipt.DIFFERS)
         chunk = data.chunk.after(position)
         repeated = min(max(position.next_seq - data.chunk.first_seq, 0), data.chunk.rows.num_rows)

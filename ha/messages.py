@@ -79,6 +79,8 @@ class Subscribe(Sent, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    generation
+        The newest in which a reader has a position; None if none has one.
     feed
         Send even as a standby: the primary's data does not reach the host.
     patient
@@ -146,8 +148,8 @@ class Ack(Sent, frozen=True, kw_only=True):
         it acknowledges meanwhile is never sent. Only standbys read the stream there, if it is
         greater than 1.
     furthest
-        The cut up to which some reader has received the stream in this generation, and the host
-        has kept it; None if there is none.
+        The cut up to which the reader that is furthest has received the stream in this generation;
+        None if none has a position in it.
     departs_ms
         As whoever has sent the host the stream in this generation has said (`Data.departs_ms`).
     """

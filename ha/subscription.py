@@ -327,17 +327,12 @@ class Subscription:
         known, departs_ms = self.departure or (0, None)
         return departs_ms if known == generation else None
 
-    def _furthest(self, generation: int | None) -> Position | None:
-        """Up to where some reader has received a generation."""
-        return max(
-            (
-                reached
-                for _, cursor, reached in self._reached()
-                if reached is not None and cursor.generation == generation
-            ),
-            key=_watermark_ms,
-            default=None,
-        )
+    def _received(self, generation: int | None) -> list[Position | None]:
+        """Up to where each reader has received a generation; None: nothing of it."""
+        return [
+            reached if cursor.generation == generation else None
+            for _, cursor, reached in self._reached()
+        ]
 
     def offered(
         self,
@@ -480,22 +475,18 @@ class Subscription:
             processed[reader] if cursor.generation == generation else None
             for reader, cursor in self.readers.items()
         ]
-        received = _least(
-            [
-                reached if cursor.generation == generation else None
-                for _, cursor, reached in self._reached()
-            ]
-        )
+        received = self._received(generation)
+        least_received = _least(received)
         ack = Ack(
             position=_least(everybody),
-            received_ms=None if received is None else received.watermark_ms,
+            received_ms=None if least_received is None else least_received.watermark_ms,
             epoch=self.epoch,
             generation=generation,
             patient=self.patient,
             demanded=least if self.demands else None,
             room_bytes=self.room_bytes,
             batch=self.batch,
-            furthest=self._furthest(generation),
+            furthest=_furthest(received),
             departs_ms=self._departs_ms(generation),
         )
         return [(node, ack) for node, link in self._links.items() if link.start is not None]
@@ -567,7 +558,7 @@ class Subscription:
             demands=self.demands,
             room_bytes=self.room_bytes,
             batch=self.batch,
-            furthest=self._furthest(generation),
+            furthest=_furthest(self._received(generation)),
             departs_ms=self._departs_ms(generation),
             complete_ms=min(complete, default=None),
         )
@@ -575,6 +566,12 @@ class Subscription:
 
 def _watermark_ms(position: Position) -> int:
     return position.watermark_ms
+
+
+def _furthest(positions: list[Position | None]) -> Position | None:
+    """The position after all others that are known; None if none is."""
+    known = (position for position in positions if position is not None)
+    return max(known, key=_watermark_ms, default=None)
 
 
 def _least(positions: list[Position | None]) -> Position | None:

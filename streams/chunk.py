@@ -224,9 +224,9 @@ class Chunk:
         )
 
     def contradicts(self, cut: Position) -> bool:
-        """Whether a cut, as far as this chunk goes, is none of the stream that it is a part of.
+        """Whether the chunk shows that a cut is none of its stream.
 
-        Other tuples, or others in number, then come before the cut's watermark there.
+        It does if it reaches the cut's watermark, and another number of tuples comes up to there.
         """
         if cut.next_seq < self.first_seq or self.watermark_ms < cut.watermark_ms:
             return False

@@ -42,6 +42,9 @@ SETTLES_S = 20.0
 """How long latencies may take to be known that speak against a query, as in a cluster that starts.
 Where links violate the triangle inequality, coordinates may never settle."""
 
+TRY_EVERY_S = 0.5
+"""Between two plans of what was refused; each takes the processor from hosts that start."""
+
 LOOK_EVERY_S = 0.1
 
 SHOWN_PROBLEMS = 10
@@ -187,8 +190,9 @@ def apply(
 ) -> Applied:
     """Check and plan all of it, submit it, and wait until every fragment runs with a warm standby.
 
-    The plan is made once, here. It is submitted with what it rests on; the leader carries it out,
-    or plans again if something of that has changed.
+    The plan is made here, again only as long as latencies speak against it that hosts which have
+    just started do not know well yet. It is submitted with what it rests on; the leader carries it
+    out, or plans again if something of that has changed.
 
     Parameters
     ----------
@@ -206,7 +210,8 @@ def apply(
     view = _view_without_retiring(store, manifests, on_progress)
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
-    view, manifests, admission = _admitted(store, with_trials(view, manifests), on_progress)
+    tried = with_trials(view, manifests)
+    view, manifests, admission = _admitted(store, view, tried, on_progress)
     check_edges(store, view, manifests, admission.flow, on_progress)
     made = changes(view, manifests)
     planned_again: dict[str, str] = {}
@@ -262,16 +267,15 @@ def _view_without_retiring(
 
 
 def _admitted(
-    store: Store, manifests: Manifests, on_progress: Progress
+    store: Store, view: ClusterView, manifests: Manifests, on_progress: Progress
 ) -> tuple[ClusterView, Manifests, Admission]:
-    """The plan of manifests, with the view that it rests on and the splits that it chose.
+    """The plan of manifests, with the view that it rests on and the manifests with their splits.
 
     What is refused because of latencies is tried again until they are known: the first round trips
     of hosts that have just started are slow.
     """
     give_up = time.monotonic() + SETTLES_S
     while True:
-        view = read_view(store)
         try:
             split = with_splits(view, manifests)
             return view, split, admit(view, split.streams, split.queries)
@@ -279,7 +283,8 @@ def _admitted(
             if not refused.guessed or time.monotonic() > give_up:
                 raise
             on_progress("waiting", f"until latencies of {', '.join(refused.guessed)} are known")
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(TRY_EVERY_S)
+        view = read_view(store)
 
 
 def _planned_again(

@@ -229,7 +229,6 @@ def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning)
     """Why there is no plan, with the figures that decide it."""
     query = manifest.record
     figures: dict[str, float | str] = {}
-    guessed = unsettled(planning.view.hosts)
     match error:
         case BoundUnattainable():
             field, value = "recovery", f"{error.bound_ms:g} ms"
@@ -267,9 +266,9 @@ def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning)
             remedy = "Say there for more fragments which nodes they may take."
         case _:
             field, value, problem, remedy = "statements", query.name, str(error), ""
-    if not isinstance(error, (BoundUnattainable, DeadlineUnattainable, DeadlinesUnattainable)):
-        guessed = []
-    elif guessed:
+    late = isinstance(error, (BoundUnattainable, DeadlineUnattainable, DeadlinesUnattainable))
+    guessed = unsettled(planning.view.hosts) if late else []
+    if guessed:
         remedy += f" Latencies of {', '.join(guessed)} are not known well yet: try again soon."
     subject = f"query {query.name} ({manifest.file})"
     return Refused(subject, field, value, problem, remedy, figures, tuple(guessed))

@@ -16,6 +16,7 @@ from orchestrator.simulation.content_checks import content, losses_us
 from orchestrator.simulation.observed import Observed
 from orchestrator.simulation.oracle import Expected
 from orchestrator.simulation.timing_checks import timing
+from placement.standby_schemes import NO_CHECKPOINTS
 from streams.chunk import Position
 
 
@@ -94,13 +95,14 @@ def _hosted(seen: Observed, fragment: str) -> list[HostedReplica]:
 
 
 def _gathers(hosted: HostedReplica) -> bool:
-    """Whether a standby is sent batches, and no checkpoints that cover what has yet to gather.
+    """Whether a standby is behind because it is sent batches, and no checkpoints that cover what
+    has yet to gather.
 
     At the end of a stream, less than a batch is left.
     """
-    assigned = hosted.assignment
-    is_standby = hosted.replica.role is ReplicaRole.STANDBY
-    return is_standby and assigned.batch != EVERY_TUPLE and assigned.checkpoint_ms == 0.0
+    assigned, replica = hosted.assignment, hosted.replica
+    batches_alone = assigned.batch != EVERY_TUPLE and assigned.checkpoint_ms == NO_CHECKPOINTS
+    return batches_alone and replica.role is ReplicaRole.STANDBY and replica.is_behind
 
 
 def _kept_back(name: str, batch: int, primary: Replica, standby: Replica) -> Iterator[str]:

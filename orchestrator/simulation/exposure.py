@@ -91,18 +91,18 @@ class Exposure:
         replica: ReplicaId,
         fragment: str,
         dying: SimulatedHost,
-        primary: HostedReplica | None,
+        lost: HostedReplica | None,
     ) -> bool:
         """Whether a replica is behind, and what it was not sent yet went down with a site.
 
         A standby that is fed in batches relies on its primary or on the producers of its input. It
-        may have yet to hear how far a primary was that dies now.
+        may have yet to hear how far the replica was that is lost now.
         """
         hosts = self.observed.world.hosts
         hosted = hosts[replica.node].core.replica_manager.replicas[fragment]
         output = hosted.replica.log.end
         is_behind = hosted.replica.is_behind or (
-            primary is not None and output.is_before(primary.replica.log.end)
+            lost is not None and output.is_before(lost.replica.log.end)
         )
         return is_behind and any(
             (sites := self._sites_for_once(stream))

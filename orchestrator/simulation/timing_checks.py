@@ -62,7 +62,7 @@ def _overload(seen: Observed, calm: Callable[[], Observed]) -> Iterator[str]:
     late_ms = _late_ms(seen, fault.ends_ms + RECOVERS_MS)
     anyway = _late_ms(calm(), fault.ends_ms + RECOVERS_MS) if late_ms else {}
     for stream, most_ms in late_ms.items():
-        if stream not in anyway:
+        if most_ms > anyway.get(stream, 0.0) + IN_TIME_MS:
             yield f"overload: {stream} is {most_ms:.0f} ms late long after the load has gone"
 
 

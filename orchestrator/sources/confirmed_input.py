@@ -69,11 +69,12 @@ class ConfirmedInput(LiveInput):
 
     def _decide(self, push: Push) -> None:
         """Tell apart what entered and what consumers may have left out."""
-        taken, stamps = push.outcome, push.rows.column(0).to_numpy()
-        undecided = int((stamps <= self._had_ms).sum())
-        if taken is not None and undecided and not taken.repeated:
-            accepted = taken.accepted - undecided
-            push.outcome = replace(taken, accepted=accepted, undecided=undecided)
+        taken = push.outcome
+        if self._had_ms == NO_WATERMARK or taken is None or taken.repeated:
+            return
+        undecided = int((push.rows.column(0).to_numpy() <= self._had_ms).sum())
+        accepted = taken.accepted - undecided
+        push.outcome = replace(taken, accepted=accepted, undecided=undecided)
 
     def _fail(self, pushes: Sequence[Push]) -> None:
         with self._changed:
