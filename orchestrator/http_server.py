@@ -50,6 +50,13 @@ _sent_again = (
 )
 """With these a client is asked to send its request again."""
 
+_full_document = b'{"error":"too many connections; come again"}\n'
+
+_full = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\nRetry-After: %d\r\nConnection: close\r\n\r\n%s"
+) % (len(_full_document), RETRY_AFTER_S, _full_document)
+
 _log = logging.getLogger("vivace.http")
 
 
@@ -158,7 +165,7 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):
             with contextlib.suppress(OSError):
-                request.sendall(b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n")
+                request.sendall(_full)
             self.shutdown_request(request)
             return
         with self.lock:
@@ -205,15 +212,25 @@ class _Handler(BaseHTTPRequestHandler):
         # Headers hold tokens, addresses may.
         return
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no request, or has a method that no stream takes."""
+        status = HTTPStatus(code)
+        problem = message or explain or status.phrase
+        headers: dict[str, str] = {}
+        if status is HTTPStatus.NOT_IMPLEMENTED:
+            # The base class says so of any method for which there is no function.
+            status = HTTPStatus.METHOD_NOT_ALLOWED
+            problem = f"streams take GET and POST, not {self.command[:50]}"
+            headers["Allow"] = "GET, POST"
+        # What is no request of HTTP counts as one of version 0.9, whose responses have no headers.
+        self.request_version = self.protocol_version
+        self._refuse(HttpError(status, problem, headers))
+
     def _respond(self, handle: Callable[[], Streamed | object]) -> None:
         try:
             response = handle()
         except HttpError as error:
-            # What is left of the body would be taken for the next request.
-            self.close_connection = True
-            document = {"error": str(error)}
-            self._document(error.status, document, {**error.headers, "Connection": "close"})
-            self._drain()
+            self._refuse(error)
         except (OSError, ValueError) as error:
             _log.debug("a request broke: %s", error)
             self.close_connection = True
@@ -222,6 +239,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._stream(response)
             else:
                 self._document(HTTPStatus.OK, response, {})
+
+    def _refuse(self, error: HttpError) -> None:
+        # What is left of the body would be taken for the next request.
+        self.close_connection = True
+        document = {"error": str(error)}
+        self._document(error.status, document, {**error.headers, "Connection": "close"})
+        self._drain()
 
     def _get(self) -> Streamed | object:
         route = self._route()
@@ -386,7 +410,8 @@ class _Handler(BaseHTTPRequestHandler):
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
     def _stream(self, response: Streamed) -> None:
         try:

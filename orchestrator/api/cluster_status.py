@@ -274,6 +274,11 @@ def _unprotected_s(
     last = next(told, None)
     if last is None or (redundant and last.lasted_ms is None):
         return None
+    if redundant and not any(
+        (entry.event.subject, entry.event.kind) == (record.key, LOST) for entry in events
+    ):
+        # Its secondary got warm for the first time.
+        return None
     since_us = 0 if redundant else cluster_now_us(view.cluster_clocks) - last.at_us
     return (max(since_us, 0) / 1e3 + (last.lasted_ms or 0.0)) / 1e3
 

@@ -7,6 +7,7 @@ outputs, and has Spark SQL recompute the results from the recordings.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,18 +16,19 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import psutil
 from pyarrow import parquet
 
 from orchestrator.api.applying import apply
 from orchestrator.api.connection import Cluster
 from orchestrator.api.mapping import CoordinateMap, coordinate_map
 from orchestrator.api.plans import PlanDocument
+from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import DrillFailed, Killed
 from orchestrator.drills.measurement import Failover, failover
+from orchestrator.drills.processor_use import ProcessorLog, processor_use
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, Manifests, StreamManifest, load
 from orchestrator.progress import Progress
@@ -69,9 +71,6 @@ class Verdict(Failover, frozen=True, kw_only=True):
     input_waited_ms
         By how much the sources' time axes have slipped, because consumers could not follow: the
         most of all streams. No latency contains it.
-    stolen_cpu_pct
-        Share of this machine's processor time that its host gave to other machines during the
-        replay, %. It explains late results; 0 where it is not known.
     alerts
         Tuples of the first output.
     outputs
@@ -86,7 +85,6 @@ class Verdict(Failover, frozen=True, kw_only=True):
     deadline_miss_ratio: float
     deadline_ms: float
     input_waited_ms: float
-    stolen_cpu_pct: float
     alerts: int
     input_rows: int
     outputs: dict[str, int]
@@ -101,6 +99,18 @@ class Verdict(Failover, frozen=True, kw_only=True):
         waited = f"the input waited for {self.input_waited_ms:.0f} ms"
         slips = (waited,) if self.input_waited_ms > self.deadline_ms else ()
         return (*differ, *super().failures, *misses, *slips)
+
+    @property
+    def machine_told(self) -> str | None:
+        """Whether this machine may be why promises were not kept; None if all were."""
+        told = super().machine_told
+        use = self.processors
+        if told is not None or use is None or not self.failures:
+            return told
+        told = f"During the replay, processors were used to {use.used:.0f} %"
+        if use.full:
+            return f"{told}: the machine was too busy, or is too small for this."
+        return f"{told}: the machine had time, so it is not to blame."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,10 +219,9 @@ class Demo:
             connected = Cluster(cluster.config, store)
             applied = apply(connected, example.manifests, on_progress=self._on_step)
             self._on_plan(applied.plan, coordinate_map(connected, applied.plan))
-            before = psutil.cpu_times()
+            processors = ProcessorLog(os.getpid())
             with ThreadPoolExecutor(1, thread_name_prefix="drill") as drill:
-                killed = self._replay(store, drill)
-            stolen_pct = _stolen_cpu_pct(before, psutil.cpu_times())
+                killed = self._replay(store, drill, processors)
             waited_ms = input_waited_ms(store)
             delivered = {
                 stream: self._archived(cluster, stream) for stream in example.query.outputs
@@ -221,13 +230,15 @@ class Demo:
             cluster.stop_hosts()
             self._on_step("verify", "recomputing the results in Spark SQL")
             differences = self._differences(cluster.folder / "verification", delivered)
-        return self._verdict(delivered, killed, differences, waited_ms, stolen_pct)
+        return self._verdict(delivered, killed, differences, waited_ms, processors)
 
-    def _replay(self, store: Store, drill: ThreadPoolExecutor) -> Killed:
-        """Watch the replay, and have an executor killed meanwhile."""
+    def _replay(self, store: Store, drill: ThreadPoolExecutor, processors: ProcessorLog) -> Killed:
+        """Watch the replay and the processors, and have an executor killed meanwhile."""
+        clocks = read_view(store).cluster_clocks
         killing: Future[Killed] | None = None
         share, moved_at = 0.0, time.monotonic()
         while share < 1.0 or killing is None:
+            processors.read(cluster_now_us(clocks))
             now = self._share(store)
             if now > share:
                 share, moved_at = now, time.monotonic()
@@ -307,12 +318,19 @@ class Demo:
         killed: Killed,
         differences: tuple[str, ...],
         waited_ms: float,
-        stolen_pct: float,
+        processors: ProcessorLog,
     ) -> Verdict:
         latencies_ms = np.concatenate([one.latencies_ms for one in delivered.values()])
         p50, p99 = (float(v) for v in np.percentile(latencies_ms, [50, 99]))
         rows = {stream: one.rows.num_rows for stream, one in delivered.items()}
         deadline_ms = self._example.query.deadline_ms
+        suffered = failover(killed, delivered.values())
+        suffered = msgspec.structs.replace(
+            suffered,
+            processors=processor_use(
+                processors.readings, suffered.resumed_us, suffered.recovery_ms
+            ),
+        )
         recordings = [each.recording for each in self._example.recordings.values()]
         return Verdict(
             verified=not differences,
@@ -321,12 +339,11 @@ class Demo:
             deadline_miss_ratio=float(np.mean(latencies_ms > deadline_ms)),
             deadline_ms=deadline_ms,
             input_waited_ms=waited_ms,
-            stolen_cpu_pct=stolen_pct,
             alerts=next(iter(rows.values())),
             input_rows=sum(parquet.ParquetFile(each).metadata.num_rows for each in recordings),
             outputs=rows,
             differences=differences,
-            **msgspec.structs.asdict(failover(killed, delivered.values())),
+            **msgspec.structs.asdict(suffered),
         )
 
 
@@ -335,10 +352,3 @@ def input_waited_ms(store: Store) -> float:
     nodes = read_view(store).nodes.values()
     sources = [source for found in nodes for source in found.record.sources.values()]
     return max((source.slipped_ms for source in sources), default=0.0)
-
-
-def _stolen_cpu_pct(before: tuple[float, ...], after: tuple[float, ...]) -> float:
-    """The share of processor time between two readings that other machines took, %."""
-    spent_s = sum(after) - sum(before)
-    stolen_s: float = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
-    return 100 * stolen_s / spent_s if spent_s else 0.0

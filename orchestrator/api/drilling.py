@@ -323,11 +323,7 @@ def _watched(
         report,
         aborted=breach.is_set(),
         late_ms=max((host.lag_ms for host in hosts), default=None),
-        processors=processor_use(
-            processors.readings,
-            report.resumed_us - round(1000 * report.recovery_ms),
-            report.resumed_us,
-        ),
+        processors=processor_use(processors.readings, report.resumed_us, report.recovery_ms),
     )
 
 

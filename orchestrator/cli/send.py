@@ -60,6 +60,8 @@ def _nothing_entered(sent: api.SentDocument) -> bool:
 def _view(sent: api.SentDocument) -> Text:
     if _nothing_entered(sent):
         text = Text.assemble(("✗ ", "red"), f"None of the tuples has entered {sent.stream}.")
+    elif not (sent.accepted or sent.undecided):
+        text = Text.assemble(("! ", "yellow"), f"There were no tuples to send to {sent.stream}.")
     else:
         text = Text.assemble(
             ("✓ ", "green"), f"{sent.accepted:,} tuples have entered {sent.stream}."

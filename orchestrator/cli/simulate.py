@@ -33,7 +33,11 @@ def command(
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="Kind of fault to draw from; may be repeated. Default: all."),
+        typer.Option(
+            help="Kind of fault to draw from; may be repeated. Default: all, which are crash, "
+            "site, pause, replaced, replaced-site, coordinator, store, store-cut, cut, one-way, "
+            "connection, delay, slow, disk and clock."
+        ),
     ] = None,
     shape: Annotated[
         list[str] | None,

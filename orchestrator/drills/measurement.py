@@ -16,6 +16,7 @@ import pyarrow as pa
 from orchestrator.drills.acting import Disturbed
 from orchestrator.drills.blast import Blast
 from orchestrator.drills.kill_executor import DrillFailed, Killed
+from orchestrator.drills.processor_use import ProcessorUse
 from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from streams.chunk import NO_WATERMARK, TIMESTAMP
 from topology.arrays import IntArray
@@ -48,6 +49,8 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True):
         The longest time that a fragment had no warm secondary; None if the history tells of none.
     resumed_us
         When the silence ended that recovery tells of, cluster clock.
+    processors
+        What took this machine's processors meanwhile; None: that is not known.
     """
 
     killed_node: str
@@ -61,6 +64,18 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True):
     redundancy_restored_s: float
     unprotected_s: float | None = None
     resumed_us: int = 0
+    processors: ProcessorUse | None = None
+
+    @property
+    def machine_told(self) -> str | None:
+        """Whether this machine may be why the bound was broken; None if it was not."""
+        use = self.processors
+        if self.recovery_ms <= self.bound_ms or use is None or use.in_silence is None:
+            return None
+        told = f"While output was silent, processors were used to {use.in_silence:.0f} %"
+        if use.short:
+            return f"{told}: the machine was too busy, and the bound may hold on a quieter one."
+        return f"{told}: the machine had time, so it is not to blame."
 
     @property
     def failures(self) -> tuple[str, ...]:

@@ -50,6 +50,11 @@ class ProcessorUse(msgspec.Struct, frozen=True, kw_only=True):
     in_silence: float | None
 
     @property
+    def full(self) -> bool:
+        """Whether processors were short all the time."""
+        return self.used >= 100 * MACHINE_SHARE
+
+    @property
     def short(self) -> bool:
         """Whether processors were short while output was silent."""
         return self.in_silence is not None and self.in_silence >= 100 * MACHINE_SHARE
@@ -123,19 +128,23 @@ class ProcessorLog:
                         self._taken_s[process] = first_s, took_s
 
 
-def processor_use(readings: Sequence[Reading], from_us: int, until_us: int) -> ProcessorUse | None:
+def processor_use(
+    readings: Sequence[Reading], resumed_us: int, silent_ms: float
+) -> ProcessorUse | None:
     """The use between the first and the last reading; None of fewer than two.
 
     Parameters
     ----------
-    from_us, until_us
-        When output was silent for longest.
+    resumed_us
+        When the longest silence of output ended.
+    silent_ms
+        How long that was.
     """
     if len(readings) < 2:
         return None
     first, last = readings[0], readings[-1]
-    before = [each for each in readings if each.at_us <= from_us]
-    after = [each for each in readings if each.at_us >= until_us]
+    before = [each for each in readings if each.at_us <= resumed_us - round(1000 * silent_ms)]
+    after = [each for each in readings if each.at_us >= resumed_us]
     return ProcessorUse(
         used=_pct(last.used_s - first.used_s, first, last),
         cluster=_pct(last.cluster_s - first.cluster_s, first, last),

@@ -17,7 +17,6 @@ from orchestrator.drills.blast import Blast
 from orchestrator.drills.disturbances import Disturbance
 from orchestrator.drills.kill_executor import DrillFailed, Killed, Way
 from orchestrator.drills.measurement import Failover, differences, disturbance, failover
-from orchestrator.drills.processor_use import ProcessorUse
 from orchestrator.drills.timeline import Timeline, thinned, timeline
 from orchestrator.records import HistoryEvent
 from orchestrator.sinks.delivered import Delivered
@@ -55,8 +54,6 @@ class DrillReport(Failover, frozen=True, kw_only=True):
     late_ms
         By how much heartbeats of the host that was late most had been late in the last minute or
         so, on average; None: that is not known. Detection takes several times that more.
-    processors
-        What took this machine's processors meanwhile; None: that is not known.
     timeline
         When outputs were silent, and what happened when.
     """
@@ -75,7 +72,6 @@ class DrillReport(Failover, frozen=True, kw_only=True):
     predicted_ms: float | None = None
     remarks: tuple[str, ...] = ()
     late_ms: float | None = None
-    processors: ProcessorUse | None = None
     timeline: Timeline | None = None
 
     @property
@@ -91,17 +87,6 @@ class DrillReport(Failover, frozen=True, kw_only=True):
             "the fault was ended early, because an output was silent for too long": self.aborted,
         }
         return (*super().failures, *(failure for failure, failed in more.items() if failed))
-
-    @property
-    def machine_told(self) -> str | None:
-        """Whether this machine may be why the bound was broken; None if it was not."""
-        use = self.processors
-        if self.recovery_ms <= self.bound_ms or use is None or use.in_silence is None:
-            return None
-        told = f"While output was silent, processors were used to {use.in_silence:.0f} %"
-        if use.short:
-            return f"{told}: the machine was too busy, and the bound may hold on a quieter one."
-        return f"{told}: the machine had time, so it is not to blame."
 
 
 def for_history(report: DrillReport) -> dict[str, object]:

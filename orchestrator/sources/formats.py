@@ -219,6 +219,10 @@ def tuples_of(form: RowForm, table: pa.Table) -> pa.RecordBatch:
 
 
 def _csv(form: RowForm, body: bytes, header: bool) -> pa.Table:
+    if not body.strip():
+        if header:
+            raise Unreadable("the body is empty; CSV begins with the names of the columns")
+        return _no_rows(form)
     if header:
         first, _, _ = body.partition(b"\n")
         given = [name.strip().strip('"') for name in first.decode("utf-8-sig").split(",")]

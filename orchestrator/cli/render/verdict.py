@@ -29,7 +29,7 @@ def verdict_view(verdict: api.Verdict) -> RenderableType:
             f"{v.deadline_miss_ratio:.3%} of {count(v.completed_timestamps)} completed timestamps",
         ),
         ("input waited", _holds(v.input_waited_ms <= v.deadline_ms, ms(v.input_waited_ms), "")),
-        ("processor time stolen", f"{v.stolen_cpu_pct:.1f} %, by other machines on the same host"),
+        ("processors used", "–" if v.processors is None else v.processors.summary),
         ("killed", f"the executor of {v.killed_node}"),
         ("detection", ms(v.detection_ms)),
         ("recovery", against(v.recovery_ms, v.bound_ms)),
@@ -43,6 +43,8 @@ def verdict_view(verdict: api.Verdict) -> RenderableType:
     parts += [Text(difference, style="red") for difference in v.differences]
     if v.failures:
         parts.append(Text(f"✗ {'; '.join(v.failures)}.", style="bold red"))
+        if v.machine_told is not None:
+            parts.append(Text(v.machine_told))
     else:
         parts.append(Text("✓ Everything that was promised holds.", style="bold green"))
     return Group(*parts)

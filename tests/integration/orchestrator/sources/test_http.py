@@ -147,6 +147,7 @@ def test_a_batch_that_comes_again_does_not_enter_twice_also_after_a_restart(site
     [
         (b"number,name\nx,a\n", {}, 400, "nothing entered: .*invalid value 'x'"),
         (b"number\n1\n", {}, 400, "column name is missing"),
+        (b"", {}, 400, "the body is empty"),
         (b"{nonsense", {}, 400, "JSON parse error"),
         (arrow(TABLE, "zstd"), {}, 400, "compressed"),
         (arrow(TABLE)[:100], {}, 400, "."),
@@ -301,6 +302,45 @@ def test_a_large_body_that_is_refused_gets_its_response(site: Site) -> None:
     source = site.open(Http(largest_bytes=1000))
     for _ in range(5):
         assert request(source, b"1" * 5_000_000)[0] == 413
+
+
+@pytest.mark.parametrize(
+    ("begins", "status", "problem"),
+    [
+        ("PUT /streams/north HTTP/1.1", 405, "streams take GET and POST, not PUT"),
+        ("no request", 400, "Bad HTTP"),
+        ("GET /streams/north HTTP/9.1", 505, "Invalid HTTP version"),
+        ("GET " + "x" * 70_000, 414, "Too Long"),
+    ],
+)
+def test_what_no_stream_takes_is_refused_with_a_document(
+    site: Site, begins: str, status: int, problem: str
+) -> None:
+    address = site.open(Http()).address
+    assert address is not None
+    to = urlsplit(address)
+    assert to.hostname is not None
+    assert to.port is not None
+    with socket.create_connection((to.hostname, to.port), timeout=60) as connection:
+        connection.sendall(f"{begins}\r\nHost: {to.netloc}\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"Content-Type: application/json" in head
+    assert (b"Allow: GET, POST" in head) == (status == 405)
+    assert problem in json.loads(body)["error"]
+
+
+def test_a_head_request_is_refused_without_a_body(site: Site) -> None:
+    address = site.open(Http()).address
+    assert address is not None
+    to = urlsplit(address)
+    connection = http.client.HTTPConnection(to.netloc, timeout=60)
+    connection.request("HEAD", to.path)
+    response = connection.getresponse()
+    assert (response.status, response.headers["Allow"]) == (405, "GET, POST")
+    assert connection.sock is None or connection.sock.recv(10) == b""
+    connection.close()
 
 
 def test_a_source_that_has_failed_is_unavailable(

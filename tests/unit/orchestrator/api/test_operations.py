@@ -153,6 +153,7 @@ def test_status_tells_how_long_a_fragment_is_or_was_without_a_warm_secondary(
 
     monkeypatch.setattr(cluster_status, "cluster_now_us", now_us)
     running.now_us += 5_000_000
+    assert (alerts().redundant, alerts().unprotected_s) == (True, None), "it lost nothing so far"
     found = running.view().fragments["proximity.alerts"]
     running.lose_secondary(found.record, found.version)
     # The leader hears of it some time later.

@@ -328,7 +328,8 @@ def test_sending_fails_if_nothing_enters_of_what_there_is(
     (tmp_path / "lines").write_text("at\n1\n")
     assert run(["send", "readings", str(tmp_path / "lines")]) == status
     shown = capsys.readouterr().out
-    assert ("✓" in shown) == (status == 0)
+    assert ("✓" in shown) == (accepted > 0)
+    assert ("There were no tuples to send" in shown) == (accepted + late + ahead == 0)
     assert ("None of the tuples has entered readings" in shown) == (status == 1)
     assert run(["send", "readings", str(tmp_path / "lines"), "--json"]) == status
 
@@ -381,6 +382,9 @@ def test_simulate_lists_all_kinds_of_faults_in_one_line(
     assert message.startswith("error: command line: --kind: 'nosuch' is unknown. Known: ")
     assert all(f" {kind}" in message for kind in api.fault_kinds())
     assert message.count("\n") == 1
+    assert run(["simulate", "--help"]) == 0
+    words = {word.strip(",.│") for word in capsys.readouterr().out.split()}
+    assert words >= {*api.fault_kinds()}
 
 
 @pytest.mark.parametrize(

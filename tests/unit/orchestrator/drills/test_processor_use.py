@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from rich.console import Console, RenderableType
 
+from orchestrator.api import Verdict
+from orchestrator.cli.render.verdict import verdict_view
 from orchestrator.drills.processor_use import (
     ProcessorUse,
     Reading,
@@ -33,7 +36,7 @@ READINGS = (
 
 
 def test_the_use_while_output_was_silent_is_told_apart_from_that_of_the_whole_drill() -> None:
-    use = processor_use(READINGS, from_us=11_200_000, until_us=11_900_000)
+    use = processor_use(READINGS, resumed_us=11_900_000, silent_ms=700.0)
     assert use is not None
     assert use.in_silence is not None
     assert use.used == pytest.approx(100 * 3.0 / 8.0)
@@ -47,8 +50,8 @@ def test_the_use_while_output_was_silent_is_told_apart_from_that_of_the_whole_dr
 
 
 def test_nothing_is_said_of_a_time_that_was_not_read() -> None:
-    assert processor_use(READINGS[:1], 10_000_000, 11_000_000) is None
-    use = processor_use(READINGS, from_us=9_000_000, until_us=11_000_000)
+    assert processor_use(READINGS[:1], 11_000_000, 1000.0) is None
+    use = processor_use(READINGS, resumed_us=11_000_000, silent_ms=2000.0)
     assert use is not None
     assert use.in_silence is None
     assert not use.short
@@ -70,3 +73,58 @@ def test_a_broken_bound_says_whether_the_machine_was_too_busy(in_silence: float,
     assert report.machine_told is not None
     assert told in report.machine_told
     assert msgspec.structs.replace(report, recovery_ms=200.0).machine_told is None
+
+
+@pytest.mark.parametrize(
+    ("used", "told"),
+    [
+        (90.0, "used to 90 %: the machine was too busy, or is too small"),
+        (40.0, "used to 40 %: the machine had time"),
+    ],
+)
+def test_a_demo_that_is_late_says_whether_the_machine_was_too_busy(used: float, told: str) -> None:
+    use = ProcessorUse(used=used, cluster=30.0, stolen=0.0, in_silence=99.0)
+    late = demo(deadline_miss_ratio=0.2, processors=use)
+    assert told in (late.machine_told or "")
+    assert told in rendered(verdict_view(late))
+    broken = demo(deadline_miss_ratio=0.2, recovery_ms=400.0, processors=use)
+    assert "While output was silent, processors were used to 99 %" in (broken.machine_told or "")
+    assert demo(processors=use).machine_told is None
+    assert demo(deadline_miss_ratio=0.2).machine_told is None
+
+
+def demo(
+    *,
+    deadline_miss_ratio: float = 0.0,
+    recovery_ms: float = 100.0,
+    processors: ProcessorUse | None = None,
+) -> Verdict:
+    return Verdict(
+        killed_node="germany",
+        detection_ms=50.0,
+        recovery_ms=recovery_ms,
+        gap_ms=recovery_ms,
+        bound_ms=300.0,
+        lost=0,
+        repeated=0,
+        completed_timestamps=21598,
+        redundancy_restored_s=5.0,
+        processors=processors,
+        verified=True,
+        latency_ms_p50=60.0,
+        latency_ms_p99=120.0,
+        deadline_miss_ratio=deadline_miss_ratio,
+        deadline_ms=300.0,
+        input_waited_ms=0.0,
+        alerts=95,
+        input_rows=1000,
+        outputs={"alerts": 95},
+        differences=(),
+    )
+
+
+def rendered(view: RenderableType) -> str:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(view)
+    return capture.get()
