@@ -16,6 +16,7 @@ from orchestrator.manifest import Manifests, load
 from orchestrator.simulation.scenario import Played, Scenario
 from orchestrator.sources import played
 from tests.aircraft_answer import brute_force
+from tests.long_tests import mostly_long
 
 PATHS = [fetch.DATA / f"aircraft-{site}.parquet" for site in fetch.SITES]
 FRAGMENTS = ("north_tracks", "south_tracks", "tracks", "alerts", "alerts_per_minute")
@@ -90,7 +91,7 @@ def test_undisturbed_answer_is_that_of_brute_force() -> None:
     ]
 
 
-@pytest.mark.parametrize("fragment", FRAGMENTS)
+@pytest.mark.parametrize("fragment", mostly_long(FRAGMENTS, quick=2))
 def test_killed_primary_mid_stream(fragment: str) -> None:
     played = disturbed(fragment)
     assert_survived(played)

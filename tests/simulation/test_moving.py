@@ -20,6 +20,7 @@ from orchestrator.simulation.memory_store import OutOfWrites
 from orchestrator.simulation.scenario import Played, Scenario
 from orchestrator.simulation.schedule import Shape
 from orchestrator.store.protocol import MOVES
+from tests.long_tests import mostly_long
 from tests.pairs import FRAGMENTS, NODES, SETTLE_S, Input, answer
 
 FARTHER_MS = 25.0
@@ -232,7 +233,7 @@ def test_leader_killed_at_every_write_of_ten_moves(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6000, 6012))
+@pytest.mark.parametrize("seed", mostly_long(range(6000, 6012), quick=4))
 def test_random_operations_without_a_fault(seed: int) -> None:
     failure = judge(seed, Selection(shapes=(Shape.NONE,))).failure
     assert failure is None, failure.transcript

@@ -13,6 +13,7 @@ from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import disturbances
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.simulation.stage import Stage
+from tests.long_tests import mostly_long
 from tests.pairs import SETTLE_S, Input
 
 
@@ -47,11 +48,14 @@ def moments(report: DrillReport) -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("kill-executor", "hang", "kill-sink-site", "cut-link", "switchover", "kill-coordinator"),
-        *("slow-node", "fill-disk", "drain-and-kill", "kill-zookeeper", "pause-zookeeper"),
-        pytest.param("rolling-restart", marks=pytest.mark.long),
-    ],
+    mostly_long(
+        [
+            *("kill-executor", "hang", "kill-sink-site", "cut-link", "switchover"),
+            *("kill-coordinator", "slow-node", "fill-disk", "drain-and-kill", "kill-zookeeper"),
+            *("pause-zookeeper", "rolling-restart"),
+        ],
+        quick=5,
+    ),
 )
 def test_a_drill_is_predicted_where_everything_runs(
     live: Scenario, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, name: str

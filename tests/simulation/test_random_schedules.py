@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.simulation.campaign import Selection, judge
 from orchestrator.simulation.schedule import Shape
+from tests.long_tests import mostly_long
 
 ONCE_BROKEN = (
     *(4000132, 4002417, 4002450, 4004374, 4004943, 4005073, 10001722, 10002295),
@@ -42,13 +43,13 @@ FRESH = [int(os.environ.get("VIVACE_SEED", secrets.randbelow(10**9))) + i for i 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(4000, 4004), *ONCE_BROKEN_SINCE])
+@pytest.mark.parametrize("seed", [*range(4000, 4004), *mostly_long(ONCE_BROKEN_SINCE, quick=6)])
 def test_every_promise_is_kept(seed: int) -> None:
     _judge(seed, Selection())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", ONCE_BROKEN)
+@pytest.mark.parametrize("seed", mostly_long(ONCE_BROKEN, quick=4))
 def test_every_promise_is_kept_that_once_was_not(seed: int) -> None:
     _judge(seed, Selection(first_forms=True))
 

@@ -87,7 +87,7 @@ def started_us(scenario: Scenario) -> int:
 
 @pytest.mark.parametrize(
     "sites",
-    [("west-site",), ("exit",), ("west-site", "east-site"), ("west-site", "exit")],
+    mostly_long([("west-site", "exit"), ("west-site",), ("exit",), ("west-site", "east-site")]),
     ids="+".join,
 )
 def test_killed_sites_in_a_later_round(
@@ -111,7 +111,7 @@ def test_source_site_killed_together_with_a_primary_that_reads_it(
     assert_exact_and_alive(scenario, recording)
 
 
-@pytest.mark.parametrize("site", ["west-site", "exit"])
+@pytest.mark.parametrize("site", mostly_long(["west-site", "exit"]))
 def test_hosts_killed_one_after_the_other_while_a_site_stays_away(
     recording: Input, scenario: Scenario, site: str
 ) -> None:

@@ -16,6 +16,7 @@ from streams.operators import contenders, folded_groups, groups
 from streams.operators.folded_groups import FoldedGroups
 from streams.panes import compiled, kernels, reference
 from streams.program import Evaluation, Program
+from tests.long_tests import mostly_long
 from tests.property.streams.array_evaluations import by_definition
 from tests.property.streams.test_passes import compiled as program_of
 from tests.property.streams.test_passes import evaluations, sums, texts, tuples
@@ -68,7 +69,7 @@ def statement(rng: np.random.Generator) -> str:
     return f"{to_stream}(SELECT {', '.join(listed)} FROM {source}{grouping}{having})"
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", mostly_long(range(4)))
 def test_arrays_give_the_rows_of_evaluation_row_by_row(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

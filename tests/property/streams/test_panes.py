@@ -84,7 +84,7 @@ def statement(rng: np.random.Generator) -> str:
     return f"{to_stream}(SELECT {', '.join(listed)} FROM {sliding}{where}{grouping}{having}{top})"
 
 
-@pytest.mark.parametrize("block", mostly_long(range(10), quick=3))
+@pytest.mark.parametrize("block", mostly_long(range(10)))
 def test_panes_give_the_rows_of_stepwise_evaluation(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

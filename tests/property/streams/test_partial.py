@@ -22,6 +22,7 @@ from streams.language import parse
 from streams.language.ast import Call, Statement
 from streams.partial_union import split_below
 from streams.program import Program
+from tests.long_tests import mostly_long
 from tests.property.streams.test_passes import catalogue, columns, evaluations, tuples
 
 STATEMENTS_AT_ONCE, UNIONS_AT_ONCE = 40, 20
@@ -151,7 +152,7 @@ def union(rng: np.random.Generator) -> Statement:
     return parsed
 
 
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", mostly_long(range(5)))
 def test_a_statement_in_two_gives_the_rows_of_the_whole_one(block: int) -> None:
     fresh = int(np.random.SeedSequence().generate_state(1)[0])
     for seed in (*range(block * STATEMENTS_AT_ONCE, (block + 1) * STATEMENTS_AT_ONCE - 5), fresh):
@@ -173,7 +174,7 @@ def test_a_statement_in_two_gives_the_rows_of_the_whole_one(block: int) -> None:
         assert rows_at(emitted) == rows_at(expected), told
 
 
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", mostly_long(range(5)))
 def test_a_statement_split_below_a_union_gives_the_rows_of_the_whole_one(block: int) -> None:
     fresh = int(np.random.SeedSequence().generate_state(1)[0])
     tried = 0

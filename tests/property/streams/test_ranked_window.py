@@ -15,6 +15,7 @@ import pytest
 from streams.operators import row_log
 from streams.operators.ranked_window import RankedWindow
 from streams.program import Program
+from tests.long_tests import mostly_long
 from tests.property.streams.array_evaluations import by_definition
 from tests.property.streams.test_passes import compiled as program_of
 from tests.property.streams.test_passes import evaluations, tuples
@@ -48,7 +49,7 @@ def statement(rng: np.random.Generator) -> str:
     return f"{to_stream}(SELECT {listed} FROM s {window}{any_of(CONDITIONS)}{top})"
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", mostly_long(range(4)))
 def test_rows_that_never_show_are_not_missed(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = int(np.random.SeedSequence().generate_state(1)[0])
     given_up = 0

@@ -10,6 +10,7 @@ import pytest
 from streams import sessions
 from streams.panes import compiled, reference
 from streams.program import Evaluation
+from tests.long_tests import mostly_long
 from tests.property.streams.array_evaluations import check_evaluation
 from tests.property.streams.test_panes import CONDITIONS, NUMBERS, OTHERS
 
@@ -36,7 +37,7 @@ def statement(rng: np.random.Generator) -> str:
     return f"RSTREAM(SELECT {', '.join(listed)} FROM {window}{where} GROUP BY {grouping}{having})"
 
 
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", mostly_long(range(5)))
 def test_sessions_give_the_rows_of_the_definition(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

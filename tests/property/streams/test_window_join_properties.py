@@ -10,6 +10,7 @@ import pytest
 from streams import key_pairs, lookup_join
 from streams.panes import compiled, reference
 from streams.program import Evaluation, Program
+from tests.long_tests import mostly_long
 from tests.property.streams.array_evaluations import check_evaluation
 
 STATEMENTS_AT_ONCE = 50
@@ -44,7 +45,7 @@ def statement(rng: np.random.Generator, first: str, second: str) -> str:
     return f"RSTREAM(SELECT {listed} FROM s {first} AS a, {stream} {second} AS b WHERE {where})"
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", mostly_long(range(4)))
 def test_joins_are_those_of_stepwise_evaluation(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
