@@ -17,6 +17,7 @@ from orchestrator.api.cluster_status import problems
 from orchestrator.api.connection import Cluster
 from orchestrator.api.edge_checks import check_edges
 from orchestrator.api.plans import PlanDocument, plan_document
+from orchestrator.api.sharing import with_sharing
 from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
 from orchestrator.control.admission import Admission, admit
@@ -269,7 +270,7 @@ def _view_without_retiring(
 def _admitted(
     store: Store, view: ClusterView, manifests: Manifests, on_progress: Progress
 ) -> tuple[ClusterView, Manifests, Admission]:
-    """The plan of manifests, with the view that it rests on and the manifests with their splits.
+    """The plan of manifests, with the view that it rests on and how their statements are made.
 
     What is refused because of latencies is tried again until they are known: the first round trips
     of hosts that have just started are slow.
@@ -277,8 +278,8 @@ def _admitted(
     give_up = time.monotonic() + SETTLES_S
     while True:
         try:
-            split = with_splits(view, manifests)
-            return view, split, admit(view, split.streams, split.queries)
+            made = with_splits(view, with_sharing(view, manifests))
+            return view, made, admit(view, made.streams, made.queries)
         except Refused as refused:
             if not refused.guessed or time.monotonic() > give_up:
                 raise
@@ -384,7 +385,7 @@ def delete(cluster: Cluster, query: str) -> Deleted:
             "command line",
             "QUERY",
             query,
-            f"makes streams that {', '.join(readers)} reads",
+            f"makes streams that {', '.join(readers)} reads or shares",
             "Delete the readers first.",
         )
     kept = {stream for name in others for stream in view.dataflow.entering_streams(name)}

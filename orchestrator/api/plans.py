@@ -8,12 +8,13 @@ import msgspec
 
 from orchestrator.api.connection import Cluster
 from orchestrator.api.loads import PlaceLoad, place_loads
+from orchestrator.api.sharing import with_sharing
 from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
 from orchestrator.control.admission import Admission, admit
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.manifest import Manifests
-from orchestrator.records import Split
+from orchestrator.records import Sharing, Split
 from placement.records import PlacedOperator
 
 
@@ -81,6 +82,8 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
         How busy nodes and machines would be; nothing of those that do not tell their processors.
     splits
         Query → fragment whose statement may be split → what was decided, and why.
+    sharing
+        Query some of whose statements others compute → what was decided, and why.
     """
 
     fragments: tuple[FragmentPlan, ...]
@@ -89,6 +92,7 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
     map: str | None = None
     loads: tuple[PlaceLoad, ...] = ()
     splits: dict[str, dict[str, Split]] = {}
+    sharing: dict[str, Sharing] = {}
 
 
 NOTHING = Manifests(cluster=None, streams=(), queries=())
@@ -107,7 +111,7 @@ def plan(cluster: Cluster, manifests: Manifests = NOTHING) -> PlanDocument:
         No plan can give what a manifest asks for.
     """
     view = read_view(cluster.store)
-    manifests = with_splits(view, with_trials(view, manifests))
+    manifests = with_splits(view, with_sharing(view, with_trials(view, manifests)))
     return plan_document(view, admit(view, manifests.streams, manifests.queries))
 
 
@@ -159,6 +163,7 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
         waiting=dict(admission.waiting),
         loads=place_loads(admission.places),
         splits={query: dict(found) for query, found in admission.splits.items()},
+        sharing=dict(admission.sharing),
     )
 
 

@@ -24,15 +24,20 @@ from typing import NamedTuple
 
 import msgspec
 
+from orchestrator.api.pricing import (
+    dataflow_with,
+    figures_of,
+    records_with,
+    tried_again,
+    with_record,
+)
 from orchestrator.api.split_ways import ways_to_split
-from orchestrator.api.trial import readable, try_query
+from orchestrator.api.trial import readable
 from orchestrator.clock import thread_us
-from orchestrator.control.admission import admit
-from orchestrator.control.dataflow import Dataflow, sound_dataflow
+from orchestrator.control.dataflow import Dataflow
 from orchestrator.control.view import ClusterView
-from orchestrator.errors import InvalidInput, Refused
-from orchestrator.manifest import Manifests, QueryManifest
-from orchestrator.records import Partial, QueryRecord, Split, StreamRecord
+from orchestrator.manifest import Manifests
+from orchestrator.records import Partial, QueryRecord, Split
 from placement.records import QueryFigures
 from streams.language import parse
 
@@ -62,7 +67,7 @@ def with_splits(
         record = query.record
         if record.name in view.queries or record.partial is Partial.NEVER:
             continue
-        flow, _ = sound_dataflow(*_records(view, manifests))
+        flow = dataflow_with(view, manifests)
         candidates = ways_to_split(flow, record)
         if not candidates:
             continue
@@ -71,7 +76,7 @@ def with_splits(
                 name: msgspec.structs.replace(ways[0], why="the query asks for it")
                 for name, ways in candidates.items()
             }
-            manifests = _decided(view, manifests, query, asked)
+            manifests = _decided(view, manifests, record, asked)
             continue
         decider = _Decider(view, flow, processor_us)
         for fragment, ways in candidates.items():
@@ -80,38 +85,18 @@ def with_splits(
     return manifests
 
 
-def _records(
-    view: ClusterView, manifests: Manifests
-) -> tuple[dict[str, StreamRecord], dict[str, QueryRecord]]:
-    streams = {each.record.name: each.record for each in manifests.streams}
-    queries = {each.record.name: each.record for each in manifests.queries}
-    return view.stream_records | streams, queries | view.query_records
-
-
 def _decided(
     view: ClusterView,
     manifests: Manifests,
-    query: QueryManifest,
+    record: QueryRecord,
     splits: dict[str, Split],
     processor_us: Callable[[], int] = thread_us,
 ) -> Manifests:
     """The manifests with decisions on a query, and with trials of the statements that they make."""
-    record = msgspec.structs.replace(query.record, splits=splits)
-    made = _with_record(manifests, record)
-    if view.settings.emulate_costs or not any(each.made for each in splits.values()):
-        return made
-    streams, queries = _records(view, made)
-    flow, _ = sound_dataflow(streams, queries)
-    trials = try_query(record.name, flow, streams, view.settings.batch_ms, processor_us)
-    return _with_record(made, msgspec.structs.replace(record, trials=trials))
-
-
-def _with_record(manifests: Manifests, record: QueryRecord) -> Manifests:
-    queries = tuple(
-        msgspec.structs.replace(each, record=record) if each.record.name == record.name else each
-        for each in manifests.queries
-    )
-    return msgspec.structs.replace(manifests, queries=queries)
+    record = msgspec.structs.replace(record, splits=splits)
+    if not any(each.made for each in splits.values()):
+        return with_record(manifests, record)
+    return tried_again(view, manifests, record, processor_us)
 
 
 class _Priced(NamedTuple):
@@ -150,10 +135,10 @@ class _Decider:
             else self._unknown(manifests, record, fragment)
         )
         if why is None:
-            before = self._figures(manifests, name)
+            before = figures_of(self._view, manifests, name)
             why = "the query cannot be placed"
             if before is not None:
-                tried = [self._priced(manifests, query, fragment, way, before) for way in ways]
+                tried = [self._priced(manifests, record, fragment, way, before) for way in ways]
                 best = min(tried, key=lambda one: one.usage)
                 why = best.why
                 saved = before.network_usage - best.usage
@@ -161,9 +146,9 @@ class _Decider:
                     splits = dict(best.record.splits)
                     splits[fragment] = msgspec.structs.replace(splits[fragment], why=why)
                     made = msgspec.structs.replace(best.record, splits=splits)
-                    return _with_record(manifests, made)
+                    return with_record(manifests, made)
         splits = {**record.splits, fragment: Split(why=why)}
-        return _with_record(manifests, msgspec.structs.replace(record, splits=splits))
+        return with_record(manifests, msgspec.structs.replace(record, splits=splits))
 
     def _unknown(self, manifests: Manifests, record: QueryRecord, fragment: str) -> str | None:
         """Why the number of groups is not known; None if a trial can tell."""
@@ -171,7 +156,7 @@ class _Decider:
             return "costs are emulated, so nothing is tried"
         if fragment in record.estimates:
             return "its estimates are stated for the whole statement"
-        streams, _ = _records(self._view, manifests)
+        streams, _ = records_with(self._view, manifests)
         entering = self._flow.entering_streams(record.name)
         unread = sorted(stream for stream in entering if not readable(streams[stream]))
         if unread:
@@ -183,15 +168,14 @@ class _Decider:
     def _priced(
         self,
         manifests: Manifests,
-        query: QueryManifest,
+        whole: QueryRecord,
         fragment: str,
         way: Split,
         before: QueryFigures,
     ) -> _Priced:
         """What a plan says of a statement that is split in a way."""
-        whole = query.record
         splits = {**whole.splits, fragment: way}
-        tried = _decided(self._view, manifests, query, splits, self._processor_us)
+        tried = _decided(self._view, manifests, whole, splits, self._processor_us)
         (record,) = (each.record for each in tried.queries if each.record.name == whole.name)
         panes = [part.name for text in way.panes for part in parse(text)]
         found = [record.trials.get(name) for name in panes]
@@ -199,7 +183,7 @@ class _Decider:
         if len(shares) < len(panes):
             return _Priced(math.inf, "its trial gave no partial row", record)
         how = "in two" if way.without is None else f"split below {way.without}"
-        after = self._figures(tried, whole.name)
+        after = figures_of(self._view, tried, whole.name)
         if after is None:
             why = f"{how} it cannot keep deadline and bound, or finds no room"
             return _Priced(math.inf, why, record)
@@ -210,13 +194,3 @@ class _Decider:
             f"of its input, its whole result {100 * whole.trials[fragment].selectivity:.3g} %"
         )
         return _Priced(after.network_usage, why, record)
-
-    def _figures(self, manifests: Manifests, name: str) -> QueryFigures | None:
-        """What a plan promises the query, around what runs; None if there is none."""
-        upstream = self._flow.upstream_queries(name)
-        queries = [each for each in manifests.queries if each.record.name in upstream]
-        try:
-            plan = admit(self._view, manifests.streams, queries).plan
-        except (InvalidInput, Refused):
-            return None
-        return next((each for each in plan.queries if each.query == name), None)

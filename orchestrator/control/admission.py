@@ -20,7 +20,7 @@ from orchestrator.errors import Refused
 from orchestrator.manifest.changes import refuse_change
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest
 from orchestrator.manifest.load import check_primaries, check_sites
-from orchestrator.records import NodeKind, PlanRecord, QueryRecord, Split, StreamRecord
+from orchestrator.records import NodeKind, PlanRecord, QueryRecord, Sharing, Split, StreamRecord
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.errors import (
     BoundUnattainable,
@@ -49,6 +49,8 @@ class Admission:
         How busy nodes and machines would be.
     splits
         Query that has a place → fragment whose statement may be split → what was decided.
+    sharing
+        Query that has a place, and some of whose statements others compute → what was decided.
     flow
         Streams and fragments of all of them.
     """
@@ -58,6 +60,7 @@ class Admission:
     waiting: Mapping[str, str]
     places: tuple[Place, ...]
     splits: Mapping[str, Mapping[str, Split]]
+    sharing: Mapping[str, Sharing]
     flow: Dataflow
 
 
@@ -128,6 +131,12 @@ def admit(
             for plan in plans
             for figures in plan.queries
             if all_queries[figures.query].splits
+        },
+        sharing={
+            figures.query: decided
+            for plan in plans
+            for figures in plan.queries
+            if (decided := all_queries[figures.query].sharing) is not None
         },
         flow=flow,
     )

@@ -1,14 +1,15 @@
 """All queries of a cluster as one dataflow: fragments, and the streams between them.
 
 A statement gives one stream and is one fragment, or several if it was split into partial and final
-ones, which are kept in the query's record (`orchestrator.api.splitting`). Names of streams are
+ones, which are kept in the query's record (`orchestrator.api.splitting`). One that another query
+computes already may only forward that one's rows (`orchestrator.api.sharing`). Names of streams are
 global, so a query may read the streams of another one. Statements may stand in any order, within a
 query and across queries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,7 +17,7 @@ import msgspec
 
 from orchestrator.errors import InvalidInput, in_sentences
 from orchestrator.manifest.kinds import QueryManifest, place_of
-from orchestrator.records import QueryRecord, StreamRecord
+from orchestrator.records import QueryRecord, Sharing, StreamRecord
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
@@ -227,7 +228,7 @@ def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
                 raise InvalidQuery(query.name, "statements", statement.name, problem, remedy)
             owners[statement.name] = query.name
         waiting |= {statement.name: (query, statement) for statement in running}
-    _check_made(waiting, owners)
+    _check_made(waiting, owners, {q.name: q.sharing.without for q in queries if q.sharing})
     fragments = _in_order(waiting, catalogue)
     for query in queries:
         _check_names(query, {f.name for f in fragments.values() if f.query == query.name})
@@ -235,13 +236,15 @@ def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
 
 
 def _running(query: QueryRecord, written: Iterable[Statement]) -> list[Statement]:
-    """A query's statements, those that were split in their parts."""
-    splits = query.splits
-    without = {one.without for one in splits.values() if one.made}
+    """A query's statements: of those that were split the parts, and what shared ones forward."""
+    splits, sharing = query.splits, query.sharing or Sharing(why="")
+    without = {one.without for one in splits.values() if one.made} | {*sharing.without}
     found: list[Statement] = []
     for statement in written:
         decided = splits.get(statement.name)
-        if decided is not None and decided.made:
+        if (forwards := sharing.statements.get(statement.name)) is not None:
+            found += parse(forwards)
+        elif decided is not None and decided.made:
             found += [part for text in decided.statements for part in parse(text)]
         elif statement.name not in without:
             found.append(statement)
@@ -249,15 +252,22 @@ def _running(query: QueryRecord, written: Iterable[Statement]) -> list[Statement
 
 
 def _check_made(
-    waiting: Mapping[str, tuple[QueryRecord, Statement]], owners: Mapping[str, str]
+    waiting: Mapping[str, tuple[QueryRecord, Statement]],
+    owners: Mapping[str, str],
+    unshared: Mapping[str, Collection[str]],
 ) -> None:
-    """Refuse to read a union that is not made, since its reader was split below it."""
+    """Refuse to read what is not made, since its reader was split below it, or is shared."""
     for query, statement in waiting.values():
         for stream in sorted(_reads(statement)):
             if stream in owners and stream not in waiting:
                 owner = owners[stream]
-                problem = f"is not made: query {owner} aggregates the streams of that union apart"
-                remedy = f"Apply query {owner} with `partial: never`, or read those streams."
+                if stream in unshared.get(owner, ()):
+                    problem = f"is not made: query {owner} shares what would be made from it"
+                    remedy = f"Apply query {owner} with `share: false`."
+                else:
+                    problem = f"is not made: query {owner} aggregates the streams of that union "
+                    problem += "apart"
+                    remedy = f"Apply query {owner} with `partial: never`, or read those streams."
                 raise InvalidQuery(query.name, "statements", stream, problem, remedy)
 
 

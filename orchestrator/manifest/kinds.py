@@ -477,6 +477,7 @@ def _standby(field: Field) -> Standby:
 _expectations: Options = {
     "standby": ("standby", _standby),
     "partial": ("partial", lambda field: Partial(field.choice([p.value for p in Partial]))),
+    "share": ("share", lambda field: field.boolean()),
     "estimates": ("estimates", _by_fragment(_estimate)),
     "primaries": ("primaries", _by_fragment(_nodes)),
 }

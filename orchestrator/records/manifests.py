@@ -168,6 +168,17 @@ class Split(Record, frozen=True, kw_only=True):
         return self.statements[: -1 if self.without is None else -2]
 
 
+class Sharing(Record, frozen=True, kw_only=True):
+    """What was decided of statements that other queries compute already."""
+
+    why: str
+    statements: dict[str, str] = {}
+    """Fragment → what runs in its place: it gives the rows of another query's stream
+    (`streams.sharing`). None: nothing is shared."""
+    without: tuple[str, ...] = ()
+    """Statements that are not made, since only such fragments read them."""
+
+
 class Scheme(Enum):
     """Standby scheme: what secondaries are sent of their input (reliable placement, §3.1)."""
 
@@ -216,6 +227,11 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     splits: dict[str, Split] = {}
     """Fragment whose statement may be split (`streams.partial`) → what was decided when the query
     was applied; no part of what the owner wrote. A running query keeps it."""
+    share: bool = False
+    """Whether statements are computed once for this query and others that say so, too."""
+    sharing: Sharing | None = None
+    """What was decided of that when the query was applied; no part of what the owner wrote. A
+    running query keeps it."""
     primaries: dict[str, tuple[str, ...]] = {}
     """Fragment → nodes that its primary may run on while they are there; any, if it is not named.
     """

@@ -36,6 +36,10 @@ def plan_view(document: api.PlanDocument, *, explain: bool = False) -> Renderabl
         for splits in document.splits.values()
         for fragment, one in splits.items()
     ]
+    for query, one in document.sharing.items():
+        subject = f"{', '.join(one.statements)} is shared"
+        told = subject if one.statements else f"Query {query} shares nothing"
+        parts.append(Text(f"{told}: {one.why}", style="dim"))
     for query, why in document.waiting.items():
         parts.append(Text.assemble("Query ", (query, "bold"), f" has no place: {why}"))
     if document.map:

@@ -1,0 +1,163 @@
+"""Which statements of a query give the rows of another query's, instead of computing the same.
+
+Queries whose owners say `share: true` may share what they compute. When one is applied, each of its
+statements that keeps state is compared with those of the others, which run already or stand before
+it in the manifests (`streams.sharing`). One that is computed there is replaced by a statement that
+forwards the other one's rows, and what only such statements would read is not made.
+
+All that can be shared is, or nothing: the query is planned both ways. It is shared if a plan keeps
+deadlines and bounds, and if that causes no more network usage; it takes less processor time anyway.
+The decision is kept in the query's record, so a query that runs is never written in another way.
+The query that computes cannot be deleted as long as others read its streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from orchestrator.api.pricing import dataflow_with, figures_of, tried_again, with_record
+from orchestrator.clock import thread_us
+from orchestrator.control.dataflow import Dataflow, Fragment
+from orchestrator.control.view import ClusterView
+from orchestrator.manifest import Manifests
+from orchestrator.records import QueryRecord, Sharing
+from streams.compiler import compile_statement
+from streams.language import parse
+from streams.sharing import Computation, computations, forwarding
+
+MORE_BYTES = 500.0
+"""Network usage that sharing may cost, bytes: 25 KB/s over 20 ms. The processor time that it saves
+is worth as much."""
+
+
+def with_sharing(
+    view: ClusterView, manifests: Manifests, processor_us: Callable[[], int] = thread_us
+) -> Manifests:
+    """The manifests, with what is decided of the new queries' statements that others compute.
+
+    Parameters
+    ----------
+    manifests
+        With what trials have found (`api.trial.with_trials`).
+    """
+    before: list[str] = [name for name, record in view.query_records.items() if record.share]
+    for query in manifests.queries:
+        record = query.record
+        if record.name in view.queries or not record.share:
+            continue
+        if before:
+            manifests = _decided(view, manifests, record, before, processor_us)
+        before.append(record.name)
+    return manifests
+
+
+def _decided(
+    view: ClusterView,
+    manifests: Manifests,
+    record: QueryRecord,
+    others: list[str],
+    processor_us: Callable[[], int],
+) -> Manifests:
+    """The manifests with a decision on one query, if others compute what it does."""
+    flow = dataflow_with(view, manifests)
+    known = view.query_records | {each.record.name: each.record for each in manifests.queries}
+    # Mistakes in others concern nobody here, and those in this query are admission's to name.
+    sound = [known[name] for name in others if flow.of(name)]
+    found = _computed_elsewhere(flow, record, sound) if flow.of(record.name) else {}
+    sharing = _shared(flow, record, {name: text for name, (_, text) in found.items()})
+    if not sharing.statements:
+        return manifests
+    owners = sorted({found[name][0] for name in sharing.statements})
+    apart = figures_of(view, manifests, record.name)
+    shared = tried_again(
+        view, manifests, msgspec.structs.replace(record, sharing=sharing), processor_us
+    )
+    together = figures_of(view, shared, record.name)
+    why = f"query {', '.join(owners)} computes it"
+    if together is None:
+        why += ", but so it cannot keep deadline and bound, or finds no room"
+        sharing = Sharing(why=why)
+    elif apart is not None:
+        figures = f"network usage {apart.network_usage:,.0f} bytes apart, "
+        figures += f"{together.network_usage:,.0f} shared"
+        if together.network_usage > apart.network_usage + MORE_BYTES:
+            sharing = Sharing(why=f"{why}, but {figures}")
+        why += f"; {figures}"
+    else:
+        why += "; apart it cannot keep deadline and bound, or finds no room"
+    if not sharing.statements:
+        return with_record(manifests, msgspec.structs.replace(record, sharing=sharing))
+    (made,) = (each.record for each in shared.queries if each.record.name == record.name)
+    sharing = msgspec.structs.replace(sharing, why=why)
+    return with_record(shared, msgspec.structs.replace(made, sharing=sharing))
+
+
+def _computed_elsewhere(
+    flow: Dataflow, record: QueryRecord, others: list[QueryRecord]
+) -> dict[str, tuple[str, str]]:
+    """Fragment → the query that computes it, and the statement that forwards its rows."""
+    written = {
+        statement.name: (statement, list(flow.columns[statement.name]))
+        for each in (*others, record)
+        for statement in parse(each.statements)
+        if statement.name in flow.fragments
+    }
+    computed = computations(written)
+    candidates: list[tuple[str, str, Computation]] = []
+    for each in others:
+        forwards = each.sharing.statements if each.sharing is not None else {}
+        if record.name in flow.upstream_queries(each.name):
+            continue
+        candidates += [
+            (each.name, statement.name, computed[statement.name])
+            for statement in parse(each.statements)
+            if statement.name in computed and statement.name not in forwards
+        ]
+    stated = record.estimates.keys() | record.primaries.keys()
+    found: dict[str, tuple[str, str]] = {}
+    for fragment in flow.of(record.name):
+        own = computed.get(fragment.name)
+        if own is None or fragment.name in stated or _is_stateless(fragment):
+            continue
+        for owner, stream, computation in candidates:
+            columns = own.columns_of(computation)
+            if columns is not None:
+                found[fragment.name] = owner, forwarding(fragment.name, stream, columns).text
+                break
+    return found
+
+
+def _is_stateless(fragment: Fragment) -> bool:
+    (statement,) = parse(fragment.statement)
+    return compile_statement(statement, fragment.inputs).stateless
+
+
+def _shared(flow: Dataflow, record: QueryRecord, forwards: dict[str, str]) -> Sharing:
+    """Which fragments forward rows, and which are not made any more.
+
+    Made are those that somebody reads or names, and what they read unless they forward.
+    """
+    fragments = {each.name: each for each in flow.of(record.name)}
+    named = record.outputs.keys() | record.estimates.keys() | record.primaries.keys()
+    inside = {stream for each in fragments.values() for stream in each.inputs}
+    outside = {
+        stream
+        for each in flow.fragments.values()
+        if each.query != record.name
+        for stream in each.inputs
+    }
+    pending = [name for name in fragments if name in named | outside or name not in inside]
+    made: set[str] = set()
+    while pending:
+        if (name := pending.pop()) in made:
+            continue
+        made.add(name)
+        if name not in forwards:
+            pending += [stream for stream in fragments[name].inputs if stream in fragments]
+    return Sharing(
+        why="",
+        statements={name: forwards[name] for name in fragments if name in made & forwards.keys()},
+        without=tuple(name for name in fragments if name not in made),
+    )

@@ -1,0 +1,230 @@
+"""Which statements a query takes from another one, and that a running query keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from orchestrator import api
+from orchestrator.api.plans import plan_document
+from orchestrator.api.sharing import with_sharing
+from orchestrator.api.splitting import with_splits
+from orchestrator.api.trial import with_trials
+from orchestrator.cli.render.plan import plan_view
+from orchestrator.control.admission import admit
+from orchestrator.control.dataflow import InvalidQuery, dataflow
+from orchestrator.errors import InvalidInput
+from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
+from orchestrator.manifest.changes import in_words
+from orchestrator.records import Estimate, Partial, QueryRecord, StreamRecord
+from tests.obedient_cluster import ObedientCluster, query_manifest
+from tests.unit.orchestrator.api.test_operations import connected
+from tests.unit.orchestrator.cli.render.test_loads import shown
+
+FIRST = """\
+REGISTER QUERY large RSTREAM(SELECT id, size FROM north [NOW] WHERE size > 5);
+REGISTER QUERY totals RSTREAM(SELECT id, count(*) AS number, sum(size) AS total
+    FROM large [RANGE 10 SECONDS SLIDE 100 MILLISECONDS] GROUP BY id);
+"""
+SECOND = """\
+REGISTER QUERY big RSTREAM(SELECT id, size FROM north [NOW] WHERE size > 5);
+REGISTER QUERY sums RSTREAM(SELECT sum(size) AS amount, id
+    FROM big [RANGE 10 SECONDS SLIDE 100 MILLISECONDS] GROUP BY id);
+"""
+FORWARDS = "REGISTER QUERY sums RSTREAM(SELECT total AS amount, id AS id FROM totals [NOW]);"
+
+
+def query(name: str, statements: str, output: str, **changes: Any) -> QueryManifest:
+    made = query_manifest(
+        name, statements, outputs={output: "control-centre"}, deadline_ms=1000.0,
+        recovery_bound_ms=2000.0,
+    )  # fmt: skip
+    fields: dict[str, Any] = {"share": True, "partial": Partial.NEVER} | changes
+    return msgspec.structs.replace(made, record=msgspec.structs.replace(made.record, **fields))
+
+
+def first(**changes: Any) -> QueryManifest:
+    return query("first", FIRST, "totals", **changes)
+
+
+def second(statements: str = SECOND, output: str = "sums", **changes: Any) -> QueryManifest:
+    return query("second", statements, output, **changes)
+
+
+def manifests(*queries: QueryManifest) -> Manifests:
+    north = StreamRecord(
+        name="north",
+        site="north-receiver",
+        columns={"id": "string", "size": "int"},
+        rate_bytes_s=64_000,
+    )
+    return Manifests(
+        cluster=None,
+        streams=(StreamManifest(file="streams.yaml:1", record=north),),
+        queries=queries,
+    )
+
+
+def decided(*queries: QueryManifest, cluster: ObedientCluster | None = None) -> Manifests:
+    view = (cluster or ObedientCluster()).view()
+    return with_splits(view, with_sharing(view, with_trials(view, manifests(*queries))))
+
+
+def record_of(given: Manifests, name: str) -> QueryRecord:
+    (found,) = (each.record for each in given.queries if each.record.name == name)
+    return found
+
+
+def fragments(queries: Sequence[QueryManifest]) -> list[str]:
+    streams = {each.record.name: each.record for each in manifests().streams}
+    return sorted(dataflow(streams, {q.record.name: q.record for q in queries}).fragments)
+
+
+def test_what_another_query_computes_is_forwarded_and_nothing_else_is_made() -> None:
+    found = decided(first(), second())
+    assert record_of(found, "first").sharing is None
+    record = record_of(found, "second")
+    assert record.sharing is not None
+    assert record.sharing.statements == {"sums": FORWARDS}
+    assert record.sharing.without == ("big",)
+    assert record.sharing.why.startswith("query first computes it; network usage ")
+    assert record.trials.keys() == {"sums"}
+    assert fragments(found.queries) == ["large", "sums", "totals"]
+    view = ObedientCluster().view()
+    admission = admit(view, found.streams, found.queries)
+    document = plan_document(view, admission)
+    assert document.sharing == {"second": record.sharing}
+    assert f"sums is shared: {record.sharing.why}" in shown(plan_view(document))
+
+
+def test_a_query_that_runs_computes_for_those_that_come_later() -> None:
+    cluster = ObedientCluster()
+    cluster.apply(decided(first(), cluster=cluster))
+    cluster.settle()
+    found = decided(second(), cluster=cluster)
+    sharing = record_of(found, "second").sharing
+    assert sharing is not None
+    cluster.apply(msgspec.structs.replace(found, streams=()))
+    cluster.settle()
+    running = {each.record.fragment for each in cluster.view().fragments.values()}
+    assert running == {"large", "totals", "sums"}
+    again = decided(second(), cluster=cluster)
+    assert record_of(again, "second").sharing is None
+    assert not admit(cluster.view(), again.streams, again.queries).submissions
+    with pytest.raises(InvalidInput, match="makes streams that second reads or shares"):
+        api.delete(connected(cluster), "first")
+    api.delete(connected(cluster), "second")
+    api.delete(connected(cluster), "first")
+
+
+def test_the_same_rows_over_and_over_come_from_where_they_are_computed() -> None:
+    third = query(
+        "third", SECOND.replace("big", "huge").replace("sums", "other"), "other"
+    )  # fmt: skip
+    found = decided(first(), second(), third)
+    sharing = record_of(found, "third").sharing
+    assert sharing is not None
+    (forwards,) = sharing.statements.values()
+    assert "FROM totals [NOW]" in forwards
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (first(share=False), second()),
+        (first(), second(share=False)),
+        (first(), second(SECOND.replace("10 SECONDS", "20 SECONDS"))),
+        (first(), second(SECOND.replace("size > 5", "size > 6"))),
+        (first(), second(SECOND.replace("sum(size)", "max(size)"))),
+        (first(), second(SECOND.replace("[NOW] WHERE", "[ROWS 3] WHERE"))),
+        (first(), second(estimates={"sums": Estimate(cost_us=1.0)})),
+        (first(), second(primaries={"sums": ("lyon",)})),
+    ],
+)
+def test_what_nobody_offers_or_computes_is_computed_apart(
+    one: QueryManifest, other: QueryManifest
+) -> None:
+    found = decided(one, other)
+    assert record_of(found, "second").sharing is None
+    assert fragments(found.queries) == ["big", "large", "sums", "totals"]
+
+
+def test_selections_are_not_worth_sharing() -> None:
+    """They keep no state, and forwarding costs as much."""
+    found = decided(first(), second(SECOND.replace("RANGE 10", "RANGE 20")))
+    assert record_of(found, "second").sharing is None
+
+
+def test_a_statement_that_somebody_else_needs_is_made_too() -> None:
+    reader = "REGISTER QUERY seen RSTREAM(SELECT id FROM big [NOW]);\n"
+    found = decided(first(), second(SECOND + reader))
+    assert fragments(found.queries) == ["big", "large", "seen", "sums", "totals"]
+    named = decided(first(), second(estimates={"big": Estimate(cost_us=1.0)}))
+    assert "big" in fragments(named.queries)
+    elsewhere = query("third", "REGISTER QUERY ids RSTREAM(SELECT id FROM big [NOW]);", "ids")
+    several = decided(first(), second(), elsewhere)
+    assert "big" in fragments(several.queries)
+
+
+def test_what_is_not_made_cannot_be_read_later() -> None:
+    found = decided(first(), second())
+    elsewhere = query("third", "REGISTER QUERY ids RSTREAM(SELECT id FROM big [NOW]);", "ids")
+    with pytest.raises(InvalidQuery, match=r"'big' is not made.*`share: false`") as refused:
+        fragments((*found.queries, elsewhere))
+    assert refused.value.query == "third"
+
+
+def test_only_the_output_of_a_chain_is_forwarded_if_its_beginning_is_an_output_too() -> None:
+    statements = SECOND + "REGISTER QUERY last RSTREAM(SELECT id FROM sums [ROWS 5]);\n"
+    found = decided(
+        first(),
+        second(statements, "last", outputs={"sums": "control-centre", "last": "control-centre"}),
+    )
+    sharing = record_of(found, "second").sharing
+    assert sharing is not None
+    assert sharing.statements.keys() == {"sums"}
+    assert fragments(found.queries) == ["large", "last", "sums", "totals"]
+
+
+def test_sharing_that_would_break_the_deadline_is_left() -> None:
+    for deadline_ms in range(20, 400, 4):
+        found = decided(first(), second(deadline_ms=float(deadline_ms)))
+        sharing = record_of(found, "second").sharing
+        if sharing is not None and not sharing.statements:
+            assert sharing.why == (
+                "query first computes it, but so it cannot keep deadline and bound, or finds no "
+                "room"
+            )
+            told = shown(plan_view(plan_of(found)))
+            assert "Query second shares nothing: query first computes it, but" in told
+            return
+    raise AssertionError("no deadline is short enough")
+
+
+def plan_of(found: Manifests) -> api.PlanDocument:
+    view = ObedientCluster().view()
+    try:
+        return plan_document(view, admit(view, found.streams, found.queries))
+    except api.Refused:
+        (one, other) = found.queries
+        eased = msgspec.structs.replace(other.record, deadline_ms=1000.0)
+        queries = (one, msgspec.structs.replace(other, record=eased))
+        return plan_document(view, admit(view, found.streams, queries))
+
+
+def test_mistakes_in_other_queries_do_not_matter() -> None:
+    wrong = query("wrong", "REGISTER QUERY w RSTREAM(SELECT nothing FROM north [NOW]);", "w")
+    view = ObedientCluster().view()
+    found = with_sharing(view, manifests(wrong, first(), second()))
+    assert record_of(found, "second").sharing is not None
+    found = with_sharing(view, manifests(first(), second("REGISTER QUERY nonsense;")))
+    assert record_of(found, "second").sharing is None
+
+
+def test_the_decision_is_no_part_of_what_the_owner_wrote() -> None:
+    record = record_of(decided(first(), second()), "second")
+    assert in_words(record) == in_words(second().record)
+    assert in_words(record)["share"] == "true"
