@@ -122,8 +122,13 @@ class Backlog:
         if skipped == len(self._arrived):
             return None
         if (found := self._joined.get(begins)) is None:
-            parts = [data.chunk for data in self._arrived][skipped:]
-            found = msgspec.structs.replace(self._arrived[-1], chunk=joined(parts))
+            waiting = [*self._arrived][skipped:]
+            departs = [data.departs_ms for data in waiting if data.departs_ms is not None]
+            found = msgspec.structs.replace(
+                waiting[-1],
+                chunk=joined([data.chunk for data in waiting]),
+                departs_ms=min(departs, default=None),
+            )
             self._joined[begins] = found
         return found
 

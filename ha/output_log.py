@@ -302,15 +302,23 @@ class OutputLog:
             room_bytes = min(room_bytes, most_bytes - beyond_bytes)
         return room_bytes
 
-    def number_at(self, watermark_ms: int) -> int | None:
-        """Sequence number of the first tuple after a timestamp; None if it lies outside the log."""
-        if not self.base.watermark_ms <= watermark_ms <= self.end.watermark_ms:
-            return None
-        ended = bisect_right(self._ends, (watermark_ms, self._appended_bytes))
+    def contradicts(self, position: Position) -> bool:
+        """Whether a position is none of this output's: as many tuples do not come before it here.
+
+        Numbers never fall. So more tuples than come before the log's beginning, up to an earlier
+        timestamp, are others, and so are less than there are here up to a later one.
+        """
+        number, at_ms = position.next_seq, position.watermark_ms
+        if at_ms < self.base.watermark_ms:
+            return number > self.base.next_seq
+        if at_ms > self.end.watermark_ms:
+            return number < self.end.next_seq
+        ended = bisect_right(self._ends, (at_ms, self._appended_bytes))
         if ended == len(self._chunks):
-            return self.end.next_seq
+            return number != self.end.next_seq
         chunk = self._chunks[ended]
-        return chunk.first_seq + int(chunk.timestamps.searchsorted(watermark_ms, side="right"))
+        before = int(chunk.timestamps.searchsorted(at_ms, side="right"))
+        return number != chunk.first_seq + before
 
     def take_unsent(self, node: str) -> list[Chunk]:
         """The chunks a subscriber has not been sent yet; they count as sent from now on."""

@@ -222,10 +222,11 @@ class Replica:
             # What it has not crossed itself, its predecessor may have crossed before it.
             is_crossed = self.crossed_ms is not None and position.watermark_ms > self.crossed_ms
             return node in self.followers or not is_crossed or not processed
-        number = self.log.number_at(position.watermark_ms)
-        if number == position.next_seq:
+        if self.log.contradicts(position):
+            return False
+        if position.watermark_ms >= self.log.base.watermark_ms:
             self.followers.add(node)
-        return number in (None, position.next_seq)
+        return True
 
     def differs_from(self, node: str) -> bool:
         """Whether a subscriber has other output than this, which this does not continue.
@@ -237,9 +238,7 @@ class Replica:
             return False
         subscriber = self.log.subscribers[node]
         return any(
-            had is not None
-            and had.watermark_ms > self.departs_ms
-            and self.log.number_at(had.watermark_ms) not in (None, had.next_seq)
+            had is not None and had.watermark_ms > self.departs_ms and self.log.contradicts(had)
             for had in (subscriber.sent, subscriber.furthest)
         )
 

@@ -11,7 +11,7 @@ send no more than it has room for.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ha.backlog import Backlog
@@ -81,6 +81,10 @@ class Link:
         self.asked_us, self.start = None, None
 
 
+def _never(_reader: str) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class Subscription:
     """One host's subscriptions to all producers of a stream.
@@ -94,7 +98,7 @@ class Subscription:
     patient
         Whether producers keep output while this host is away.
     demands
-        Whether some reader may hold the producers up.
+        Whether a reader may hold the producers up, as it is now: standbys take over at any moment.
     room_bytes
         How much the host takes beyond what its readers have processed.
     least_generation
@@ -117,7 +121,7 @@ class Subscription:
     stream: str
     readers: Mapping[str, StreamCursor] = field(default_factory=dict[str, StreamCursor])
     patient: bool = False
-    demands: bool = False
+    demands: Callable[[str], bool] = _never
     room_bytes: int = ANY_BYTES
     least_generation: int = 0
     received_bytes: int = 0
@@ -127,11 +131,14 @@ class Subscription:
     backlog: Backlog = field(default_factory=Backlog)
     departure: tuple[int, int] | None = None
     _links: dict[str, Link] = field(default_factory=dict[str, Link])
-    _demanding: frozenset[str] = frozenset()
-    """The readers that may hold producers up."""
     _moved_us: int = 0
     _told: tuple[list[tuple[str, Ack]], int] | None = None
     """The last acknowledgements, and when they were sent."""
+
+    @property
+    def demanding(self) -> list[str]:
+        """The readers that may hold the producers up."""
+        return [reader for reader in self.readers if self.demands(reader)]
 
     @property
     def producers(self) -> tuple[str, ...]:
@@ -170,15 +177,13 @@ class Subscription:
         self._note_confirmed()
         return left
 
-    def read_by(
-        self, readers: Mapping[str, StreamCursor], *, patient: bool, demands: bool = False
-    ) -> None:
+    def read_by(self, readers: Mapping[str, StreamCursor], *, patient: bool) -> None:
         """Serve exactly these readers; one that is new must be sent what the others have had."""
         known = set(map(id, self.readers.values()))
         self.backlog.leave(
             name for name, cursor in self.readers.items() if readers.get(name) is not cursor
         )
-        self.readers, self.patient, self.demands = readers, patient, demands
+        self.readers, self.patient = readers, patient
         if any(id(cursor) not in known for cursor in readers.values()):
             self.ask_again()
 
@@ -444,27 +449,22 @@ class Subscription:
             self._have_fed(link)
         return [(other, self._ask(link, now_us)) for other, link in others]
 
-    def acks(
-        self, processed: Mapping[str, Position | None], demanding: Container[str] = ()
-    ) -> list[tuple[str, Ack]]:
+    def acks(self, processed: Mapping[str, Position | None]) -> list[tuple[str, Ack]]:
         """Acknowledgements of what the readers have processed, with the nodes to send them to.
 
         Parameters
         ----------
         processed
             Of each reader, the position before which it needs nothing; None if it needs all.
-        demanding
-            Readers that may hold the producers up.
         """
-        counting = [reader for reader in self.readers if reader in demanding] or [*self.readers]
+        demanding = self.demanding
+        counting = demanding or [*self.readers]
         generations = {self.readers[reader].generation for reader in counting}
-        self._demanding = frozenset(reader for reader in counting if reader in demanding)
-        self.demands = bool(self._demanding)
         # Who has just begun, or crossed a discontinuity, has processed nothing, and needs all that
         # follows.
         least = _least(
             [
-                processed[reader] or (self.readers[reader].began_at if self.demands else None)
+                processed[reader] or (self.readers[reader].began_at if demanding else None)
                 for reader in counting
             ]
         )
@@ -483,7 +483,7 @@ class Subscription:
             epoch=self.epoch,
             generation=generation,
             patient=self.patient,
-            demanded=least if self.demands else None,
+            demanded=least if demanding else None,
             room_bytes=self.room_bytes,
             batch=self.batch,
             furthest=_furthest(received),
@@ -547,15 +547,16 @@ class Subscription:
         whole = len(known) < len(positions) or len(generations) != 1
         link.whole = whole and bool(known)
         generation = max(generations) if known else None
-        demanding = self._demanding & self.readers.keys() or self.readers.keys()
-        complete = {self.readers[reader].complete_ms for reader in demanding} - {NO_WATERMARK}
+        demanding = self.demanding
+        counting = demanding or [*self.readers]
+        complete = {self.readers[reader].complete_ms for reader in counting} - {NO_WATERMARK}
         return Subscribe(
             stream=self.stream,
             position=None if whole else min(known, key=_watermark_ms),
             generation=generation,
             feed=link.feed,
             patient=self.patient,
-            demands=self.demands,
+            demands=bool(demanding),
             room_bytes=self.room_bytes,
             batch=self.batch,
             furthest=_furthest(self._received(generation)),

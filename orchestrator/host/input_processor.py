@@ -131,7 +131,7 @@ class InputProcessor:
             self.outbox.report("fed by primary", data.stream, f"by {sender} again")
         if subscription.has_spent_room:
             self.spent.add(data.stream)
-            for reader in self._counting(subscription):
+            for reader in _counting(subscription):
                 self.dispatcher.end_rest(reader, now_us)
 
     def _may_wait(self, hosted: HostedReplica) -> bool:
@@ -329,7 +329,7 @@ class InputProcessor:
         self, subscription: Subscription, now_us: int
     ) -> Iterator[tuple[str, str, Ack]]:
         manager, stream = self.replica_manager, subscription.stream
-        demanding = manager.demanding(subscription)
+        demanding = subscription.demanding
         positions: dict[str, Position | None] = {}
         for reader, cursor in subscription.readers.items():
             if (hosted := manager.replicas.get(reader)) is not None:
@@ -347,7 +347,7 @@ class InputProcessor:
         )
         subscription.room_bytes = 0 if is_behind else manager.window_bytes
         subscription.received_bytes = 0
-        acks = subscription.acks(positions, demanding)
+        acks = subscription.acks(positions)
         for node, ack in acks if subscription.tells(acks, now_us) else ():
             yield node, stream, ack
 
@@ -357,12 +357,8 @@ class InputProcessor:
         least_bytes = max(subscription.room_bytes // 2, 1)
         return any(
             self.replica_manager.held_bytes(reader, stream) >= least_bytes
-            for reader in self._counting(subscription)
+            for reader in _counting(subscription)
         )
-
-    def _counting(self, subscription: Subscription) -> Collection[str]:
-        """The readers whose work makes room for more of a stream."""
-        return self.replica_manager.demanding(subscription) or subscription.readers
 
     def _send(self, requests: list[tuple[str, Subscribe]]) -> None:
         for node, request in requests:
@@ -498,3 +494,8 @@ def every_nth(count: int, few: int, *, most: int) -> int:
         The result is at most this, a power of two.
     """
     return min(1 << (count // few).bit_length(), most)
+
+
+def _counting(subscription: Subscription) -> Collection[str]:
+    """The readers whose work makes room for more of a stream."""
+    return subscription.demanding or subscription.readers

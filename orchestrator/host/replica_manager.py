@@ -94,11 +94,8 @@ class ReplicaManager:
         self.peer_hosts: tuple[str, ...] = ()
         self._divide_budget()
 
-    def demanding(self, subscription: Subscription) -> list[str]:
-        """The readers of a stream here that may hold its producers up: primaries and sinks."""
-        return [reader for reader in subscription.readers if self._demands(reader)]
-
     def _demands(self, reader: str) -> bool:
+        """Whether a reader here may hold the producers of its input up: a primary or a sink."""
         hosted = self.replicas.get(reader)
         if hosted is None:
             waits = self.sinks[reader.removeprefix(SINK_PREFIX)].assignment.overflow
@@ -245,12 +242,10 @@ class ReplicaManager:
             yield from _unsubscribe_from(subscription, subscription.producers)
         for stream in readers.keys() | self.sinks.keys():
             reading = readers.get(stream, {})
-            subscription = self.subscriptions.setdefault(stream, Subscription(stream))
-            subscription.read_by(
-                reading,
-                patient=stream in self.sinks,
-                demands=any(map(self._demands, reading)),
+            subscription = self.subscriptions.setdefault(
+                stream, Subscription(stream, demands=self._demands)
             )
+            subscription.read_by(reading, patient=stream in self.sinks)
             subscription.begin_generation(self._generations.get(stream, 0))
             left = subscription.use(self._producers.get(stream, ()), renewed)
             yield from _unsubscribe_from(subscription, tuple(left))

@@ -106,11 +106,18 @@ def _gathers(hosted: HostedReplica) -> bool:
 
 
 def _kept_back(name: str, batch: int, primary: Replica, standby: Replica) -> Iterator[str]:
-    """Inputs of which a standby lacks as much as a batch."""
+    """Inputs of which a standby lacks as much as a batch, or other output than the primary's."""
     for stream, entry in primary.inputs.items():
-        ends = [each.cursor.position or Position() for each in (entry, standby.inputs[stream])]
+        cursors = entry.cursor, standby.inputs[stream].cursor
+        generations = [cursor.generation for cursor in cursors]
+        if generations[0] != generations[1]:
+            yield f"reader: the replicas of {name} read generations {generations} of {stream}"
+            continue
+        ends = [cursor.position or Position() for cursor in cursors]
         if (lacks := ends[0].next_seq - ends[1].next_seq) >= batch:
             yield f"reader: the standby of {name} lacks {lacks} tuples of {stream}"
+    if primary.log.contradicts(standby.log.end):
+        yield f"replicas: the standby of {name} ends at {standby.log.end}, unlike its primary"
 
 
 def _source_sites(seen: Observed) -> Iterator[str]:

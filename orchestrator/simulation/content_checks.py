@@ -2,8 +2,8 @@
 
 Content, order and exactly-once are one comparison: the sink's tuples against the oracle's list.
 A difference is forgiven only where a fault took the last warm replica of a fragment that the
-stream is made from (its *exposure*), and only if that was said; what follows the loss must be
-correct.
+stream is made from (its *exposure*), and only if that was said; what came before that, and what
+follows long after, must be correct, and no timestamp may come twice in any case.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from orchestrator.simulation.setting import (
     LONGEST_WINDOW_MS,
     VISITORS_WINDOW_MS,
 )
+from streams.chunk import Chunk
 from streams.program import Program
 
 SHOWN = 3
@@ -85,6 +86,8 @@ def _sink(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterato
         yield f"order: completed timestamps of {stream} repeat or fall at its sink"
     if any(after[0] < before[0] for before, after in pairwise(rows)):
         yield f"order: timestamps of {stream} fall at its sink"
+    if _come_twice(chunks):
+        yield f"order: timestamps of {stream} that were complete come again at its sink"
     told_lost = sum(arrival.delivery.lost for arrival in arrivals)
     upstream = seen.setting.upstream(stream)
     excused = [name for name in upstream if name in seen.exposed_us or _interrupted(seen, name)]
@@ -98,6 +101,14 @@ def _sink(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterato
     said = losses_us(seen) | _began_anew_us(seen)
     if not told_lost and not any(name in said for name in upstream):
         yield f"truth: {stream}: {_difference(rows, wanted)}, and nothing says so"
+    first_us = min(
+        each[name] for each in (seen.exposed_us, seen.anew_us) for name in upstream if name in each
+    )
+    came = [each.delivery.chunk for each in arrivals if each.at_us < first_us]
+    early = [row for chunk in came for row in rows_of(chunk.rows)]
+    if early != wanted[: len(early)]:
+        told = _difference(early, wanted[: len(early)])
+        yield f"content: {stream} is wrong before anything was lost: {told}"
     settled_ms = _settled_ms(seen, expected, stream)
     late = [row for row in rows if row[0] > settled_ms]
     right = [row for row in wanted if row[0] > settled_ms]
@@ -113,12 +124,12 @@ def _watched(
     Observers demand nothing. Where hosts have little memory, a producer may drop what only an
     observer lacks; exactly that many tuples are then said to be lost.
     """
-    upstream = seen.setting.upstream(stream)
-    if any(name in seen.exposed_us or name in seen.anew_us for name in upstream):
-        return
     arrivals = seen.watched[observer, stream]
     chunks = [arrival.delivery.chunk for arrival in arrivals]
-    if not chunks:
+    if _come_twice(chunks):
+        yield f"order: timestamps of {stream} that were complete come again at {observer}"
+    upstream = seen.setting.upstream(stream)
+    if not chunks or any(name in seen.exposed_us or name in seen.anew_us for name in upstream):
         return
     rows = [row for chunk in chunks for row in rows_of(chunk.rows)]
     # The first chunk may begin with timestamps of which there is no tuple.
@@ -133,6 +144,11 @@ def _watched(
         yield f"observer: {observer} of {stream}: {_difference(rows, wanted)}"
 
 
+def _come_twice(chunks: list[Chunk]) -> bool:
+    """Whether timestamps come again after they were complete."""
+    return any(after.earliest_ms <= before.watermark_ms for before, after in pairwise(chunks))
+
+
 def _is_part(rows: list[Row], wanted: list[Row]) -> bool:
     """Whether rows are among the wanted ones, in the same order and none more often."""
     remaining = iter(wanted)
@@ -143,11 +159,13 @@ def _visited(seen: Observed, expected: dict[str, Expected], stream: str) -> Iter
     """The visitor's results are exact once its windows hold nothing from before it came."""
     arrivals = seen.visited[stream]
     upstream = seen.setting.upstream(stream)
+    chunks = [arrival.delivery.chunk for arrival in arrivals]
+    if _come_twice(chunks):
+        yield f"order: timestamps of {stream} that were complete come again at its sink"
     if any(name in seen.exposed_us or _interrupted(seen, name) for name in upstream):
         return
     if not arrivals:
         return
-    chunks = [arrival.delivery.chunk for arrival in arrivals]
     watermarks = [int(each) for chunk in chunks for each in chunk.watermarks_ms]
     if any(after <= before for before, after in pairwise(watermarks)):
         yield f"order: completed timestamps of {stream} repeat or fall at its sink"

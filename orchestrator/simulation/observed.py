@@ -43,14 +43,14 @@ class Observed:
     accepted
         Fragment, epoch → primaries that the store has listed under it.
     exposed_us
-        Fragment → when a fault took its last warm replica.
+        Fragment → when a fault first took its last warm replica.
     entered
         Stream → what its site has numbered, in order; only of streams whose content depends on
         what happens.
     shed
         Stream → how many tuples its site's processes say that they have shed.
     anew_us
-        Stream → when it last began anew.
+        Stream → when it first began anew.
     struck
         Nodes that faults hit, as they were resolved.
     watched

@@ -219,7 +219,7 @@ class Trial:
             self._newest_generation[source.stream] = source.generation
             self._shed_before[source.stream] = seen.shed.get(source.stream, 0)
             if generation:
-                seen.anew_us[source.stream] = self.world.now_us
+                seen.anew_us.setdefault(source.stream, self.world.now_us)
         seen.entered.setdefault(source.stream, []).extend(chunks)
         seen.shed[source.stream] = self._shed_before[source.stream] + source.status.shed
 

@@ -90,3 +90,11 @@ def test_tuples_wake_those_that_wait_with_nothing_but_watermarks() -> None:
     backlog.wait("idle", FIRST, idle=True)
     assert backlog.woken_by(data(chunk(1, [(20, 0)])), MUCH) == ()
     assert backlog.woken_by(SECOND, MUCH) == ("idle",)
+
+
+def test_what_waited_departs_from_where_the_first_of_it_said() -> None:
+    """Whoever stands in for a producer may not have heard yet of what that has crossed."""
+    backlog = waited(msgspec.structs.replace(SECOND, departs_ms=15), THIRD)
+    found = backlog.take("a")
+    assert found is not None
+    assert found.departs_ms == 15

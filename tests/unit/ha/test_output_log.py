@@ -49,6 +49,33 @@ def test_keeps_output_until_every_consumer_has_acknowledged_it() -> None:
     assert log.base == Position(next_seq=2, watermark_ms=10)
 
 
+@pytest.mark.parametrize(
+    ("next_seq", "watermark_ms", "other"),
+    [
+        *((3, 20, False), (2, 20, True), (4, 20, True), (3, 25, False), (3, 29, False)),
+        *((4, 30, False), (3, 30, True)),
+        # Before the log's beginning there were 2 tuples at most, and after its end there are 4 at
+        # least.
+        *(
+            (2, 5, False),
+            (0, 5, False),
+            (3, 5, True),
+            (4, 40, False),
+            (9, 40, False),
+            (3, 40, True),
+        ),
+    ],
+)
+def test_a_position_is_none_of_an_output_that_numbers_otherwise(
+    next_seq: int, watermark_ms: int, *, other: bool
+) -> None:
+    log = log_of((10, 2), (20, 1), (30, 1))
+    log.subscribe(ALICE, None)
+    log.acknowledge(ALICE, Position(next_seq=2, watermark_ms=10))
+    assert log.base == Position(next_seq=2, watermark_ms=10)
+    assert log.contradicts(Position(next_seq=next_seq, watermark_ms=watermark_ms)) == other
+
+
 def test_keeps_everything_without_subscribers() -> None:
     log = log_of((10, 1), (20, 1))
     assert numbers(log.chunks()) == [0, 1]

@@ -335,13 +335,19 @@ def test_a_request_tells_up_to_where_the_stream_is_complete_whatever_generation_
 
 
 def test_of_readers_that_may_hold_the_producer_up_the_one_counts_that_has_least() -> None:
-    made = confirmed(at(AT_30), at(AT_80))
-    made.acks({"r0": AT_30, "r1": AT_80}, {"r1"})
+    made, demanding = confirmed(at(AT_30), at(AT_80)), {"r1"}
+    made.demands = demanding.__contains__
     made.ask_again()
-    assert {request.complete_ms for _, request in made.requests(0)} == {80}
-    made.acks({"r0": AT_30, "r1": AT_80}, {"r0", "r1"})
+    told = {(request.demands, request.complete_ms) for _, request in made.requests(0)}
+    assert told == {(True, 80)}
+    # A standby has taken over, and nothing was acknowledged since.
+    demanding.add("r0")
     made.ask_again()
     assert {request.complete_ms for _, request in made.requests(0)} == {30}
+    demanding.clear()
+    made.ask_again()
+    told = {(request.demands, request.complete_ms) for _, request in made.requests(0)}
+    assert told == {(False, 30)}
 
 
 def test_a_request_names_the_stream() -> None:

@@ -18,7 +18,7 @@ from ha.messages import (
     Subscribed,
 )
 from ha.roles import ReplicaRole
-from orchestrator.host.events import Deliver, PeerLost, Report
+from orchestrator.host.events import Deliver, PeerLost, Report, Send
 from streams.chunk import Position
 from tests.driven_host import (
     Driven,
@@ -504,3 +504,26 @@ def test_a_standby_that_was_further_than_where_its_primary_crossed_continues_not
     assert host.sent_to("exit", Data) == []
     host.hear("exit", ack(25, 2, departs_ms=10))
     assert lost_state(host)
+
+
+def test_a_consumer_with_more_than_comes_before_the_log_has_other_output() -> None:
+    """It demands nothing, so a full log has dropped what would have told it."""
+    out = sink(("two",))
+    out.hear("two", data(chunk(0, [(10, 2), (20, 2), (30, 9)]), "f", epoch=1))
+    assert [each.end.position.watermark_ms for each in out.take(Deliver)] == [30]
+    host = behind()
+    log = host.core.replica_manager.replicas["f"].replica.log
+    departing(host, data(chunk(4, [(20, 2), (35, 4)])))
+    log.capacity_bytes = 1
+    departing(host, data(chunk(10, [(40, 3)])))
+    assert log.base == Position(next_seq=8, watermark_ms=35)
+    host.commands.clear()
+    for _ in range(20):
+        out.wait(100, hearing="two")
+        host.wait(100, hearing="exit")
+        for one, other in ((out, host), (host, out)) * 3:
+            for command in one.take(Send):
+                if command.to == other.core.node:
+                    other.hear(one.core.node, command.message)
+    assert host.role is ReplicaRole.WARMING, "it starts over"
+    assert not out.take(Deliver)

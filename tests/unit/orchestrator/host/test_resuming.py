@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import structs
 
 from ha.messages import Ack, Control, Data, Subscribe, Subscribed
+from ha.roles import ReplicaRole
 from orchestrator.host.events import (
     Deliver,
     Durable,
     InputSkipped,
+    PeerLost,
     Report,
     SinkFailed,
     SinkFlushed,
@@ -28,6 +31,7 @@ from tests.driven_host import (
     data,
     peers,
     primary,
+    standby,
     subscribed,
 )
 from tests.streams_of_numbers import chunk, numbers
@@ -246,6 +250,27 @@ def test_of_those_who_demand_a_stream_the_one_that_had_least_lacks_most() -> Non
     host.hear("two", had(45))
     emit(host, chunk(0, [(61, 1)]))
     assert host.core.unexplained() == {"s": Skipped(after_ms=0, until_ms=60)}
+
+
+def test_a_standby_that_takes_over_asks_as_one_that_demands_the_stream() -> None:
+    """Its predecessor had more, and said so; both had less than what was left out."""
+    reader = standby()
+    reader.hear("site", data(chunk(0, [(20, 4)])))
+    reader.work()
+    host = begun_anew(Position())
+    host.hear("one", had(40, demands=True))
+    emit(host, chunk(0, [(61, 1)]))
+    begun = structs.replace(subscribed(generation=8), position=Position(watermark_ms=60))
+    reader.hear("site", begun)
+    reader.commands.clear()
+    reader.handle(PeerLost(node="one"))
+    assert reader.role is ReplicaRole.PRIMARY
+    for _ in range(5):
+        for request in reader.sent_to("site", Subscribe):
+            host.hear("two", request)
+            reader.hear("site", begun)
+        reader.wait(50)
+    assert host.core.unexplained() == {"s": Skipped(after_ms=20, until_ms=60)}
 
 
 def test_what_was_left_out_counts_though_the_stream_begins_anew_twice() -> None:

@@ -6,18 +6,24 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
+import pyarrow as pa
 import pytest
 from msgspec import structs
 
 from orchestrator.records import MemoryStatus, ReplicaId
 from orchestrator.simulation.campaign import check
-from orchestrator.simulation.checks import findings
+from orchestrator.simulation.checks import (
+    _kept_back,  # pyright: ignore[reportPrivateUsage]
+    findings,
+)
 from orchestrator.simulation.faults import Pause, Slow
 from orchestrator.simulation.observed import Arrival, Entry, Observed
 from orchestrator.simulation.oracle import expected
 from orchestrator.simulation.schedule import Schedule, Shape, random_schedule
 from orchestrator.simulation.setting import LITTLE_MEMORY_BYTES
 from orchestrator.simulation.timing_checks import FULL_LOG_MS
+from tests.driven_host import data, primary, standby, subscribed
+from tests.streams_of_numbers import chunk
 
 pytestmark = pytest.mark.slow
 
@@ -102,6 +108,37 @@ def test_a_loss_by_right_must_be_said(kept: Observed) -> None:
     exposed = {_fullest(kept): kept.began_us}
     silent = replace(_with_arrivals(kept, drop), exposed_us=exposed)
     assert "truth" in _found(silent)
+
+
+def lost_at_the_end(seen: Observed) -> Observed:
+    """The last warm replica of a fragment was lost by right in the end, which was said."""
+    fragment = _fullest(seen)
+    at_us = seen.arrivals[fragment][-1].at_us
+    name = f"{seen.setting.query_of[fragment]}.{fragment}"
+    said = Entry(at_us, "history", f"state lost {name}: n1 is gone")
+    return replace(seen, exposed_us={fragment: at_us}, entries=[*seen.entries, said])
+
+
+def test_a_loss_excuses_nothing_that_came_before_it(kept: Observed) -> None:
+    def drop(arrivals: list[Arrival]) -> list[Arrival]:
+        i = _middle(arrivals)
+        return arrivals[:i] + arrivals[i + 1 :]
+
+    assert _found(lost_at_the_end(kept)) == set()
+    assert _found(lost_at_the_end(_with_arrivals(kept, drop))) == {"content"}
+
+
+def test_a_timestamp_that_is_delivered_again_after_it_was_complete(kept: Observed) -> None:
+    def again(arrivals: list[Arrival]) -> list[Arrival]:
+        i = _middle(arrivals)
+        had, after = arrivals[i], arrivals[i + 1]
+        rows, follows = had.delivery.chunk.rows, after.delivery.chunk
+        last = rows.slice(rows.num_rows - 1)
+        chunk = replace(follows, rows=pa.concat_batches([last, follows.rows]))
+        delivery = structs.replace(after.delivery, chunk=chunk)
+        return [*arrivals[: i + 1], replace(after, delivery=delivery), *arrivals[i + 2 :]]
+
+    assert "order" in _found(lost_at_the_end(_with_arrivals(kept, again)))
 
 
 def test_state_lost_without_need(kept: Observed) -> None:
@@ -198,3 +235,24 @@ def test_output_that_is_late_long_after_an_overload(kept: Observed) -> None:
     late = _with_arrivals(kept, delay)
     assert "overload" in _found(late)
     assert "overload" not in _found(late, late), "it is as late without the overload"
+
+
+def test_a_standby_that_is_sent_batches_is_behind_by_less_than_one_and_no_different() -> None:
+    one, other = primary(), standby()
+    for host in (one, other):
+        host.hear("site", data(chunk(0, [(10, 4)])))
+        host.work()
+    one.hear("site", data(chunk(4, [(20, 3)])))
+    one.work()
+    replicas = [host.core.replica_manager.replicas["f"].replica for host in (one, other)]
+    assert list(_kept_back("f", 4, *replicas)) == []
+    assert list(_kept_back("f", 3, *replicas)) == ["reader: the standby of f lacks 3 tuples of s"]
+    different = standby()
+    different.hear("site", data(chunk(0, [(10, 5)])))
+    different.work()
+    differing = different.core.replica_manager.replicas["f"].replica
+    (found,) = _kept_back("f", 4, replicas[0], differing)
+    assert "unlike its primary" in found
+    one.hear("site", subscribed(generation=8))
+    (found,) = _kept_back("f", 64, *replicas)
+    assert found == "reader: the replicas of f read generations [8, 1] of s"
