@@ -17,7 +17,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from orchestrator.api.pricing import dataflow_with, figures_of, tried_again, with_record
+from orchestrator.api.pricing import (
+    dataflow_with,
+    figures_of,
+    records_with,
+    tried_again,
+    with_record,
+)
 from orchestrator.clock import thread_us
 from orchestrator.control.dataflow import Dataflow, Fragment
 from orchestrator.control.view import ClusterView
@@ -62,7 +68,7 @@ def _decided(
 ) -> Manifests:
     """The manifests with a decision on one query, if others compute what it does."""
     flow = dataflow_with(view, manifests)
-    known = view.query_records | {each.record.name: each.record for each in manifests.queries}
+    _, known = records_with(view, manifests)
     # Mistakes in others concern nobody here, and those in this query are admission's to name.
     sound = [known[name] for name in others if flow.of(name)]
     found = _computed_elsewhere(flow, record, sound) if flow.of(record.name) else {}

@@ -120,6 +120,18 @@ def test_a_query_that_runs_computes_for_those_that_come_later() -> None:
     api.delete(connected(cluster), "first")
 
 
+def test_what_runs_counts_as_it_was_decided_also_if_it_is_applied_again() -> None:
+    cluster = ObedientCluster()
+    cluster.apply(decided(first(), second(), cluster=cluster))
+    cluster.settle()
+    third = query("third", SECOND.replace("big", "huge").replace("sums", "other"), "other")
+    found = decided(first(), second(), third, cluster=cluster)
+    sharing = record_of(found, "third").sharing
+    assert sharing is not None
+    (forwards,) = sharing.statements.values()
+    assert "FROM totals [NOW]" in forwards
+
+
 def test_the_same_rows_over_and_over_come_from_where_they_are_computed() -> None:
     third = query(
         "third", SECOND.replace("big", "huge").replace("sums", "other"), "other"
