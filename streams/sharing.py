@@ -4,7 +4,7 @@ What a statement computes does not depend on its name, on the names of its colum
 sources, or on the order of its columns. An RSTREAM without DISTINCT gives a row for each row of its
 relation, whatever columns it selects, so another one may select fewer of them; with TOP, columns
 and their order decide between equal rows, so they must be the same. A source that is itself the
-stream of a statement counts as what that one computes.
+stream of a statement counts as what that one computes, under the names of its columns.
 
 A statement whose rows come from another one becomes
 
@@ -14,14 +14,16 @@ which keeps no state. It gives what `f` gives if both began with the stream; if 
 its windows hold what was there before.
 
 Not recognised as equal, although they are: conditions in another order, sources in another order,
-and what is written otherwise. Statements with `*`, and those whose HAVING, TOP or GROUP BY names a
-column that SELECT renames, are not compared at all.
+and what is written otherwise. Statements with `*`, and those whose HAVING, TOP or GROUP BY contains
+the name that SELECT gives to something else, are not compared at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from streams.language import parse
 from streams.language.ast import (
@@ -36,9 +38,6 @@ from streams.language.ast import (
 )
 from streams.language.writer import written_expression, written_select
 from streams.partial import aggregates_of
-
-MOST_NESTED = 20
-"""Statements that read each other one after the other; deeper ones are not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +57,12 @@ class Computation:
 
     @property
     def whole(self) -> str:
-        """Equal for statements that give the same rows under the same names."""
-        return f"{{{self.form} {sorted(self.columns.items())}}}"
+        """Equal for statements that give the same rows under the same names.
+
+        A digest: what reads it twice would be twice as long otherwise, and so on.
+        """
+        text = f"{self.form} {sorted(self.columns.items())}"
+        return f"#{sha256(text.encode()).hexdigest()}"
 
     def columns_of(self, other: Computation) -> dict[str, str] | None:
         """Own column → the other's of the same values; None if the other does not give the rows.
@@ -93,43 +96,47 @@ def computations(
     statements
         Stream → the statement that gives it, and the names of its columns, in order.
     """
-    made: dict[str, Computation | None] = {}
+    made: dict[str, Computation] = {}
+    left = dict(statements)
+    while left:
+        ready = {name for name, (one, _) in left.items() if not _reads(one) & left.keys()}
+        if not ready:
+            # They feed each other in a cycle, or read one that does.
+            break
+        for name in ready:
+            statement, names = left.pop(name)
+            streams = {stream: stream for stream in _reads(statement)}
+            streams |= {each: made[each].whole for each in streams.keys() & made.keys()}
+            known = streams.keys() & statements.keys() <= made.keys()
+            if known and all(map(_is_plain, statement.body.selects)):
+                # One whose expressions are nested too deeply is not compared.
+                with suppress(RecursionError):
+                    made[name] = _computed(statement, names, streams)
+    return made
 
-    def of(name: str, depth: int) -> Computation | None:
-        if name not in made:
-            made[name] = None
-            if depth < MOST_NESTED:
-                made[name] = computed(*statements[name], depth)
-        return made[name]
 
-    def computed(statement: Statement, names: list[str], depth: int) -> Computation | None:
-        body = statement.body
-        if not all(map(_is_plain, body.selects)):
-            return None
-        streams: dict[str, str] = {}
-        for source in (source for select in body.selects for source in select.sources):
-            streams[source.stream] = source.stream
-            if source.stream in statements:
-                producer = of(source.stream, depth + 1)
-                if producer is None:
-                    return None
-                streams[source.stream] = producer.whole
-        renamed = [_renamed(select, streams) for select in body.selects]
-        listed = [[written_expression(one.expression) for one in each.items] for each in renamed]
-        columns = {
-            name: " | ".join(parts)
-            for name, parts in zip(names, zip(*listed, strict=True), strict=True)
-        }
-        form = [body.to_stream.value, *(_form(each) for each in renamed)]
-        if any(select.top is not None for select in body.selects):
-            # Of equal rows TOP takes the first ones by all their columns.
-            form += columns.values()
-        elif body.to_stream is not ToStream.RSTREAM or any(s.distinct for s in body.selects):
-            form += sorted(columns.values())
-        return Computation(form=" ".join(form), columns=columns)
+def _reads(statement: Statement) -> set[str]:
+    return {source.stream for select in statement.body.selects for source in select.sources}
 
-    found = {name: of(name, 0) for name in statements}
-    return {name: computation for name, computation in found.items() if computation is not None}
+
+def _computed(
+    statement: Statement, names: Iterable[str], streams: Mapping[str, str]
+) -> Computation:
+    """What a statement computes whose streams are as `streams` says."""
+    body = statement.body
+    renamed = [_renamed(select, streams) for select in body.selects]
+    listed = [[written_expression(one.expression) for one in each.items] for each in renamed]
+    columns = {
+        name: " | ".join(parts)
+        for name, parts in zip(names, zip(*listed, strict=True), strict=True)
+    }
+    form = [body.to_stream.value, *(_form(each) for each in renamed)]
+    if any(select.top is not None for select in body.selects):
+        # Of equal rows TOP takes the first ones by all their columns.
+        form += columns.values()
+    elif body.to_stream is not ToStream.RSTREAM or any(s.distinct for s in body.selects):
+        form += sorted(columns.values())
+    return Computation(form=" ".join(form), columns=columns)
 
 
 def forwarding(name: str, of: str, columns: Mapping[str, str]) -> Statement:
@@ -218,7 +225,7 @@ def _renamed(select: Select, streams: Mapping[str, str]) -> Select:
 
 
 def _form(select: Select) -> str:
-    """A SELECT without its items, but whether it aggregates: then it gives a row for each group."""
-    kind = "aggregates" if aggregates_of(select) else "rows"
+    """A SELECT without its items, but whether it gives a row for each group."""
+    kind = "groups" if select.group_by or aggregates_of(select) else "rows"
     item = Item(expression=Literal(value=kind, start=0, end=0), alias=None, start=0, end=0)
     return written_select(replace(select, items=(item,)))

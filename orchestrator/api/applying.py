@@ -15,10 +15,9 @@ import msgspec
 
 from orchestrator.api.cluster_status import problems
 from orchestrator.api.connection import Cluster
+from orchestrator.api.deciding import admitted
 from orchestrator.api.edge_checks import check_edges
 from orchestrator.api.plans import PlanDocument, plan_document
-from orchestrator.api.sharing import with_sharing
-from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
 from orchestrator.control.admission import Admission, admit
 from orchestrator.control.clocks import cluster_now_us
@@ -278,8 +277,8 @@ def _admitted(
     give_up = time.monotonic() + SETTLES_S
     while True:
         try:
-            made = with_splits(view, with_sharing(view, manifests))
-            return view, made, admit(view, made.streams, made.queries)
+            made, admission = admitted(view, manifests)
+            return view, made, admission
         except Refused as refused:
             if not refused.guessed or time.monotonic() > give_up:
                 raise

@@ -7,11 +7,10 @@ import math
 import msgspec
 
 from orchestrator.api.connection import Cluster
+from orchestrator.api.deciding import admitted
 from orchestrator.api.loads import PlaceLoad, place_loads
-from orchestrator.api.sharing import with_sharing
-from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
-from orchestrator.control.admission import Admission, admit
+from orchestrator.control.admission import Admission
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.manifest import Manifests
 from orchestrator.records import Sharing, Split
@@ -111,8 +110,8 @@ def plan(cluster: Cluster, manifests: Manifests = NOTHING) -> PlanDocument:
         No plan can give what a manifest asks for.
     """
     view = read_view(cluster.store)
-    manifests = with_splits(view, with_sharing(view, with_trials(view, manifests)))
-    return plan_document(view, admit(view, manifests.streams, manifests.queries))
+    _, admission = admitted(view, with_trials(view, manifests))
+    return plan_document(view, admission)
 
 
 def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -57,10 +57,19 @@ def tried_again(
     return with_record(made, msgspec.structs.replace(record, trials=trials))
 
 
-def figures_of(view: ClusterView, manifests: Manifests, name: str) -> QueryFigures | None:
-    """What a plan promises a query of manifests, around what runs; None if there is none."""
-    upstream = dataflow_with(view, manifests).upstream_queries(name)
-    queries = [each for each in manifests.queries if each.record.name in upstream]
+def figures_of(
+    view: ClusterView, manifests: Manifests, name: str, beside: Collection[str] = ()
+) -> QueryFigures | None:
+    """What a plan promises a query of manifests, around what runs; None if there is none.
+
+    Parameters
+    ----------
+    beside
+        Other queries of the manifests that are planned as well, besides those whose streams it
+        reads.
+    """
+    wanted = dataflow_with(view, manifests).upstream_queries(name) | {*beside}
+    queries = [each for each in manifests.queries if each.record.name in wanted]
     try:
         plan = admit(view, manifests.streams, queries).plan
     except (InvalidInput, Refused):

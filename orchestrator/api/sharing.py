@@ -5,8 +5,9 @@ statements that keeps state is compared with those of the others, which run alre
 it in the manifests (`streams.sharing`). One that is computed there is replaced by a statement that
 forwards the other one's rows, and what only such statements would read is not made.
 
-All that can be shared is, or nothing: the query is planned both ways. It is shared if a plan keeps
-deadlines and bounds, and if that causes no more network usage; it takes less processor time anyway.
+All that can be shared is, or nothing: the query is planned both ways, beside those that stand
+before it. It is shared if a plan keeps deadlines and bounds, and if that causes no more network
+usage; it takes less processor time anyway. If all together are refused then, nothing is shared.
 The decision is kept in the query's record, so a query that runs is never written in another way.
 The query that computes cannot be deleted as long as others read its streams.
 """
@@ -25,13 +26,18 @@ from orchestrator.api.pricing import (
     with_record,
 )
 from orchestrator.clock import thread_us
-from orchestrator.control.dataflow import Dataflow, Fragment
+from orchestrator.control.dataflow import Dataflow, Fragment, sound_dataflow
 from orchestrator.control.view import ClusterView
 from orchestrator.manifest import Manifests
 from orchestrator.records import QueryRecord, Sharing
 from streams.compiler import compile_statement
 from streams.language import parse
-from streams.sharing import Computation, computations, forwarding
+from streams.language.ast import Statement
+from streams.partial import whole_name
+from streams.sharing import computations, forwarding
+
+ALL_US = 5_000_000
+"""Processor time after which nothing more is shared: many at once must not take minutes."""
 
 MORE_BYTES = 500.0
 """Network usage that sharing may cost, bytes: 25 KB/s over 20 ms. The processor time that it saves
@@ -48,13 +54,21 @@ def with_sharing(
     manifests
         With what trials have found (`api.trial.with_trials`).
     """
-    before: list[str] = [name for name, record in view.query_records.items() if record.share]
+    flow = dataflow_with(view, manifests)
+    if not all(flow.of(each.record.name) for each in manifests.queries):
+        # A mistake in one of them, which is admission's to name.
+        return manifests
+    began_us = processor_us()
+    offered = [name for name, record in view.query_records.items() if record.share]
+    before: list[str] = []
     for query in manifests.queries:
         record = query.record
-        if record.name in view.queries or not record.share:
+        if record.name in view.queries:
             continue
-        if before:
-            manifests = _decided(view, manifests, record, before, processor_us)
+        if record.share:
+            if offered and processor_us() - began_us < ALL_US:
+                manifests = _decided(view, manifests, record, offered, before, processor_us)
+            offered.append(record.name)
         before.append(record.name)
     return manifests
 
@@ -64,23 +78,29 @@ def _decided(
     manifests: Manifests,
     record: QueryRecord,
     others: list[str],
+    before: list[str],
     processor_us: Callable[[], int],
 ) -> Manifests:
-    """The manifests with a decision on one query, if others compute what it does."""
-    flow = dataflow_with(view, manifests)
-    _, known = records_with(view, manifests)
-    # Mistakes in others concern nobody here, and those in this query are admission's to name.
-    sound = [known[name] for name in others if flow.of(name)]
-    found = _computed_elsewhere(flow, record, sound) if flow.of(record.name) else {}
+    """The manifests with a decision on one query, if others compute what it does.
+
+    Parameters
+    ----------
+    others
+        Queries that offer what they compute.
+    before
+        Queries of the manifests that are planned before this one.
+    """
+    flow, written = dataflow_with(view, manifests), _as_written(view, manifests)
+    found = _computed_elsewhere(flow, written, record, others)
     sharing = _shared(flow, record, {name: text for name, (_, text) in found.items()})
     if not sharing.statements:
         return manifests
     owners = sorted({found[name][0] for name in sharing.statements})
-    apart = figures_of(view, manifests, record.name)
+    apart = figures_of(view, manifests, record.name, before)
     shared = tried_again(
         view, manifests, msgspec.structs.replace(record, sharing=sharing), processor_us
     )
-    together = figures_of(view, shared, record.name)
+    together = figures_of(view, shared, record.name, before)
     why = f"query {', '.join(owners)} computes it"
     if together is None:
         why += ", but so it cannot keep deadline and bound, or finds no room"
@@ -100,28 +120,44 @@ def _decided(
     return with_record(shared, msgspec.structs.replace(made, sharing=sharing))
 
 
-def _computed_elsewhere(
-    flow: Dataflow, record: QueryRecord, others: list[QueryRecord]
-) -> dict[str, tuple[str, str]]:
-    """Fragment → the query that computes it, and the statement that forwards its rows."""
-    written = {
-        statement.name: (statement, list(flow.columns[statement.name]))
-        for each in (*others, record)
-        for statement in parse(each.statements)
-        if statement.name in flow.fragments
+def _as_written(view: ClusterView, manifests: Manifests) -> Dataflow:
+    """The dataflow of all statements, as if none were split or shared."""
+    streams, queries = records_with(view, manifests)
+    whole = {
+        name: msgspec.structs.replace(record, sharing=None, splits={})
+        for name, record in queries.items()
     }
-    computed = computations(written)
-    candidates: list[tuple[str, str, Computation]] = []
-    for each in others:
-        forwards = each.sharing.statements if each.sharing is not None else {}
-        if record.name in flow.upstream_queries(each.name):
-            continue
-        candidates += [
-            (each.name, statement.name, computed[statement.name])
-            for statement in parse(each.statements)
-            if statement.name in computed and statement.name not in forwards
-        ]
-    stated = record.estimates.keys() | record.primaries.keys()
+    flow, _ = sound_dataflow(streams, whole)
+    return flow
+
+
+def _computed_elsewhere(
+    flow: Dataflow, written: Dataflow, record: QueryRecord, others: list[str]
+) -> dict[str, tuple[str, str]]:
+    """Fragment → the query that computes it, and the statement that forwards its rows.
+
+    Parameters
+    ----------
+    flow
+        What is made.
+    written
+        All statements as their owners wrote them.
+    """
+    computed = computations(
+        {
+            name: (_statement(fragment), list(fragment.columns))
+            for name, fragment in written.fragments.items()
+        }
+    )
+    candidates = [
+        (fragment.query, name, computed[name])
+        for name, fragment in written.fragments.items()
+        if fragment.query in others and name in computed
+        # Not one that is not made, or forwards the rows of another one itself.
+        and name in flow.fragments and not _is_stateless(flow.fragments[name])
+        and record.name not in flow.upstream_queries(fragment.query)
+    ]  # fmt: skip
+    stated = {whole_name(name) for name in (*record.estimates, *record.primaries)}
     found: dict[str, tuple[str, str]] = {}
     for fragment in flow.of(record.name):
         own = computed.get(fragment.name)
@@ -135,9 +171,13 @@ def _computed_elsewhere(
     return found
 
 
-def _is_stateless(fragment: Fragment) -> bool:
+def _statement(fragment: Fragment) -> Statement:
     (statement,) = parse(fragment.statement)
-    return compile_statement(statement, fragment.inputs).stateless
+    return statement
+
+
+def _is_stateless(fragment: Fragment) -> bool:
+    return compile_statement(_statement(fragment), fragment.inputs).stateless
 
 
 def _shared(flow: Dataflow, record: QueryRecord, forwards: dict[str, str]) -> Sharing:
@@ -146,7 +186,8 @@ def _shared(flow: Dataflow, record: QueryRecord, forwards: dict[str, str]) -> Sh
     Made are those that somebody reads or names, and what they read unless they forward.
     """
     fragments = {each.name: each for each in flow.of(record.name)}
-    named = record.outputs.keys() | record.estimates.keys() | record.primaries.keys()
+    named = {whole_name(name) for name in (*record.estimates, *record.primaries)}
+    named |= record.outputs.keys()
     inside = {stream for each in fragments.values() for stream in each.inputs}
     outside = {
         stream

@@ -184,14 +184,13 @@ def try_query(
     dict
         Fragment of the query → what was found; fragments of which nothing was found are missing.
     """
-    upstream = flow.upstream_queries(query)
-    fragments = [each for each in flow.fragments.values() if each.query in upstream]
+    fragments = flow.upstream(query)
     entering = sorted({s for each in fragments for s in each.inputs if s in streams})
-    tried = [_begin(fragment) for fragment in fragments]
     portions = {name: _portions(streams[name], batch_ms) for name in entering}
     next_seq = dict.fromkeys(entering, 0)
     began_us = processor_us()
     try:
+        tried = [_begin(fragment) for fragment in fragments]
         for _ in range(PORTIONS):
             if processor_us() - began_us > QUERY_US:
                 break
@@ -203,7 +202,7 @@ def try_query(
             for each in tried:
                 for chunk in each.evaluate(processor_us):
                     _pass_on(each.fragment.name, chunk, tried)
-    except EvaluationError:
+    except (EvaluationError, RecursionError):
         return {}
     widths = {each.fragment.name: each.row_bytes for each in tried}
     own = (

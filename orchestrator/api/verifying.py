@@ -351,12 +351,7 @@ def _compared(
         )
         try:
             if own is None:
-                upstream = view.dataflow.upstream_queries(query)
-                statements = [
-                    each.statement
-                    for each in view.dataflow.fragments.values()
-                    if each.query in upstream
-                ]
+                statements = [each.statement for each in view.dataflow.upstream(query)]
                 columns = {name: view.stream_records[name].columns for name in inputs}
                 again = recompute(
                     session, statements, columns, inputs, span.until_ms,

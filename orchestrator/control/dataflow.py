@@ -130,6 +130,19 @@ class Dataflow:
                 pending += [self.fragments[s].query for s in read & self.fragments.keys()]
         return found
 
+    def upstream(self, query: str) -> tuple[Fragment, ...]:
+        """A query's fragments and those whose streams they read, directly or through others.
+
+        Producers come before consumers. Whatever else other queries make is left out.
+        """
+        needed = {each.name for each in self.of(query)}
+        pending = [*needed]
+        while pending:
+            read = self.fragments[pending.pop()].inputs.keys() & self.fragments.keys()
+            pending += read - needed
+            needed |= read
+        return tuple(each for each in self.fragments.values() if each.name in needed)
+
     def connected_queries(self, query: str) -> set[str]:
         """The query and all others connected with it: readers, and readers of what it reads."""
         found: set[str] = set()
@@ -146,8 +159,7 @@ class Dataflow:
         """Streams from outside that the query depends on, directly or through others."""
         return {
             stream
-            for upstream in self.upstream_queries(query)
-            for fragment in self.of(upstream)
+            for fragment in self.upstream(query)
             for stream in fragment.inputs
             if stream not in self.fragments
         }

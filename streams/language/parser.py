@@ -274,16 +274,18 @@ class _Builder(Transformer[Token, Any]):
         return Call(**_at(meta), function=function, arguments=arguments, infix=True)
 
     def _chain(self, function: str, parts: tuple[Expression, ...]) -> Expression:
-        whole = parts[0]
-        for part in parts[1:]:
-            whole = Call(
-                start=whole.start,
-                end=part.end,
-                function=function,
-                arguments=(whole, part),
-                infix=True,
-            )
-        return whole
+        """AND or OR of any number of tests, as a tree that is no deeper than it must be."""
+        if len(parts) == 1:
+            return parts[0]
+        middle = (len(parts) + 1) // 2
+        halves = self._chain(function, parts[:middle]), self._chain(function, parts[middle:])
+        return Call(
+            start=halves[0].start,
+            end=halves[1].end,
+            function=function,
+            arguments=halves,
+            infix=True,
+        )
 
     def binary(self, meta: Meta, items: list[Any]) -> Call:
         (function,) = (operators[one.type] for one in _only(items, Token) if one.type in operators)

@@ -9,7 +9,7 @@ import pytest
 from streams import sharing
 from streams.compiler import compile_statement
 from streams.language import parse
-from streams.sharing import MOST_NESTED, Computation, computations
+from streams.sharing import Computation, computations
 
 WINDOW = "[RANGE 9 SECONDS]"
 
@@ -43,6 +43,8 @@ def shares(one: str, other: str) -> dict[str, str] | None:
         ("ISTREAM(SELECT k FROM s [ROWS 3])", "ISTREAM(SELECT v, k FROM s [ROWS 3])", None),
         ("DSTREAM(SELECT k FROM s [ROWS 3])", "ISTREAM(SELECT k FROM s [ROWS 3])", None),
         ("RSTREAM(SELECT k FROM s [ROWS 3])", "RSTREAM(SELECT k FROM t [ROWS 3])", None),
+        ("RSTREAM(SELECT k FROM s [ROWS 3] GROUP BY k)",
+         "RSTREAM(SELECT k, max(v) AS m FROM s [ROWS 3] GROUP BY k)", {"k": "k"}),
         ("RSTREAM(SELECT k FROM s [ROWS 3])", "RSTREAM(SELECT k FROM s [ROWS 4])", None),
         ("RSTREAM(SELECT DISTINCT k FROM s [ROWS 3])",
          "RSTREAM(SELECT DISTINCT k, v FROM s [ROWS 3])", None),
@@ -96,12 +98,24 @@ def test_a_source_counts_as_what_it_computes() -> None:
     assert found["i"].columns_of(found["k"]) is None
 
 
-def test_a_long_chain_is_not_compared() -> None:
+def test_long_chains_are_compared_in_whatever_order_they_stand() -> None:
+    """What reads a stream twice is no longer for that."""
     (first,) = parse("REGISTER QUERY c0 RSTREAM(SELECT k FROM s [NOW]);")
     chain = {"c0": (first, ["k"])}
-    for number in range(1, MOST_NESTED + 5):
-        text = f"RSTREAM(SELECT k FROM c{number - 1} [NOW])"
-        (statement,) = parse(f"REGISTER QUERY c{number} {text};")
+    for number in range(1, 500):
+        read = f"SELECT k FROM c{number - 1} [NOW]"
+        (statement,) = parse(f"REGISTER QUERY c{number} RSTREAM({read} UNION ALL {read});")
         chain[f"c{number}"] = statement, ["k"]
-    found = computations(dict(reversed(chain.items())))
-    assert f"c{MOST_NESTED + 4}" not in found
+    found = computations(chain)
+    assert len(found) == 500
+    assert found == computations(dict(reversed(chain.items())))
+    assert max(len(each.form) for each in found.values()) < 1000
+
+
+def test_a_cycle_is_not_compared() -> None:
+    texts = {"a": "b", "b": "a", "c": "b"}
+    cycle = {
+        name: (parse(f"REGISTER QUERY {name} RSTREAM(SELECT k FROM {read} [NOW]);")[0], ["k"])
+        for name, read in texts.items()
+    }
+    assert computations(cycle) == {}

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
 import pytest
 
 from orchestrator import api
+from orchestrator.api.deciding import admitted
 from orchestrator.api.plans import plan_document
-from orchestrator.api.sharing import with_sharing
+from orchestrator.api.pricing import with_record
+from orchestrator.api.sharing import ALL_US, with_sharing
 from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
 from orchestrator.cli.render.plan import plan_view
 from orchestrator.control.admission import admit
 from orchestrator.control.dataflow import InvalidQuery, dataflow
-from orchestrator.errors import InvalidInput
+from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.manifest.changes import in_words
 from orchestrator.records import Estimate, Partial, QueryRecord, StreamRecord
@@ -227,13 +230,136 @@ def plan_of(found: Manifests) -> api.PlanDocument:
         return plan_document(view, admit(view, found.streams, queries))
 
 
-def test_mistakes_in_other_queries_do_not_matter() -> None:
-    wrong = query("wrong", "REGISTER QUERY w RSTREAM(SELECT nothing FROM north [NOW]);", "w")
-    view = ObedientCluster().view()
-    found = with_sharing(view, manifests(wrong, first(), second()))
-    assert record_of(found, "second").sharing is not None
-    found = with_sharing(view, manifests(first(), second("REGISTER QUERY nonsense;")))
+def test_mistakes_are_admissions_to_name() -> None:
+    """Else what only the wrong statement reads would not be made, and that be blamed."""
+    wrong = query("third", "REGISTER QUERY seen RSTREAM(SELECT idd FROM big [NOW]);", "seen")
+    found = decided(first(), second(), wrong)
     assert record_of(found, "second").sharing is None
+    with pytest.raises(InvalidInput, match="has no column idd"):
+        admit(ObedientCluster().view(), found.streams, found.queries)
+    nonsense = with_sharing(
+        ObedientCluster().view(), manifests(first(), second("REGISTER QUERY nonsense;"))
+    )
+    assert record_of(nonsense, "second").sharing is None
+
+
+@pytest.mark.parametrize(
+    "statements", ["REGISTER QUERY nonsense;", FIRST.replace("count(*) AS number, ", "")]
+)
+def test_what_is_applied_again_with_changes_is_refused_as_ever(statements: str) -> None:
+    cluster = ObedientCluster()
+    cluster.apply(decided(first(), cluster=cluster))
+    cluster.settle()
+    found = decided(query("first", statements, "totals"), second(), cluster=cluster)
+    with pytest.raises(InvalidInput, match="is not what runs"):
+        admit(cluster.view(), found.streams, found.queries)
+
+
+def test_what_a_query_computes_that_shares_something_itself_is_shared_too() -> None:
+    last = "REGISTER QUERY last RSTREAM(SELECT max(amount) AS m FROM sums [RANGE 20 SECONDS]);\n"
+    renamed = (SECOND + last).replace("big", "huge").replace("sums", "other")
+    third = query("third", renamed.replace("last", "final"), "final")
+    sharing = record_of(decided(first(), second(SECOND + last, "last"), third), "third").sharing
+    assert sharing is not None
+    assert sharing.statements.keys() == {"final"}
+    assert "FROM last [NOW]" in sharing.statements["final"]
+
+
+def test_a_statement_that_runs_split_below_its_union_is_shared() -> None:
+    union = (
+        "REGISTER QUERY {0}u RSTREAM(SELECT id, size FROM north [NOW] "
+        "UNION ALL SELECT id, size FROM north [NOW] WHERE size < 9);\n"
+        "REGISTER QUERY {0}m RSTREAM(SELECT id, max(size) AS m "
+        "FROM {0}u [RANGE 10 SECONDS SLIDE 1 SECOND] GROUP BY id);\n"
+    )
+    cluster = ObedientCluster()
+    one = query("one", union.format("a"), "am", partial=Partial.ALWAYS)
+    cluster.apply(decided(one, cluster=cluster))
+    cluster.settle()
+    assert "am__partial_1" in {f.name for f in cluster.view().dataflow.of("one")}
+    two = query("two", union.format("b"), "bm", partial=Partial.ALWAYS)
+    sharing = record_of(decided(two, cluster=cluster), "two").sharing
+    assert sharing is not None
+    assert sharing.statements.keys() == {"bm"}
+
+
+LATEST = "REGISTER QUERY {} RSTREAM(SELECT id, size FROM north [ROWS 20]);"
+
+
+def test_queries_are_priced_beside_those_that_are_applied_with_them() -> None:
+    """The stream flows to the first one's nodes anyway, so the second one costs little apart."""
+    wide = manifests(query("one", LATEST.format("a"), "a"), query("two", LATEST.format("b"), "b"))
+    (stream,) = wide.streams
+    busy = msgspec.structs.replace(stream.record, rate_bytes_s=1_000_000)
+    wide = msgspec.structs.replace(wide, streams=(msgspec.structs.replace(stream, record=busy),))
+    view = ObedientCluster().view()
+    sharing = record_of(with_sharing(view, with_trials(view, wide)), "two").sharing
+    assert sharing is not None
+    assert sharing.statements == {}
+    assert "computes it, but network usage" in sharing.why
+
+
+def test_what_is_refused_shared_is_planned_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions are made one after the other; all of them together may be too much."""
+    view = ObedientCluster().view()
+    shared = record_of(with_sharing(view, manifests(first(), second())), "second").sharing
+
+    def decides(_: object, given: Manifests) -> Manifests:
+        record = msgspec.structs.replace(record_of(given, "second"), sharing=shared)
+        return with_record(given, record)
+
+    monkeypatch.setattr("orchestrator.api.deciding.with_sharing", decides)
+    for deadline_ms in range(20, 400, 4):
+        given = manifests(first(), second(deadline_ms=float(deadline_ms)))
+        try:
+            made, _ = admitted(view, given)
+        except Refused:
+            continue
+        if record_of(made, "second").sharing is None:
+            return
+    raise AssertionError("no deadline is kept only apart")
+
+
+def test_many_at_once_do_not_take_minutes() -> None:
+    """Each that is shared is planned twice, and tried again."""
+    many = [query(f"q{i}", LATEST.format(f"f{i}"), f"f{i}") for i in range(25)]
+    at_us = count(0, 20_000)
+    with_sharing(ObedientCluster().view(), manifests(*many), at_us.__next__)
+    assert next(at_us) < 2 * ALL_US
+
+
+def test_a_long_list_can_be_tried_and_compared() -> None:
+    members = ", ".join(map(str, range(2000)))
+    one, other = (LATEST.format(name).replace("]", f"] WHERE size IN ({members})") for name in "ab")
+    found = decided(query("one", one, "a"), query("two", other, "b"))
+    assert record_of(found, "two").sharing is not None
+
+
+def test_a_partial_statement_that_is_named_names_the_whole_one() -> None:
+    pinned: dict[str, Any] = {"partial": Partial.ALWAYS, "primaries": {"sums__partial": ("lyon",)}}
+    found = decided(first(), second(**pinned))
+    assert record_of(found, "second").sharing is None
+    assert "sums__partial" in fragments(found.queries)
+
+
+def test_a_query_depends_on_what_it_shares_and_nothing_else_of_its_owner() -> None:
+    """Whether its results can be verified, and when its streams start, has to do with that only."""
+    unrelated = "REGISTER QUERY other RSTREAM(SELECT id, size FROM south [NOW]);\n"
+    one = query("first", FIRST + unrelated, "totals")
+    given = manifests(one, second())
+    (north,) = given.streams
+    south = msgspec.structs.replace(
+        north, record=msgspec.structs.replace(north.record, name="south")
+    )
+    given = msgspec.structs.replace(given, streams=(north, south))
+    made = with_sharing(ObedientCluster().view(), given)
+    flow = dataflow(
+        {each.record.name: each.record for each in given.streams},
+        {each.record.name: each.record for each in made.queries},
+    )
+    assert flow.entering_streams("first") == {"north", "south"}
+    assert flow.entering_streams("second") == {"north"}
+    assert [each.name for each in flow.upstream("second")] == ["large", "totals", "sums"]
 
 
 def test_the_decision_is_no_part_of_what_the_owner_wrote() -> None:
