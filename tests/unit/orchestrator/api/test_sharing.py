@@ -12,13 +12,13 @@ import pytest
 from orchestrator import api
 from orchestrator.api.deciding import admitted
 from orchestrator.api.plans import plan_document
-from orchestrator.api.pricing import with_record
 from orchestrator.api.sharing import ALL_US, with_sharing
 from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
 from orchestrator.cli.render.plan import plan_view
-from orchestrator.control.admission import admit
+from orchestrator.control.admission import Admission, admit
 from orchestrator.control.dataflow import InvalidQuery, dataflow
+from orchestrator.control.view import ClusterView
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.manifest.changes import in_words
@@ -301,23 +301,20 @@ def test_queries_are_priced_beside_those_that_are_applied_with_them() -> None:
 
 def test_what_is_refused_shared_is_planned_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decisions are made one after the other; all of them together may be too much."""
+
+    def only_apart(view: ClusterView, streams: Any, queries: Sequence[QueryManifest]) -> Admission:
+        if any(each.record.sharing is not None for each in queries):
+            raise Refused("query second", "deadline", None, "is too short", "Raise it.", {})
+        return admit(view, streams, queries)
+
+    monkeypatch.setattr("orchestrator.api.deciding.admit", only_apart)
     view = ObedientCluster().view()
-    shared = record_of(with_sharing(view, manifests(first(), second())), "second").sharing
-
-    def decides(_: object, given: Manifests) -> Manifests:
-        record = msgspec.structs.replace(record_of(given, "second"), sharing=shared)
-        return with_record(given, record)
-
-    monkeypatch.setattr("orchestrator.api.deciding.with_sharing", decides)
-    for deadline_ms in range(20, 400, 4):
-        given = manifests(first(), second(deadline_ms=float(deadline_ms)))
-        try:
-            made, _ = admitted(view, given)
-        except Refused:
-            continue
-        if record_of(made, "second").sharing is None:
-            return
-    raise AssertionError("no deadline is kept only apart")
+    made, admission = admitted(view, manifests(first(), second()))
+    assert record_of(made, "second").sharing is None
+    assert len(admission.submissions) == 2
+    monkeypatch.undo()
+    with pytest.raises(Refused):
+        admitted(view, manifests(first(deadline_ms=1.0), second()))
 
 
 def test_many_at_once_do_not_take_minutes() -> None:
