@@ -13,6 +13,7 @@ from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.records import FragmentRecord
 from orchestrator.simulation.scenario import Played, Scenario
 from orchestrator.simulation.world import SimulatedHost
+from tests.long_tests import mostly_long
 from tests.pairs import FRAGMENTS, SETTLE_S, Input, answer
 
 
@@ -74,7 +75,7 @@ def test_without_a_fault_the_answer_is_exact(scenario: Scenario, recording: Inpu
     assert count(scenario, "takeovers") == count(scenario, "chunks_gap") == 0
 
 
-@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("name", mostly_long(FRAGMENTS))
 def test_killed_primary(scenario: Scenario, recording: Input, name: str) -> None:
     before = fragment(scenario, name)
     scenario.drill(name)
@@ -85,7 +86,7 @@ def test_killed_primary(scenario: Scenario, recording: Input, name: str) -> None
     assert_exact(scenario.finish(), recording)
 
 
-@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("name", mostly_long(FRAGMENTS))
 def test_killed_secondary(scenario: Scenario, recording: Input, name: str) -> None:
     before = fragment(scenario, name)
     assert before.secondary is not None

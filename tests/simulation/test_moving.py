@@ -105,7 +105,7 @@ def settle(scenario: Scenario) -> None:
     raise AssertionError("the moves do not end")
 
 
-@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("name", mostly_long(FRAGMENTS))
 def test_switchovers(scenario: Scenario, recording: Input, name: str, quiet_ms: float) -> None:
     before = records(scenario)[name]
     for _ in range(3):
@@ -118,7 +118,7 @@ def test_switchovers(scenario: Scenario, recording: Input, name: str, quiet_ms: 
     assert latency_ms(played) <= quiet_ms + FARTHER_MS
 
 
-@pytest.mark.parametrize("name", FRAGMENTS)
+@pytest.mark.parametrize("name", mostly_long(FRAGMENTS))
 def test_both_replicas_move(
     scenario: Scenario, recording: Input, name: str, quiet_ms: float
 ) -> None:

@@ -12,6 +12,7 @@ from orchestrator.host.events import Deliver
 from orchestrator.records import FragmentRecord
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.store.protocol import QUERIES
+from tests.long_tests import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input
 
 SECONDS = 14
@@ -52,7 +53,7 @@ def apply_anew(scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize("role", ["primary", "secondary"])
-@pytest.mark.parametrize("lost_session", [False, True], ids=["suspended", "expired"])
+@pytest.mark.parametrize("lost_session", mostly_long([True, False]), ids=["expired", "suspended"])
 def test_a_host_that_does_not_hear_of_it_runs_nothing_of_the_former_query(
     scenario: Scenario, recording: Input, role: str, lost_session: bool
 ) -> None:
