@@ -108,7 +108,9 @@ class Verdict(Failover, frozen=True, kw_only=True):
         if told is not None or use is None or not self.failures:
             return told
         told = f"During the replay, processors were used to {use.used:.0f} %"
-        if use.full:
+        if use.in_silence is not None:
+            told += f", to {use.in_silence:.0f} % while output was silent"
+        if use.full or use.short:
             return f"{told}: the machine was too busy, or is too small for this."
         return f"{told}: the machine had time, so it is not to blame."
 

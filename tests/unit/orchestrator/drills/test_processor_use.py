@@ -76,21 +76,29 @@ def test_a_broken_bound_says_whether_the_machine_was_too_busy(in_silence: float,
 
 
 @pytest.mark.parametrize(
-    ("used", "told"),
+    ("used", "in_silence", "told"),
     [
-        (90.0, "used to 90 %: the machine was too busy, or is too small"),
-        (40.0, "used to 40 %: the machine had time"),
+        (90.0, 50.0, "used to 90 %, to 50 % while output was silent: the machine was too busy, or"),
+        (70.0, 99.0, "used to 70 %, to 99 % while output was silent: the machine was too busy, or"),
+        (40.0, 50.0, "used to 40 %, to 50 % while output was silent: the machine had time"),
+        (90.0, None, "used to 90 %: the machine was too busy, or is too small"),
     ],
 )
-def test_a_demo_that_is_late_says_whether_the_machine_was_too_busy(used: float, told: str) -> None:
-    use = ProcessorUse(used=used, cluster=30.0, stolen=0.0, in_silence=99.0)
+def test_a_demo_that_is_late_says_whether_the_machine_was_too_busy(
+    used: float, in_silence: float | None, told: str
+) -> None:
+    use = ProcessorUse(used=used, cluster=30.0, stolen=0.0, in_silence=in_silence)
     late = demo(deadline_miss_ratio=0.2, processors=use)
     assert told in (late.machine_told or "")
     assert told in rendered(verdict_view(late))
-    broken = demo(deadline_miss_ratio=0.2, recovery_ms=400.0, processors=use)
-    assert "While output was silent, processors were used to 99 %" in (broken.machine_told or "")
     assert demo(processors=use).machine_told is None
     assert demo(deadline_miss_ratio=0.2).machine_told is None
+
+
+def test_a_demo_that_breaks_the_bound_tells_of_the_silence() -> None:
+    use = ProcessorUse(used=50.0, cluster=30.0, stolen=0.0, in_silence=99.0)
+    broken = demo(deadline_miss_ratio=0.2, recovery_ms=400.0, processors=use)
+    assert "While output was silent, processors were used to 99 %" in (broken.machine_told or "")
 
 
 def demo(
