@@ -277,8 +277,7 @@ def _admitted(
     give_up = time.monotonic() + SETTLES_S
     while True:
         try:
-            made, admission = admitted(view, manifests)
-            return view, made, admission
+            return view, *admitted(view, manifests)
         except Refused as refused:
             if not refused.guessed or time.monotonic() > give_up:
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import msgspec
@@ -16,6 +17,7 @@ from orchestrator.control.planning.planner import Planning
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.records import (
     FragmentRecord,
+    HistoryEvent,
     InputStatus,
     MemoryStatus,
     NodeRecord,
@@ -184,6 +186,9 @@ def status(cluster: Cluster) -> StatusDocument:
     """How a cluster is, as its store says it now."""
     view = read_view(cluster.store)
     events = cluster.store.history()
+    told: defaultdict[str, list[HistoryEvent]] = defaultdict(list)
+    for event in (each.event for each in events if each.event.kind in (LOST, RESTORED)):
+        told[event.subject].append(event)
     records = [found.record for found in view.fragments.values()]
     # By query, producers before consumers.
     planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
@@ -193,7 +198,7 @@ def status(cluster: Cluster) -> StatusDocument:
         cluster=view.settings.name,
         problems=problems(cluster.store, view),
         nodes=tuple(_node(view, node, records) for _, node in sorted(view.hosts.items())),
-        fragments=tuple(_fragment(view, record, events) for record in records),
+        fragments=tuple(_fragment(view, record, told[record.key]) for record in records),
         streams=_streams(view),
         outputs=_outputs(view),
         history=event_documents(events[-RECENT:]),
@@ -235,7 +240,7 @@ def _node(view: ClusterView, node: NodeRecord, records: list[FragmentRecord]) ->
 
 
 def _fragment(
-    view: ClusterView, record: FragmentRecord, events: Sequence[HistoryEntry]
+    view: ClusterView, record: FragmentRecord, told: Sequence[HistoryEvent]
 ) -> FragmentStatus:
     primary = view.status(record.primary, record.fragment)
     secondary = view.status(record.secondary, record.fragment)
@@ -258,28 +263,29 @@ def _fragment(
         secondary=record.secondary.node if record.secondary else None,
         secondary_state=state,
         redundant=view.protected(record),
-        unprotected_s=_unprotected_s(view, record, events),
+        unprotected_s=_unprotected_s(view, record, told),
         throttled=primary is not None and primary.throttled,
         third=None if record.third is None else record.third.replica.node,
     )
 
 
 def _unprotected_s(
-    view: ClusterView, record: FragmentRecord, events: Sequence[HistoryEntry]
+    view: ClusterView, record: FragmentRecord, told: Sequence[HistoryEvent]
 ) -> float | None:
-    """How long a fragment had no warm secondary the last time, or has had none until now, s."""
+    """How long a fragment had no warm secondary the last time, or has had none until now, s.
+
+    Parameters
+    ----------
+    told
+        When its protection was lost, and restored; the first time it gets warm is no loss.
+    """
     redundant = view.protected(record)
-    wanted = record.key, RESTORED if redundant else LOST
-    told = (e.event for e in reversed(events) if (e.event.subject, e.event.kind) == wanted)
-    last = next(told, None)
-    if last is None or (redundant and last.lasted_ms is None):
+    last = next((e for e in reversed(told) if e.kind == (RESTORED if redundant else LOST)), None)
+    if last is None or not any(event.kind == LOST for event in told):
         return None
-    if redundant and not any(
-        (entry.event.subject, entry.event.kind) == (record.key, LOST) for entry in events
-    ):
-        # Its secondary got warm for the first time.
-        return None
-    since_us = 0 if redundant else cluster_now_us(view.cluster_clocks) - last.at_us
+    if redundant:
+        return None if last.lasted_ms is None else last.lasted_ms / 1e3
+    since_us = cluster_now_us(view.cluster_clocks) - last.at_us
     return (max(since_us, 0) / 1e3 + (last.lasted_ms or 0.0)) / 1e3
 
 

@@ -14,7 +14,7 @@ The query that computes cannot be deleted as long as others read its streams.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -34,7 +34,7 @@ from streams.compiler import compile_statement
 from streams.language import parse
 from streams.language.ast import Statement
 from streams.partial import whole_name
-from streams.sharing import computations, forwarding
+from streams.sharing import Computation, computations, forwarding
 
 ALL_US = 5_000_000
 """Processor time after which nothing more is shared: many at once must not take minutes."""
@@ -54,11 +54,14 @@ def with_sharing(
     manifests
         With what trials have found (`api.trial.with_trials`).
     """
+    if not any(each.record.share for each in manifests.queries):
+        return manifests
     flow = dataflow_with(view, manifests)
     if not all(flow.of(each.record.name) for each in manifests.queries):
         # A mistake in one of them, which is admission's to name.
         return manifests
     began_us = processor_us()
+    computed = _computed(view, manifests)
     offered = [name for name, record in view.query_records.items() if record.share]
     before: list[str] = []
     for query in manifests.queries:
@@ -67,7 +70,9 @@ def with_sharing(
             continue
         if record.share:
             if offered and processor_us() - began_us < ALL_US:
-                manifests = _decided(view, manifests, record, offered, before, processor_us)
+                manifests = _decided(
+                    view, manifests, record, computed, offered, before, processor_us
+                )
             offered.append(record.name)
         before.append(record.name)
     return manifests
@@ -77,6 +82,7 @@ def _decided(
     view: ClusterView,
     manifests: Manifests,
     record: QueryRecord,
+    computed: Mapping[str, Computation],
     others: list[str],
     before: list[str],
     processor_us: Callable[[], int],
@@ -85,13 +91,15 @@ def _decided(
 
     Parameters
     ----------
+    computed
+        What statements compute, by the streams that they give.
     others
         Queries that offer what they compute.
     before
         Queries of the manifests that are planned before this one.
     """
-    flow, written = dataflow_with(view, manifests), _as_written(view, manifests)
-    found = _computed_elsewhere(flow, written, record, others)
+    flow, (_, known) = dataflow_with(view, manifests), records_with(view, manifests)
+    found = _computed_elsewhere(flow, record, computed, [known[name] for name in others])
     sharing = _shared(flow, record, {name: text for name, (_, text) in found.items()})
     if not sharing.statements:
         return manifests
@@ -120,43 +128,35 @@ def _decided(
     return with_record(shared, msgspec.structs.replace(made, sharing=sharing))
 
 
-def _as_written(view: ClusterView, manifests: Manifests) -> Dataflow:
-    """The dataflow of all statements, as if none were split or shared."""
+def _computed(view: ClusterView, manifests: Manifests) -> dict[str, Computation]:
+    """What statements compute as their owners wrote them, by the streams that they give."""
     streams, queries = records_with(view, manifests)
     whole = {
         name: msgspec.structs.replace(record, sharing=None, splits={})
         for name, record in queries.items()
     }
     flow, _ = sound_dataflow(streams, whole)
-    return flow
+    return computations(
+        {name: (_statement(each), list(each.columns)) for name, each in flow.fragments.items()}
+    )
 
 
 def _computed_elsewhere(
-    flow: Dataflow, written: Dataflow, record: QueryRecord, others: list[str]
+    flow: Dataflow,
+    record: QueryRecord,
+    computed: Mapping[str, Computation],
+    others: Iterable[QueryRecord],
 ) -> dict[str, tuple[str, str]]:
-    """Fragment → the query that computes it, and the statement that forwards its rows.
-
-    Parameters
-    ----------
-    flow
-        What is made.
-    written
-        All statements as their owners wrote them.
-    """
-    computed = computations(
-        {
-            name: (_statement(fragment), list(fragment.columns))
-            for name, fragment in written.fragments.items()
-        }
-    )
+    """Fragment → the query that computes it, and the statement that forwards its rows."""
     candidates = [
-        (fragment.query, name, computed[name])
-        for name, fragment in written.fragments.items()
-        if fragment.query in others and name in computed
-        # Not one that is not made, or forwards the rows of another one itself.
-        and name in flow.fragments and not _is_stateless(flow.fragments[name])
-        and record.name not in flow.upstream_queries(fragment.query)
-    ]  # fmt: skip
+        (other.name, fragment.name, computed[fragment.name])
+        for other in others
+        if record.name not in flow.upstream_queries(other.name)
+        for fragment in flow.of(other.name)
+        if fragment.name in computed
+        # Not one that forwards the rows of another one itself.
+        and (other.sharing is None or fragment.name not in other.sharing.statements)
+    ]
     stated = {whole_name(name) for name in (*record.estimates, *record.primaries)}
     found: dict[str, tuple[str, str]] = {}
     for fragment in flow.of(record.name):
