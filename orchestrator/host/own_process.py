@@ -1,4 +1,4 @@
-"""A host's view of its own process: its CPU use, and whether its executor still lives.
+"""A host's view of its own process: its CPU use, its session, and whether its executor still lives.
 
 *CPU use.* A node is one executor with one single-threaded host, and several nodes may share a
 machine. The CPU use of a node is therefore that of its own process, in cores: its CPU time between
@@ -10,6 +10,11 @@ Java process of an executor. When that Java process dies, the daemon normally re
 terminates its children within a second. If the daemon was killed too, or hangs, nobody terminates
 the host, and it would go on for a node that Spark has started anew. The host's loop therefore
 checks who its parents are.
+
+*Session.* Spark starts all processes of an application in one session. Linux divides processors
+among sessions first, and within a session among threads (`kernel.sched_autogroup_enabled`). When an
+executor has died, a Java process starts in its place with a dozen busy threads, and each host of
+the session would wait for its turn among them, just when hosts take over. So each has a session.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 
@@ -59,6 +65,12 @@ class CpuMeter:
         load = max(used_s - self._used_s, 0.0) * 1e6 / elapsed_us
         self._at_us, self._used_s = now_us, used_s
         return load
+
+
+def begin_session() -> None:
+    """Leave the session of the processes that started this one; do nothing if it has its own."""
+    with suppress(PermissionError):
+        os.setsid()
 
 
 LOOK_EVERY_S = 0.5

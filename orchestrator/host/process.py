@@ -27,7 +27,7 @@ from orchestrator.host.garbage import FullCollections
 from orchestrator.host.kernels import KernelLoader
 from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import TOKEN_BITS, claim_name
-from orchestrator.host.own_process import CpuMeter, ParentWatchdog
+from orchestrator.host.own_process import CpuMeter, ParentWatchdog, begin_session
 from orchestrator.host.pace import StatePace
 from orchestrator.host.processors import own_processors
 from orchestrator.host.store_link import StoreThread
@@ -311,6 +311,7 @@ def run_host(spec: HostSpec) -> None:
     The store may be away when a host starts; it is looked for until the executor ends.
     """
     parent_watchdog = ParentWatchdog()
+    begin_session()
     warm_up()
     with closing(ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)) as store:
         HostProcess(spec, store, SinkDrivers(_no_sink)).run(parent_watchdog.parent_is_gone)

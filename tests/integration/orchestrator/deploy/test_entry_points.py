@@ -154,6 +154,8 @@ def test_host_pool_runs_a_host_on_each_node_and_ends_them_in_order(
         assert {host.domain for host in hosts} == {"rack"}
         below = psutil.Process(pool.pid).children(recursive=True)
         assert {host.pid for host in hosts} <= {process.pid for process in below}
+        # A Java process that starts beside them takes no time of theirs.
+        assert all(os.getsid(host.pid) == host.pid for host in hosts)
 
         assert end(pool) == 0
         assert not psutil.wait_procs(below, PATIENCE_S)[1]
