@@ -151,7 +151,7 @@ def telling(settings: Settings) -> Progress:
 @contextmanager
 def one_taken() -> Generator[None]:
     """Another process takes one of this machine's processors."""
-    rival = subprocess.Popen([sys.executable, "-I", "-S", "-c", BUSY])
+    rival = subprocess.Popen([sys.executable, "-I", "-S", "-c", BUSY], start_new_session=True)
     try:
         os.sched_setaffinity(rival.pid, {min(os.sched_getaffinity(0))})
         yield

@@ -124,7 +124,9 @@ def crowded(process: psutil.Process) -> Generator[None]:
     """Have a process share one processor with busy ones for the time of a block."""
     allowed = {each.id: os.sched_getaffinity(each.id) for each in process.threads()}
     processor = {min(os.sched_getaffinity(process.pid))}
-    rivals = [subprocess.Popen([sys.executable, "-I", "-S", "-c", BUSY]) for _ in range(RIVALS)]
+    command = [sys.executable, "-I", "-S", "-c", BUSY]
+    # Hosts have sessions of their own, and Linux divides processors among sessions first.
+    rivals = [subprocess.Popen(command, start_new_session=True) for _ in range(RIVALS)]
     try:
         for pid in (*allowed, *(rival.pid for rival in rivals)):
             with suppress(ProcessLookupError):

@@ -311,8 +311,8 @@ def run_host(spec: HostSpec) -> None:
     The store may be away when a host starts; it is looked for until the executor ends.
     """
     parent_watchdog = ParentWatchdog()
-    begin_session()
     warm_up()
+    begin_session()
     with closing(ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)) as store:
         HostProcess(spec, store, SinkDrivers(_no_sink)).run(parent_watchdog.parent_is_gone)
 

@@ -27,6 +27,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +51,9 @@ SECRET_BYTES = 32
 
 PAGES_FILTER = "org.apache.spark.ui.JWSFilter"
 """Servlet filter of Spark that refuses requests without a signed token."""
+
+SESSION_NICE, SESSION_ATTEMPTS = "10", 10
+"""How nice the session of Spark's processes is: a tenth of the weight of others."""
 
 WORK_FOLDER = "spark.vivace.workFolder"
 """Setting that names the session's folder."""
@@ -221,6 +225,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
                     launched,
                     {"stdout": output, "stderr": output, "start_new_session": True},
                 )
+            _yield_to_hosts(gateway)
             _discard_driver()
             return SparkSession(SparkContext(conf=configuration, gateway=gateway))
         except BaseException as error:
@@ -233,6 +238,25 @@ def start_session(settings: SessionSettings) -> SparkSession:
                 f"did not start ({type(error).__name__})",
                 f"Its log is {log}.",
             ) from error
+
+
+def _yield_to_hosts(gateway: JavaGateway) -> None:
+    """Have Spark's processes leave the processors to hosts, which have sessions of their own.
+
+    Linux gives sessions weights, where it divides processors among them. It takes one change in a
+    tenth of a second from all users together.
+    """
+    driver: subprocess.Popen[bytes] = vars(gateway)["proc"]
+    for _ in range(SESSION_ATTEMPTS):
+        try:
+            Path(f"/proc/{driver.pid}/autogroup").write_text(SESSION_NICE, encoding="ascii")
+        except BlockingIOError:
+            time.sleep(0.1)
+        except OSError:
+            # There are no such weights here.
+            return
+        else:
+            return
 
 
 def stop_session(session: SparkSession) -> None:
