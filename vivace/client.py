@@ -17,12 +17,12 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 from pyarrow import ipc
 
-from vivace.exchange import ARROW, RESPONSE_S, Patience, Place, refuse
+from vivace.exchange import ARROW, Patience, Place, look_elsewhere
 from vivace.stream import Stream
 
 PATIENCE_S = 60.0
@@ -36,18 +36,22 @@ _IDENTITY = ("_generation", "_seq")
 
 def connect(
     address: str,
-    *,
+    *others: str,
     token: str | None = None,
     client: str | None = None,
     patience_s: float = PATIENCE_S,
 ) -> Site:
-    """A site by the address of its HTTP server; nothing is sent yet.
+    """A site, or two sites of one stream, by the addresses of their HTTP servers.
+
+    Nothing is sent yet.
 
     Parameters
     ----------
     address
         Such as `http://127.0.0.1:8080`. A stream's own address, as `vivace status --json` says it,
         serves too.
+    others
+        Of a stream with `sites: [a, b]`, the other site's: whichever has the stream is sent to.
     token
         What the site asks for.
     client
@@ -60,31 +64,23 @@ def connect(
     Raises
     ------
     ValueError
-        It is no such address.
+        One is no such address.
     """
-    return Site(address, token, client, patience_s)
+    return Site((address, *others), token, client, patience_s)
 
 
 class Site:
     """A site of a cluster; see `connect`."""
 
     def __init__(
-        self, address: str, token: str | None, client: str | None, patience_s: float
+        self, addresses: Sequence[str], token: str | None, client: str | None, patience_s: float
     ) -> None:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ValueError(f"{address!r} is no address of a site; write http://HOST:PORT")
-        self._place = Place(
-            secure=parts.scheme == "https",
-            authority=parts.netloc,
-            token=token,
-            patience_s=patience_s,
-        )
+        self._place = Place(addresses, token=token, patience_s=patience_s)
         self._client = client
 
     def stream(self, name: str) -> Stream:
         """A stream that enters at the site."""
-        return Stream(self._place, name, self._client or uuid.uuid4().hex)
+        return Stream(self._place.copy(), name, self._client or uuid.uuid4().hex)
 
     def describe(self, name: str) -> Mapping[str, Any]:
         """What the site says of an output: its columns, and how far its results have come.
@@ -96,20 +92,21 @@ class Site:
         Unavailable
             The site was away for too long.
         """
-        waiting = Patience(self._place.address, self._place.patience_s)
+        place = self._place.copy()
+        waiting = Patience(place.address, place.patience_s)
         while True:
-            connection = self._place.connection(RESPONSE_S)
+            connection = place.connection()
             try:
                 path = f"/streams/{quote(name, safe='')}?describe=1"
-                connection.request("GET", path, headers=dict(self._place.headers))
+                connection.request("GET", path, headers=dict(place.headers))
                 response = connection.getresponse()
                 status, document = response.status, response.read()
+                if status == http.client.OK:
+                    return json.loads(document)
+                look_elsewhere(place, status, document)
             except (OSError, http.client.HTTPException) as error:
+                place.turn()
                 waiting.failed(error)
-            else:
-                if status != http.client.OK:
-                    refuse(status, document)
-                return json.loads(document)
             finally:
                 connection.close()
 
@@ -161,11 +158,12 @@ class Site:
             wanted["columns"] = ",".join(dict.fromkeys((*_IDENTITY, *columns)))
         if isinstance(begin, tuple):
             begin = f"{begin[0]}-{begin[1]}"
-        waiting = Patience(self._place.address, self._place.patience_s)
+        place = self._place.copy()
+        waiting = Patience(place.address, place.patience_s)
         while True:
-            place = {"from": begin} if after is None else {"after": f"{after[0]}-{after[1]}"}
+            since = {"from": begin} if after is None else {"after": f"{after[0]}-{after[1]}"}
             try:
-                for batch in self._batches(name, f"?{urlencode(place | wanted)}"):
+                for batch in _batches(place, name, f"?{urlencode(since | wanted)}"):
                     waiting.succeeded()
                     if batch.num_rows:
                         after = _last(batch)
@@ -173,6 +171,7 @@ class Site:
                 if "until" in wanted or "last" in wanted:
                     return
             except (OSError, http.client.HTTPException, pa.ArrowException, EOFError) as error:
+                place.turn()
                 waiting.failed(error)
             else:
                 waiting.failed(ConnectionError("the site has ended the response"))
@@ -183,17 +182,18 @@ class Site:
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             yield batch
 
-    def _batches(self, name: str, query: str) -> Iterator[pa.RecordBatch]:
-        connection = self._place.connection(SILENCE_S)
-        try:
-            path = f"/streams/{quote(name, safe='')}{query}"
-            connection.request("GET", path, headers={**self._place.headers, "Accept": ARROW})
-            response = connection.getresponse()
-            if response.status != http.client.OK:
-                refuse(response.status, response.read())
-            yield from ipc.open_stream(response)
-        finally:
-            connection.close()
+
+def _batches(place: Place, name: str, query: str) -> Iterator[pa.RecordBatch]:
+    connection = place.connection(SILENCE_S)
+    try:
+        path = f"/streams/{quote(name, safe='')}{query}"
+        connection.request("GET", path, headers={**place.headers, "Accept": ARROW})
+        response = connection.getresponse()
+        if response.status != http.client.OK:
+            look_elsewhere(place, response.status, response.read())
+        yield from ipc.open_stream(response)
+    finally:
+        connection.close()
 
 
 def _last(batch: pa.RecordBatch) -> tuple[int, int]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 ARROW = "application/vnd.apache.arrow.stream"
 COMMIT, ABORT = "application/vnd.vivace.commit+json", "application/vnd.vivace.abort+json"
 
-RESPONSE_S = 60.0
-"""How long a site may take for one response."""
+RESPONSE_S, SHORT_RESPONSE_S = 60.0, 30.0
+"""How long a site may take for one response, and how long if there is another one. A site that
+waits for consumers gives up after 20 s."""
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 2.0
 
@@ -37,34 +40,67 @@ class Unavailable(Exception):
 
 
 class Place:
-    """Where a site is, and what it asks for.
+    """Where a site is, and what it asks for; of several sites, one at a time has the stream.
 
     Parameters
     ----------
-    secure
-        Whether it speaks HTTPS.
-    authority
-        Host and port.
+    addresses
+        Such as `http://HOST:PORT`.
     token
-        What it asks for; None: nothing.
+        What sites ask for; None: nothing.
     patience_s
-        How long it may be away or full.
+        How long they may be away or full.
+
+    Raises
+    ------
+    ValueError
+        One is no such address.
     """
 
-    def __init__(
-        self, *, secure: bool, authority: str, token: str | None, patience_s: float
-    ) -> None:
-        self._secure, self._authority = secure, authority
-        self.address = f"{'https' if secure else 'http'}://{authority}"
+    def __init__(self, addresses: Sequence[str], *, token: str | None, patience_s: float) -> None:
+        self._sites = [_site(address) for address in addresses]
+        self._at = 0
         self.headers: Mapping[str, str] = (
             {} if token is None else {"Authorization": f"Bearer {token}"}
         )
         self.patience_s = patience_s
 
-    def connection(self, timeout_s: float) -> http.client.HTTPConnection:
+    @property
+    def address(self) -> str:
+        """All addresses, for errors."""
+        return " or ".join(f"{scheme}://{authority}" for scheme, authority in self._sites)
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether another site may have what this one does not."""
+        return len(self._sites) > 1
+
+    @property
+    def response_s(self) -> float:
+        """How long a response may take: a machine that is gone gives none."""
+        return SHORT_RESPONSE_S if self.is_one_of_several else RESPONSE_S
+
+    def copy(self) -> Place:
+        """The same, for someone else who looks for the site that has a stream."""
+        return copy.copy(self)
+
+    def turn(self) -> None:
+        """Go to the next site."""
+        self._at = (self._at + 1) % len(self._sites)
+
+    def connection(self, timeout_s: float | None = None) -> http.client.HTTPConnection:
         """A connection that is not open yet."""
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        return kind(self._authority, timeout=timeout_s)
+        scheme, authority = self._sites[self._at]
+        kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
+        return kind(authority, timeout=self.response_s if timeout_s is None else timeout_s)
+
+
+def _site(address: str) -> tuple[str, str]:
+    """Scheme, and host with port."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ValueError(f"{address!r} is no address of a site; write http://HOST:PORT")
+    return parts.scheme, parts.netloc
 
 
 class Patience:
@@ -112,3 +148,10 @@ def problem(document: bytes) -> str:
 def refuse(status: int, document: bytes) -> NoReturn:
     """Raise what a response says."""
     raise Refused(status, problem(document))
+
+
+def look_elsewhere(place: Place, status: int, document: bytes) -> NoReturn:
+    """Raise what a response says: `Refused`, unless another site may have the stream."""
+    if status == http.client.NOT_FOUND and place.is_one_of_several:
+        raise ConnectionError(problem(document))
+    refuse(status, document)

@@ -25,16 +25,18 @@ from vivace.exchange import (
     ABORT,
     ARROW,
     COMMIT,
-    RESPONSE_S,
     Patience,
     Place,
     Refused,
+    look_elsewhere,
     problem,
-    refuse,
 )
 
 Rows = pa.RecordBatch | pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 """A batch: Arrow's, columns by name, or rows."""
+
+BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+"""What a site responds with that takes the batch later."""
 
 PIECE_BYTES = 4 * 2**20
 """Larger batches are sent in pieces."""
@@ -165,18 +167,19 @@ class Stream:
             while True:
                 try:
                     status, document = self._post(body, headers)
-                except (OSError, http.client.HTTPException) as error:
+                    if status == http.client.OK:
+                        return document
+                    if status not in BUSY:
+                        look_elsewhere(self._place, status, document)
+                    error = RuntimeError(problem(document))
+                except (OSError, http.client.HTTPException) as failure:
                     self.close()
-                    waiting.failed(error)
-                    continue
-                if status == http.client.OK:
-                    return document
-                if status not in (
-                    http.client.TOO_MANY_REQUESTS,
-                    http.client.SERVICE_UNAVAILABLE,
-                ):
-                    refuse(status, document)
-                waiting.failed(RuntimeError(problem(document)))
+                    error = failure
+                if self._place.is_one_of_several:
+                    # It may be busy because nobody reads from it any more.
+                    self.close()
+                    self._place.turn()
+                waiting.failed(error)
 
     def close(self) -> None:
         """Close the connection; the next `send` opens another."""
@@ -186,7 +189,7 @@ class Stream:
 
     def _post(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         if self._connection is None:
-            self._connection = self._place.connection(RESPONSE_S)
+            self._connection = self._place.connection()
         self._connection.request("POST", self._path, body, dict(headers))
         response = self._connection.getresponse()
         document = response.read()

@@ -98,7 +98,8 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     source cannot wait and the site's buffer was full; it is `overflowing` if that happens now, or
     did a moment ago. `refused` is all that a live source did not let in, and `input` says more.
     If two sites bring the stream in, `site` feeds its consumers, and `standby` reads it too, or is
-    to; `stands_by` says whether it does.
+    to; `stands_by` says whether it does. If the source cannot resume, `standby` opens it only when
+    `site` is gone, and stands by while it is there.
     """
 
     stream: str
@@ -316,14 +317,18 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
             refused=0 if source.input is None else source.input.refused,
             input=source.input,
             standby=standby,
-            stands_by=_stands_by(sources.get((standby or "", name))),
+            stands_by=_stands_by(view, name, standby, sources.get((standby or "", name))),
         )
         for name, site, standby, source in found
     )
 
 
-def _stands_by(status: SourceStatus | None) -> bool:
+def _stands_by(
+    view: ClusterView, stream: str, site: str | None, status: SourceStatus | None
+) -> bool:
     """Whether a second site can take over, and has come as far as the first one."""
+    if not view.stream_records[stream].resumes:
+        return site in view.hosts
     return status is not None and status.role is ReplicaRole.STANDBY and not status.lags
 
 

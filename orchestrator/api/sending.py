@@ -132,11 +132,11 @@ def _address(view: ClusterView, stream: str) -> str:
             problem,
             f"Only streams with `from: http` take lines; here: {here}.",
         )
-    site = view.hosts.get(record.site)
+    site = view.hosts.get(record.feeding_site)
     status = None if site is None else site.sources.get(stream)
     if status is None or status.input is None or status.input.address is None:
         raise Unreachable(
-            f"Stream {stream}", record.site, "is not open", "`vivace status` says why."
+            f"Stream {stream}", record.feeding_site, "is not open", "`vivace status` says why."
         )
     return status.input.address
 

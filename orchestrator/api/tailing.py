@@ -95,10 +95,10 @@ def why_quiet(view: ClusterView, stream: str) -> str:
             f"No tuple of {stream} has come since this command started. Those that its readers "
             "have acknowledged are no longer kept; new ones are shown as they come."
         )
-    site = view.hosts.get(record.site)
+    site = view.hosts.get(record.feeding_site)
     source = None if site is None else site.sources.get(stream)
     if source is None:
-        return f"{stream} is not open at {record.site}: `vivace status` says why."
+        return f"{stream} is not open at {record.feeding_site}: `vivace status` says why."
     if not source.next_seq:
         if record.start_at_us is None:
             return (

@@ -220,10 +220,10 @@ def _sources(
             slipped_ms=slipped_ms.get(name, stream.slipped_ms),
             role="primary" if stream.feeding_site == node.node else "secondary",
             epoch=entering_epoch(planning.view, stream),
-            peer_site=next((site for site in stream.sites if site != node.node), None),
+            peer_site=next((site for site in stream.opened_at if site != node.node), None),
         )
         for name, stream in sorted(streams.items())
-        if node.node in stream.sites
+        if node.node in stream.opened_at
     ]
     # Falling: `x.late` and `x.rejected` are to be open when `x` begins to refuse tuples.
     return tuple(sorted([*kept, *made], key=lambda source: source.stream, reverse=True))
@@ -298,7 +298,7 @@ def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, 
             for name, found in view.nodes.items()
             if name == entering.feeding_site or stream in found.record.sources
         }
-        return tuple(site for site in entering.sites if site in known)
+        return tuple(site for site in entering.opened_at if site in known)
     record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
     if record is None:
         return before.producers.get(stream, ()) if stream in view.broken(STREAMS) else ()

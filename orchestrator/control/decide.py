@@ -193,7 +193,7 @@ def _start_streams(pending: PendingDecision) -> None:
         started = [known[name].start_at_us for name in streams]
         at_us = min((start for start in started if start is not None), default=begin_us)
         for name in waiting:
-            site = view.nodes[known[name].site].record
+            site = view.nodes[known[name].feeding_site].record
             known[name] = msgspec.structs.replace(
                 known[name],
                 start_at_us=at_us,
@@ -211,7 +211,7 @@ def _renew_streams(pending: PendingDecision) -> None:
     """
     view, known = pending.view, pending.planning.streams
     for name, stream in known.items():
-        site = view.nodes.get(stream.site)
+        site = view.nodes.get(stream.feeding_site)
         if stream.incarnation is None or site is None:
             continue
         if site.record.incarnation != stream.incarnation:
@@ -224,7 +224,7 @@ def _renew_streams(pending: PendingDecision) -> None:
             stream, generation=stream.generation + 1, incarnation=site.record.incarnation
         )
         known[name] = renewed
-        detail = f"{stream.site} {why} and its source cannot resume; "
+        detail = f"{stream.feeding_site} {why} and its source cannot resume; "
         detail += f"generation {renewed.generation}"
         event = pending.event("stream begins anew", name, detail)
         pending.write(STREAMS.key(name), renewed, view.streams[name].version, event)
@@ -276,7 +276,7 @@ def _ready(pending: PendingDecision, streams: list[str], queries: set[str]) -> b
     """Whether everything that reads these streams, and delivers what is made of them, is there."""
     view = pending.view
     hosts = {name: found.record for name, found in view.nodes.items()}
-    entering = [(site, name) for name in streams for site in view.streams[name].record.sites]
+    entering = [(site, name) for name in streams for site in view.stream_records[name].opened_at]
     leaving = [
         (site, stream)
         for query in queries

@@ -5,6 +5,10 @@ that. The leader records it, so that a site that is started again stands by. It 
 nobody feeds consumers: the source of the one that did has failed, the one that stood by was not
 ready when the other was lost, or a primary stepped down for another one that has ended. Two sites
 that feed at once do no harm: they give the same tuples the same numbers.
+
+A source that cannot resume is open at one site only. Once that one has left the store, the leader
+has the other one open it, and the stream begins anew there, as it does at a site that is started
+again. Should the first one live, nobody who reads the stream takes anything from it any more.
 """
 
 from __future__ import annotations
@@ -16,13 +20,16 @@ from orchestrator.control.assignments import entering_epoch
 from orchestrator.control.decision import PendingDecision
 from orchestrator.control.view import ClusterView
 from orchestrator.records import SourceStatus, StreamRecord
-from orchestrator.store.protocol import STREAMS
+from orchestrator.store.protocol import NODES, STREAMS
 
 
 def keep_feeding(pending: PendingDecision) -> None:
     """Record takeovers of sites; name a site where none feeds consumers."""
     for stream in [*pending.planning.streams.values()]:
         if stream.standby is None:
+            continue
+        if not stream.resumes:
+            _move(pending, stream)
             continue
         reports = _reports(pending.view, stream)
         epoch = entering_epoch(pending.view, stream)
@@ -36,6 +43,22 @@ def keep_feeding(pending: PendingDecision) -> None:
             beyond = max([epoch, *(each.epoch for each in reports.values())]) + 1
             detail = f"nobody feeds what reads it; {ready} is to"
             _name(pending, stream, ready, beyond - epoch, detail)
+
+
+def _move(pending: PendingDecision, stream: StreamRecord) -> None:
+    """Have the other site bring in a stream that cannot resume, if its own site is gone."""
+    view, (site, other) = pending.view, stream.sites
+    found = view.nodes.get(other)
+    if site in view.nodes or site in view.broken(NODES) or found is None:
+        return
+    moved = msgspec.structs.replace(stream, primary=other)
+    detail = f"{site} is gone; {other} is to bring it in"
+    if stream.incarnation is not None:
+        moved = msgspec.structs.replace(
+            moved, generation=stream.generation + 1, incarnation=found.record.incarnation
+        )
+        detail += f", and its source cannot resume; generation {moved.generation}"
+    _write(pending, moved, detail)
 
 
 def _reports(view: ClusterView, stream: StreamRecord) -> dict[str, SourceStatus]:
@@ -67,7 +90,11 @@ def _ready(
 
 def _name(pending: PendingDecision, stream: StreamRecord, site: str, by: int, detail: str) -> None:
     named = msgspec.structs.replace(stream, primary=site, epoch=stream.epoch + by)
-    pending.planning.streams[stream.name] = named
-    event = pending.event("source taken over", stream.name, f"{detail}; epoch {named.epoch}")
+    _write(pending, named, f"{detail}; epoch {named.epoch}")
+
+
+def _write(pending: PendingDecision, stream: StreamRecord, detail: str) -> None:
+    pending.planning.streams[stream.name] = stream
+    event = pending.event("source taken over", stream.name, detail)
     version = pending.view.streams[stream.name].version
-    pending.write(STREAMS.key(stream.name), named, version, event)
+    pending.write(STREAMS.key(stream.name), stream, version, event)

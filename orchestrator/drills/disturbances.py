@@ -298,7 +298,7 @@ def run(drill: Disturbance, acting: Acting) -> Disturbed:
 
 
 def _has_lone_sources(acting: Acting) -> bool:
-    """Whether streams enter at the struck site, and at no other."""
+    """Whether streams are open at the struck site, and at no other."""
     records = acting.view.stream_records
     entering = acting.view.nodes[acting.node].record.sources
-    return any(name in records and records[name].standby is None for name in entering)
+    return any(name in records and len(records[name].opened_at) == 1 for name in entering)

@@ -350,11 +350,11 @@ def _sites(section: Section, source: SourceSpec | None, is_shed: bool) -> tuple[
     sites = [item.slug() for item in named.items()]
     if len(sites) != 2 or sites[0] == sites[1]:
         named.refuse("does not name two sites", "Write `sites: [a, b]`; for one, `site: a`.")
-    unlike = "there is none" if source is None else sources.restore(source).unlike
-    if unlike is not None:
+    tied = "there is none" if source is None else sources.restore(source).tied
+    if tied is not None:
         what = "`from`" if source is None else f"`from: {source.driver}`"
         named.refuse(
-            f"needs a source that both sites number alike; {what}: {unlike}",
+            f"needs a source that either site can bring in; {what}: {tied}",
             "Or write `site: …`; a site that is started again goes on after its journal.",
         )
     if is_shed:

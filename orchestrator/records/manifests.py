@@ -63,7 +63,8 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     source: SourceSpec | None = None
     """None: no tuple ever enters."""
     standby: str | None = None
-    """A second site that brings the same stream in, and feeds consumers when the first is lost."""
+    """A second site that brings the same stream in, and feeds consumers when the first is lost. If
+    the source cannot resume, it is opened there only then, and the stream begins anew."""
     primary: str | None = None
     """The one of the two sites that feeds consumers; None: `site`, as in the beginning."""
     epoch: int = 0
@@ -93,6 +94,11 @@ class StreamRecord(Record, frozen=True, kw_only=True):
         """The sites that bring it in, the one that feeds consumers first."""
         named = (self.site,) if self.standby is None else (self.site, self.standby)
         return tuple(sorted(named, key=lambda site: site != self.feeding_site))
+
+    @property
+    def opened_at(self) -> tuple[str, ...]:
+        """Those that have its source open: a source that cannot resume enters at one at a time."""
+        return self.sites if self.resumes else (self.feeding_site,)
 
     @property
     def resumes(self) -> bool:

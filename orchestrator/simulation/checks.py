@@ -121,7 +121,8 @@ def _kept_back(name: str, batch: int, primary: Replica, standby: Replica) -> Ite
 
 
 def _source_sites(seen: Observed) -> Iterator[str]:
-    """One of a stream's two sites feeds its consumers, and the other one has read as much."""
+    """One of a stream's two sites feeds its consumers, and the other one has read as much, or
+    nothing if the stream cannot resume."""
     if seen.stuck or not seen.healed:
         return
     for stream, recording in seen.setting.recordings.items():
@@ -133,9 +134,12 @@ def _source_sites(seen: Observed) -> Iterator[str]:
         ]
         pair = [source for source in found if source is not None]
         roles = sorted(source.role.value for source in pair)
-        if roles != [ReplicaRole.PRIMARY.value, ReplicaRole.STANDBY.value]:
+        wanted = [ReplicaRole.PRIMARY.value]
+        if recording.resumes:
+            wanted.append(ReplicaRole.STANDBY.value)
+        if roles != wanted:
             yield f"sites: sources of {stream} are {', '.join(roles)}"
-        elif pair[0].log.end != pair[1].log.end:
+        elif len({source.log.end for source in pair}) > 1:
             yield f"sites: those of {stream} end at {pair[0].log.end} and {pair[1].log.end}"
 
 

@@ -106,7 +106,12 @@ class Exposure:
         )
         return is_behind and any(
             (sites := self._sites_for_once(stream))
-            and not any(hosts[site].runs and hosts[site] is not dying for site in sites)
+            and not any(
+                hosts[site].runs
+                and hosts[site] is not dying
+                and stream in hosts[site].core.replica_manager.sources
+                for site in sites
+            )
             for stream in hosted.replica.inputs
         )
 

@@ -84,7 +84,8 @@ class Recording:
     shed
         Limits of the stream's load shedder, if it has one.
     standby
-        The site that stands by for `site`, if one does.
+        The site that stands by for `site`, if one does. If the recording does not resume, it is
+        opened there only once `site` is gone.
     """
 
     site: str
@@ -364,15 +365,22 @@ def _pushed(seed: int, recordings: dict[str, Recording]) -> dict[str, Recording]
 def _standing_by(
     seed: int, sites: list[str], recordings: dict[str, Recording]
 ) -> dict[str, Recording]:
-    """The recordings; in every ninth setting replays enter at two sites."""
+    """The recordings; in every ninth setting each may enter at two sites."""
     if seed % 9 != 3:
         return recordings
-    rng = np.random.default_rng((seed, 10))
-    return {
-        name: replace(one, standby=str(rng.choice([each for each in sites if each != one.site])))
-        if one.resumes and one.driver is Played.REPLAY
-        else one
+
+    def with_standby(one: Recording, rng: np.random.Generator) -> Recording:
+        others = [each for each in sites if each != one.site]
+        return replace(one, standby=str(rng.choice(others)))
+
+    rng, further = (np.random.default_rng((seed, number)) for number in (10, 11))
+    replays = {
+        name: with_standby(one, rng) if one.resumes and one.driver is Played.REPLAY else one
         for name, one in recordings.items()
+    }
+    return {
+        name: with_standby(one, further) if one.shed is None and not one.resumes else one
+        for name, one in replays.items()
     }
 
 

@@ -126,7 +126,8 @@ def _alone(setting: Setting, stream: str) -> set[str]:
 
 
 def _is_alone(setting: Setting, stream: str) -> bool:
-    return setting.recordings[stream].standby is None
+    recording = setting.recordings[stream]
+    return recording.standby is None or not recording.resumes
 
 
 def _steady(seen: Observed, allowed_ms: float) -> Iterator[str]:

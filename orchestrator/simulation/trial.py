@@ -445,10 +445,10 @@ class Trial:
         )
 
     def _feeds_alone(self, stream: StreamRecord) -> bool:
-        """Whether one of a stream's sites feeds its consumers, and the other one stands by."""
+        """Whether a stream is open where it should be, and one of its sites feeds consumers."""
         found = [
             self.world.hosts[site].core.replica_manager.sources.get(stream.name)
-            for site in stream.sites
+            for site in stream.opened_at
         ]
         feeding = [source for source in found if source is not None and source.feeds_subscribers]
         is_open = all(source is not None and source.accepts_subscribers for source in found)

@@ -205,6 +205,11 @@ class SourceDriver(Driver, frozen=True, kw_only=True):
         return None if self.resumable and not self.journaled else "it is read once"
 
     @property
+    def tied(self) -> str | None:
+        """Why no other site can bring it in once its site is gone; None: one can."""
+        return self.unlike
+
+    @property
     def together_ms(self) -> float:
         """Time, on the cluster's clock, whose tuples enter at once; plans allow for such bursts."""
         return 0.0

@@ -131,6 +131,17 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         """Whoever sends to a site sends to that one alone."""
         return "what is sent to one site does not come to the other"
 
+    @property
+    def tied(self) -> str | None:
+        """What consumers have is not needed at another site, and clients send it the rest."""
+        if not self.pushed or self.unlike is None:
+            return self.unlike
+        if self.durable is not Durable.REPLICAS:
+            return f"{self.unlike}, unless with `durable: replicas`"
+        if self.late or self.rejected:
+            return "with `late` or `rejected` it is tied to its site"
+        return None
+
     def lacks(self, own: Mapping[str, bool]) -> str | None:
         """Why two sites may number it differently that read it at different times.
 

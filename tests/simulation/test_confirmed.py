@@ -41,6 +41,9 @@ late: list[Push] = []
 
 LATE_MS = BEGIN_MS + 500
 
+AWAY_S = 14.0
+"""A session of the store, and then some."""
+
 
 class Sent(SourceDriver, frozen=True, kw_only=True):
     """A recording that a client sends."""
@@ -215,6 +218,48 @@ def test_of_a_tuple_that_may_be_late_for_consumers_clients_are_told_that_nobody_
     kept = scenario.deliveries["pairs"]
     seen = Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)
     assert not [row for row in answer(seen) if row[0] == LATE_MS and row[2] == 198]
+
+
+@pytest.mark.parametrize("seed", mostly_long(range(4)))
+def test_another_site_goes_on_where_the_first_one_stays_away(tmp_path: Path, seed: int) -> None:
+    """The client sends to the other site what it got no response to."""
+    recording = Input.random(seed=30 + seed, seconds=60)
+    manifests = recording.manifests(tmp_path)
+    streams = [
+        msgspec.structs.replace(sent(m.record), standby=other)
+        for m, other in zip(manifests.streams, ("east-site", "west-site"), strict=True)
+    ]
+    scenario = Scenario(
+        manifests, seed=seed, streams=streams, check_invariants=True, settle_s=SETTLE_S
+    )
+    scenario.begin()
+    scenario.run_for(2.0 + 0.137 * seed)
+    scenario.world.kill("west-site")
+    scenario.run_for(AWAY_S)
+    assert read_view(scenario.store).stream_records["west"].feeding_site == "east-site"
+    node = read_view(scenario.store).fragments["pairing.strong"].record.primary.node
+    scenario.kill(node)
+    scenario.run_for(2.0)
+    # Now the first one comes back, and the other one is paused beyond its session: it still has
+    # the source open, and goes on, when nobody reads from it any more.
+    scenario.world.restart("west-site")
+    scenario.run_for(4.0)
+    scenario.world.pause("east-site")
+    scenario.run_for(AWAY_S)
+    scenario.world.resume(scenario.world.hosts["east-site"])
+    scenario.run_for(6.0)
+    records = read_view(scenario.store).stream_records.values()
+    assert {record.feeding_site for record in records} == {"west-site"}
+    history = " ".join(each.event.kind for each in scenario.store.history())
+    assert "state lost" not in history
+    assert "input lost" not in history
+    for stream, expected in recording.expected().items():
+        kept = scenario.deliveries[stream]
+        seen = Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)
+        end_ms = int(seen.completed_column("watermark_ms")[-1])
+        assert sequence_faults(seen) == SequenceFaults(lost=0, repeated=0)
+        assert answer(seen) == [row for row in expected if row[0] <= end_ms]
+        assert end_ms > BEGIN_MS + 30_000
 
 
 def kill_for_a_while(scenario: Scenario, *sites: str) -> None:

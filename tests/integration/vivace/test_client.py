@@ -14,7 +14,11 @@ import pyarrow as pa
 import pytest
 
 import vivace
+from orchestrator.deploy.embedded.ports import free_port
+from orchestrator.listening import Endpoint
+from orchestrator.sources import confirmed_input
 from orchestrator.sources.http import Http
+from orchestrator.sources.live import Durable
 from orchestrator.sources.live_input import LiveInput
 from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.sources.test_http import TOKEN, Site, entered
@@ -169,6 +173,59 @@ def test_a_site_that_stays_away_is_unavailable() -> None:
         next(site.results("alerts"))
     with pytest.raises(ValueError, match="no address"):
         vivace.connect("127.0.0.1:80")
+
+
+def address(source: LiveInput) -> str:
+    assert source.address is not None
+    return source.address
+
+
+def test_of_two_sites_the_one_is_sent_to_that_has_the_stream(tmp_path: Path) -> None:
+    first, second = Site(tmp_path / "first"), Site(tmp_path / "second")
+    here, there = first.open(Http()), second.open(Http(), stream="south")
+    stream = vivace.connect(address(there), address(here), patience_s=5).stream("north")
+    assert stream.send(BATCH) == vivace.Sent(accepted=2)
+    # It is killed, and the other one brings the stream in.
+    first.close()
+    port = int(address(there).split(":")[2].split("/")[0])
+    second.close()
+    both = Site(tmp_path / "both")
+    listen = Endpoint(port=port)
+    other, opened = both.open(Http(listen=listen), stream="south"), both.open(Http(listen=listen))
+    assert stream.send(BATCH) == vivace.Sent(accepted=2)
+    assert (entered(other), entered(opened)) == ([], [1, 2])
+    both.close()
+    with pytest.raises(vivace.Unavailable, match=r"http://.* or http://.* was away or full"):
+        vivace.connect(address(here), address(there), patience_s=0.1).stream("north").send(BATCH)
+
+
+def test_a_stream_that_neither_site_has_is_said_to_be_missing(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    source = site.open(Http(), stream="south")
+    two = vivace.connect(address(source), address(source), patience_s=0.1)
+    for ask in (lambda: two.stream("north").send(BATCH), lambda: next(two.results("north"))):
+        with pytest.raises(vivace.Unavailable, match="no stream is at"):
+            ask()
+    with pytest.raises(vivace.Refused, match="no stream is at"):
+        vivace.connect(address(source)).stream("north").send(BATCH)
+    with pytest.raises(vivace.Refused, match="column number"):
+        two.stream("south").send({"number": ["x"], "name": ["a"]})
+    site.close()
+
+
+def test_a_site_that_nobody_reads_from_any_more_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lives, and has not heard that another one brings the stream in: it is full for ever."""
+    monkeypatch.setattr(confirmed_input, "PATIENCE_S", 0.05)
+    cut_off, other = Site(tmp_path / "cut off"), Site(tmp_path / "other")
+    full = cut_off.open(Http(durable=Durable.REPLICAS))
+    opened = other.open(Http(listen=Endpoint(port=free_port())))
+    stream = vivace.connect(address(full), address(opened), patience_s=5).stream("north")
+    assert stream.send(BATCH) == vivace.Sent(accepted=2)
+    assert entered(opened) == [1, 2]
+    cut_off.close()
+    other.close()
 
 
 def test_patience_grows_and_ends() -> None:

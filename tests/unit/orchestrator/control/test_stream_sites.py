@@ -6,22 +6,27 @@ import msgspec
 import pytest
 
 from ha.roles import ReplicaRole
+from orchestrator.control.awaited import AWAITED_US
 from orchestrator.control.planning.planner import Planning
 from orchestrator.records import Assignment, SourceSpec, SourceStatus, StreamRecord
-from orchestrator.store.protocol import STREAMS
+from orchestrator.store.protocol import NODES, STREAMS
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 REFUSED = SourceSpec(driver="side", resumable=True, waits=True)
 NORTH, SOUTH = "north-receiver", "south-receiver"
 
 
+RECORDED = SourceSpec(driver="replay", resumable=True, waits=True, read_alike=True)
+SENT = SourceSpec(driver="http", waits=True)
+"""What clients send and no site keeps."""
+
+
 @pytest.fixture
-def cluster() -> ObedientCluster:
+def cluster(request: pytest.FixtureRequest) -> ObedientCluster:
     """The stream north enters at two sites."""
     made = ObedientCluster()
     manifests = aircraft()
-    recorded = SourceSpec(driver="replay", resumable=True, waits=True, read_alike=True)
-    two = {"standby": SOUTH, "source": recorded}
+    two = {"standby": SOUTH, "source": getattr(request, "param", RECORDED)}
     streams = tuple(
         msgspec.structs.replace(m, record=msgspec.structs.replace(m.record, **two))
         if m.record.name == "north"
@@ -226,3 +231,93 @@ def test_while_the_first_of_two_sites_is_away_queries_are_placed_by_the_other(
     view = cluster.view()
     planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
     assert planning.task("proximity").pinned["north"] == SOUTH
+
+
+sent = pytest.mark.parametrize("cluster", [SENT], indirect=True)
+"""The stream north cannot resume."""
+
+
+def opened_at(cluster: ObedientCluster) -> set[str]:
+    """The sites that are to open the stream north."""
+    return {
+        site
+        for site, found in cluster.view().assignments.items()
+        if any(each.stream == "north" for each in found.record.sources)
+    }
+
+
+@sent
+def test_what_cannot_resume_is_open_at_one_site(cluster: ObedientCluster) -> None:
+    assert north(cluster).start_at_us is not None
+    assert opened_at(cluster) == {NORTH}
+    assert assigned(cluster, NORTH) == ("primary", 0, None)
+    assert producers(cluster) == {(NORTH,)}
+
+
+@sent
+def test_it_begins_anew_at_the_other_site_once_its_own_is_gone_and_stays_there(
+    cluster: ObedientCluster,
+) -> None:
+    south = cluster.hosts[SOUTH].record.incarnation
+    cluster.kill(NORTH)
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).generation) == (SOUTH, 1)
+    assert north(cluster).incarnation == south
+    assert opened_at(cluster) == {SOUTH}
+    assert producers(cluster) == {(SOUTH,)}
+    (detail,) = told(cluster)
+    assert detail.startswith(f"{NORTH} is gone; {SOUTH} is to bring it in")
+    cluster.up(NORTH)
+    cluster.settle()
+    assert opened_at(cluster) == {SOUTH}
+    assert (north(cluster).feeding_site, north(cluster).generation) == (SOUTH, 1)
+    cluster.kill(SOUTH)
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).generation) == (NORTH, 2)
+
+
+@sent
+def test_it_begins_anew_where_it_was_if_its_site_is_started_again_first(
+    cluster: ObedientCluster,
+) -> None:
+    cluster.restart(NORTH)
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).generation) == (NORTH, 1)
+    assert told(cluster) == []
+
+
+@sent
+def test_it_waits_if_neither_site_is_there(cluster: ObedientCluster) -> None:
+    cluster.kill(SOUTH)
+    cluster.kill(NORTH)
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).generation) == (NORTH, 0)
+    cluster.up(SOUTH)
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).generation) == (SOUTH, 1)
+
+
+@sent
+def test_before_it_has_started_it_moves_without_beginning_anew(cluster: ObedientCluster) -> None:
+    cluster.hosts[NORTH].tell(sources={})
+    cluster.settle_coordinator()
+    waiting = msgspec.structs.replace(north(cluster), start_at_us=None, incarnation=None)
+    cluster.store.update(STREAMS.key("north"), waiting, cluster.view().streams["north"].version)
+    cluster.kill(NORTH)
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).generation) == (SOUTH, 0)
+    assert (north(cluster).start_at_us, north(cluster).incarnation) == (None, None)
+    cluster.settle()
+    assert north(cluster).start_at_us is not None
+    assert north(cluster).incarnation == cluster.hosts[SOUTH].record.incarnation
+
+
+@sent
+def test_a_site_whose_record_cannot_be_read_keeps_it(cluster: ObedientCluster) -> None:
+    path = NODES.key(NORTH).path
+    entry = cluster.server.entries[path]
+    newer = msgspec.json.encode(msgspec.json.decode(entry.data) | {"added_later": 1})
+    cluster.server.plant(path, newer)
+    cluster.now_us += AWAITED_US
+    cluster.settle_coordinator()
+    assert (north(cluster).feeding_site, north(cluster).generation) == (NORTH, 0)

@@ -50,7 +50,12 @@ def test_the_second_site_stands_by(tmp_path: Path) -> None:
         (stream("site: a\nsites: [a, b]"), "site: 'a' is there beside `sites`"),
         (
             stream("sites: [a, b]", "from: {tcp: {timestamp: arrival, format: json}}"),
-            "both sites number alike; `from: tcp`: what is sent to one site does not come to",
+            "either site can bring in; `from: tcp`: what is sent to one site does not come to the "
+            "other, unless with `durable: replicas`",
+        ),
+        (
+            stream("sites: [a, b]", "from: {http: {durable: replicas, late: true}}"),
+            "`from: http`: with `late` or `rejected` it is tied to its site",
         ),
         (
             stream("sites: [a, b]", "from: {kafka: {brokers: 'h:1', topic: t}}"),
@@ -103,3 +108,16 @@ def test_two_sites_read_numbered_files(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInput, match=message):
             load([written(tmp_path, stream("site: a", source.replace("a-###.csv", names)))])
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["from: {http: {durable: replicas}}", "from: {tcp: {format: json, durable: replicas}}"],
+)
+def test_what_clients_send_enters_at_one_of_two_sites_at_a_time(
+    tmp_path: Path, source: str
+) -> None:
+    (found,) = load([written(tmp_path, stream("sites: [a, b]", source))]).streams
+    assert found.record.sites == ("a", "b")
+    assert found.record.opened_at == ("a",)
+    assert msgspec.structs.replace(found.record, primary="b").opened_at == ("b",)
