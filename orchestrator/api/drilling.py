@@ -46,6 +46,7 @@ from orchestrator.drills.processor_use import ProcessorLog, processor_use
 from orchestrator.drills.report import DrillReport, for_history, measured
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.host.events import Deliver
+from orchestrator.host.garbage import set_aside
 from orchestrator.host.observer import Observer
 from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent
@@ -296,6 +297,7 @@ def _watched(
         return disturbances.run(chosen, acting)
 
     with (
+        set_aside(),
         Observer(cluster.reach, outputs, region_of(view, outputs)) as observer,
         ThreadPoolExecutor(1, thread_name_prefix="drill") as pool,
     ):

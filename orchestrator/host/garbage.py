@@ -6,12 +6,18 @@ of it takes a second, in which the host sends no heartbeat. States contain no re
 such a collection frees nothing. The host therefore decides itself when to collect the oldest
 generation: regularly, as long as the process has few objects. The price: cycles that outlive two
 collections of the young generations stay while a large state is kept. They are rare, and small.
+
+An observer is a host in somebody else's process, whose collections are that one's affair. Who
+measures with it sets aside what the process holds meanwhile: a collection of that holds up the
+observer for longer than many a takeover lasts.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 
 COLLECT_EVERY_US = 10_000_000
 """Interval between two collections of the oldest generation."""
@@ -33,8 +39,19 @@ def collect_young_only() -> None:
     gc.set_threshold(young, middle, NEVER)
 
 
+@contextmanager
+def set_aside() -> Generator[None]:
+    """Have the collector not visit what there is now, for the time of a block."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 class FullCollections:
-    """Collects the oldest generation of a host's process.
+    """Collects the oldest generation of a host's process, where the interpreter does not.
 
     Parameters
     ----------
@@ -43,12 +60,13 @@ class FullCollections:
     """
 
     def __init__(self, now_us: int) -> None:
+        self._is_asked = gc.get_threshold()[2] == NEVER
         self._blocks = sys.getallocatedblocks()
         self._next_us = now_us + COLLECT_EVERY_US
 
     def attend(self, now_us: int) -> bool:
         """Collect if that is due and takes little time; returns whether it did."""
-        if now_us < self._next_us:
+        if not self._is_asked or now_us < self._next_us:
             return False
         self._next_us = now_us + COLLECT_EVERY_US
         if sys.getallocatedblocks() - self._blocks > MOST_BLOCKS:

@@ -12,6 +12,7 @@ from orchestrator.host.garbage import (
     MOST_BLOCKS,
     FullCollections,
     collect_young_only,
+    set_aside,
 )
 
 
@@ -62,3 +63,21 @@ def test_a_host_with_a_large_state_does_not_collect_it() -> None:
     assert not collections.attend(COLLECT_EVERY_US)
     del kept
     assert collections.attend(2 * COLLECT_EVERY_US)
+
+
+def test_an_observer_leaves_collections_to_the_process_that_it_is_in() -> None:
+    collections = FullCollections(0)
+    before = collections_of_the_oldest()
+    assert not collections.attend(COLLECT_EVERY_US)
+    assert collections_of_the_oldest() == before
+
+
+def test_what_is_set_aside_is_not_visited_meanwhile_and_is_collected_afterwards() -> None:
+    with set_aside():
+        assert gc.get_freeze_count() > 10_000
+        kept = [Cycle()]
+        assert len(gc.get_objects()) < 10_000
+        kept.clear()
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+    assert not any(isinstance(each, Cycle) for each in gc.get_objects())
