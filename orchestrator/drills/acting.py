@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -13,6 +13,9 @@ from orchestrator.drills.hands import REAL, Hands
 from orchestrator.drills.kill_executor import HEAL_TIMEOUT_S, LOOK_S, DrillFailed
 from orchestrator.progress import Progress
 from orchestrator.store.protocol import Store, StoreError
+
+FLOW_PATIENCE_S = 5.0
+"""How long a rolling restart waits for outputs: a stream may be at its end."""
 
 
 class Mover(Protocol):
@@ -169,3 +172,31 @@ def await_successor(acting: Acting, node: str, *, with_drivers: bool = False) ->
         )
 
     wait_for_view(acting, is_back, f"{node} is not back")
+
+
+def await_flow(acting: Acting, before_ms: Mapping[tuple[str, str], int]) -> None:
+    """Wait until every output has come further than now; for a while only, if one does not.
+
+    Parameters
+    ----------
+    before_ms
+        How far outputs had come some time ago: what has just been started has yet to say it.
+    """
+    before_ms = {**before_ms, **reached_ms(acting)}
+    give_up_us = acting.now_us + round(FLOW_PATIENCE_S * 1e6)
+
+    def flows() -> bool:
+        now_ms = reached_ms(acting)
+        return all(now_ms.get(output, ms) > ms for output, ms in before_ms.items())
+
+    wait_for(acting, lambda: flows() or acting.now_us >= give_up_us, "outputs do not flow")
+
+
+def reached_ms(acting: Acting) -> dict[tuple[str, str], int]:
+    """Site and output → up to where the sink there has been delivered it, as the site last said."""
+    return {
+        (site, output): sink.watermark_ms
+        for site, node in read_view(acting.store).hosts.items()
+        for output, sink in node.sinks.items()
+        if sink.watermark_ms is not None
+    }

@@ -8,8 +8,10 @@ from orchestrator.control.view import read_view
 from orchestrator.drills.acting import (
     Acting,
     Disturbed,
+    await_flow,
     await_restored,
     await_successor,
+    reached_ms,
     wait_for,
 )
 from orchestrator.drills.hands import Process
@@ -74,16 +76,20 @@ def drain_and_kill(acting: Acting) -> None:
 
 
 def rolling_restart(acting: Acting) -> Sequence[Disturbed]:
-    """End every process of the cluster but its supervisors, one after the other."""
+    """End every process of the cluster but its supervisors, one after the other.
+
+    As a careful operator would, it waits after each until all is protected and outputs flow.
+    """
     found: list[Disturbed] = []
     for what, restart, sources in _restarts(acting):
         if acting.breach.is_set():
             break
         acting.on_progress("restart", what)
-        struck_us = acting.now_us
+        struck_us, before_ms = acting.now_us, reached_ms(acting)
         undrained = restart()
         over_us = acting.now_us
         await_restored(acting)
+        await_flow(acting, before_ms)
         found.append(
             Disturbed(
                 struck_us=struck_us,

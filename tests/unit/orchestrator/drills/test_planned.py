@@ -10,6 +10,7 @@ import pytest
 from orchestrator.api import Cluster, DrillRun, drill_audit
 from orchestrator.control.view import ClusterView
 from orchestrator.deploy.context import ClusterContext
+from orchestrator.drills import acting as acting_on
 from orchestrator.drills import planned
 from orchestrator.drills.acting import Acting
 from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
@@ -124,6 +125,29 @@ def test_a_rolling_restart_waits_until_a_node_can_be_drained(
     else:
         assert remark is None
         assert mover.calls.count(f"drain {EXECUTORS[0]}") == refusals + 1
+
+
+@pytest.mark.parametrize(
+    ("further_ms", "waited_s"),
+    [([7], 0.0), ([5, 5, 6], 0.2), ([5] * 1000, acting_on.FLOW_PATIENCE_S)],
+)
+def test_outputs_are_waited_for_while_they_rest_but_not_for_ever(
+    cluster: ObedientCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    further_ms: list[int],
+    waited_s: float,
+) -> None:
+    alerts = ("control-centre", "alerts")
+    reached: list[dict[tuple[str, str], int]] = [{}, *({alerts: ms} for ms in further_ms)]
+
+    def next_one(_acting: Acting) -> dict[tuple[str, str], int]:
+        return reached.pop(0)
+
+    monkeypatch.setattr(acting_on, "reached_ms", next_one)
+    hands = Patient()
+    made = replace(acting(cluster, FakeMover()), hands=hands)
+    acting_on.await_flow(made, {alerts: 5})
+    assert hands.at_us / 1e6 == pytest.approx(waited_s, abs=0.11)
 
 
 def test_a_leader_elsewhere_is_not_killed(cluster: ObedientCluster) -> None:
