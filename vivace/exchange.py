@@ -7,6 +7,7 @@ import http.client
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import NoReturn
 from urllib.parse import urlsplit
 
@@ -16,6 +17,12 @@ COMMIT, ABORT = "application/vnd.vivace.commit+json", "application/vnd.vivace.ab
 RESPONSE_S, SHORT_RESPONSE_S = 60.0, 30.0
 """How long a site may take for one response, and how long if there is another one. A site that
 waits for consumers gives up after 20 s."""
+
+ELSEWHERE = (
+    *(HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS),
+    *(HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT),
+)
+"""What is said where a stream is not, or not yet; some of it by what stands before a site."""
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.05, 2.0
 
@@ -111,29 +118,33 @@ class Patience:
     address
         Of the site, for the error.
     patience_s
-        From the first failure after a success.
-    sleep
-        Waits.
+        From the beginning, or the last success: requests that wait for a response count, too.
+    sleep, now_s
+        Waits; a clock that never goes back.
     """
 
     def __init__(
-        self, address: str, patience_s: float, sleep: Callable[[float], None] = time.sleep
+        self,
+        address: str,
+        patience_s: float,
+        sleep: Callable[[float], None] = time.sleep,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address, self._patience_s = address, patience_s
-        self._sleep = sleep
+        self._sleep, self._now_s = sleep, now_s
         self.succeeded()
 
     def succeeded(self) -> None:
         """The next failure is a first one."""
-        self._waited_s, self._next_s = 0.0, FIRST_RETRY_S
+        self._since_s, self._next_s = self._now_s(), FIRST_RETRY_S
 
     def failed(self, error: Exception) -> None:
         """Wait, or raise if it has lasted too long."""
-        if self._waited_s >= self._patience_s:
-            problem = f"{self._address} was away or full for {self._waited_s:.0f} s: {error}"
+        waited_s = self._now_s() - self._since_s
+        if waited_s >= self._patience_s:
+            problem = f"{self._address} was away or full for {waited_s:.0f} s: {error}"
             raise Unavailable(problem) from error
         self._sleep(self._next_s)
-        self._waited_s += self._next_s
         self._next_s = min(2 * self._next_s, LONGEST_RETRY_S)
 
 
@@ -152,6 +163,6 @@ def refuse(status: int, document: bytes) -> NoReturn:
 
 def look_elsewhere(place: Place, status: int, document: bytes) -> NoReturn:
     """Raise what a response says: `Refused`, unless another site may have the stream."""
-    if status == http.client.NOT_FOUND and place.is_one_of_several:
+    if status in ELSEWHERE and place.is_one_of_several:
         raise ConnectionError(problem(document))
     refuse(status, document)

@@ -151,6 +151,8 @@ class Stream:
     def _send(
         self, body: bytes, content_type: str, number: int | None, extra: Mapping[str, str] = {}
     ) -> bytes:
+        # Waiting for another thread's batch counts, too.
+        waiting = Patience(self._place.address, self._place.patience_s)
         with self._lock:
             if number is None:
                 # Rising, also if a program of the same name was started again.
@@ -163,7 +165,6 @@ class Stream:
                 "Vivace-Client": self._client,
                 "Vivace-Number": str(number),
             }
-            waiting = Patience(self._place.address, self._place.patience_s)
             while True:
                 try:
                     status, document = self._post(body, headers)

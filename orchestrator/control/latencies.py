@@ -29,7 +29,7 @@ def latency_uncertainty_ms(
     site
         Where the output leaves.
     """
-    nodes = {site, *(streams[name].site for name in _entering(flow, output))}
+    nodes = {site, *(streams[name].feeding_site for name in _entering(flow, output))}
     if not nodes <= view.nodes.keys():
         return None
     machines = {node: view.nodes[node].record.machine for node in nodes}

@@ -6,9 +6,10 @@ nobody feeds consumers: the source of the one that did has failed, the one that 
 ready when the other was lost, or a primary stepped down for another one that has ended. Two sites
 that feed at once do no harm: they give the same tuples the same numbers.
 
-A source that cannot resume is open at one site only. Once that one has left the store, the leader
-has the other one open it, and the stream begins anew there, as it does at a site that is started
-again. Should the first one live, nobody who reads the stream takes anything from it any more.
+A source that cannot resume is open at one site only. Once that one has left the store, or cannot
+open it, the leader has the other one open it, and the stream begins anew there, as it does at a
+site that is started again. Should the first one live, nobody who reads the stream takes anything
+from it any more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from orchestrator.control.decision import PendingDecision
 from orchestrator.control.view import ClusterView
 from orchestrator.records import SourceStatus, StreamRecord
 from orchestrator.store.protocol import NODES, STREAMS
+
+TRIED_US = 30_000_000
+"""How long a site tries to open a source that the other one could not open, until that one is to
+try again."""
 
 
 def keep_feeding(pending: PendingDecision) -> None:
@@ -46,19 +51,35 @@ def keep_feeding(pending: PendingDecision) -> None:
 
 
 def _move(pending: PendingDecision, stream: StreamRecord) -> None:
-    """Have the other site bring in a stream that cannot resume, if its own site is gone."""
+    """Have the other site bring in a stream that cannot resume, if its own one does not."""
     view, (site, other) = pending.view, stream.sites
     found = view.nodes.get(other)
-    if site in view.nodes or site in view.broken(NODES) or found is None:
+    if found is None or (why := _does_not_feed(pending, stream)) is None:
         return
     moved = msgspec.structs.replace(stream, primary=other)
-    detail = f"{site} is gone; {other} is to bring it in"
+    if site in view.nodes:
+        moved = msgspec.structs.replace(moved, moved_us=pending.now_us)
+    detail = f"{site} {why}; {other} is to bring it in"
     if stream.incarnation is not None:
         moved = msgspec.structs.replace(
             moved, generation=stream.generation + 1, incarnation=found.record.incarnation
         )
         detail += f", and its source cannot resume; generation {moved.generation}"
     _write(pending, moved, detail)
+
+
+def _does_not_feed(pending: PendingDecision, stream: StreamRecord) -> str | None:
+    """Why the only site that has a stream's source open does not feed consumers; None: it may.
+
+    A source that fails at both sites is tried at each for a while.
+    """
+    view, site = pending.view, stream.feeding_site
+    if site not in view.nodes:
+        return None if site in view.broken(NODES) else "is gone"
+    rested = stream.moved_us is None or pending.now_us - stream.moved_us >= TRIED_US
+    if rested and stream.name in view.nodes[site].record.failed_sources:
+        return "cannot open its source"
+    return None
 
 
 def _reports(view: ClusterView, stream: StreamRecord) -> dict[str, SourceStatus]:

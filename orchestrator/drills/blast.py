@@ -92,7 +92,8 @@ def blast_radius(view: ClusterView, nodes: Collection[str]) -> Blast:
     lost += [
         f"what would enter {name} meanwhile, because its source cannot resume"
         for name in streams
-        if not view.stream_records[name].resumes
+        # Of those that may go to another site, clients send it again.
+        if not view.stream_records[name].resumes and view.stream_records[name].standby is None
     ]
     weak = {*primaries, *secondaries, *bare} if nodes else set(records)
     return Blast(

@@ -69,6 +69,8 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     """The one of the two sites that feeds consumers; None: `site`, as in the beginning."""
     epoch: int = 0
     """Takeovers since the stream was applied."""
+    moved_us: int | None = None
+    """When it last went to its other site because it could not be opened, cluster clock."""
     start_at_us: int | None = None
     """When the source starts on the cluster's clock; set by the coordinator once every
     query that reads the stream has a warm secondary for each fragment."""

@@ -7,6 +7,7 @@ import http.client
 import itertools
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from orchestrator.sources.live_input import LiveInput
 from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.sources.test_http import TOKEN, Site, entered
 from vivace import stream as module
-from vivace.exchange import Patience
+from vivace.exchange import Patience, Place, look_elsewhere
 
 BATCH = {"number": [1, 2], "name": ["a", None]}
 
@@ -230,15 +231,49 @@ def test_a_site_that_nobody_reads_from_any_more_is_left(
 
 def test_patience_grows_and_ends() -> None:
     slept: list[float] = []
-    waiting = Patience("http://site", 1.0, slept.append)
+    took_s = 0.0
+    waiting = Patience("http://site", 2.0, slept.append, lambda: sum(slept) + took_s)
     for _ in range(5):
         waiting.failed(ConnectionError("gone"))
+    # A request that waits for its response counts.
+    took_s = 0.5
     with pytest.raises(vivace.Unavailable, match="http://site was away or full for 2 s: gone"):
         waiting.failed(ConnectionError("gone"))
     assert slept == [0.05, 0.1, 0.2, 0.4, 0.8]
     waiting.succeeded()
     waiting.failed(ConnectionError("gone"))
     assert slept[-1] == 0.05
+
+
+def test_threads_that_share_a_stream_do_not_wait_for_each_others_patience() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    stream = vivace.connect(f"http://127.0.0.1:{port}", patience_s=0.4).stream("north")
+    slept: list[float] = []
+
+    def send() -> None:
+        began_s = time.monotonic()
+        with pytest.raises(vivace.Unavailable):
+            stream.send(BATCH)
+        slept.append(time.monotonic() - began_s)
+
+    threads = [threading.Thread(target=send) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # One after the other, the last one would have waited six times as long as the first.
+    assert max(slept) < 3 * min(slept)
+
+
+@pytest.mark.parametrize("status", [404, 429, 502, 503, 504])
+def test_a_site_that_does_not_have_it_is_left(status: int) -> None:
+    two = Place(["http://a:1", "http://b:1"], token=None, patience_s=1.0)
+    with pytest.raises(ConnectionError):
+        look_elsewhere(two, status, b"")
+    for place, said in ((two, 401), (Place(["http://a:1"], token=None, patience_s=1.0), status)):
+        with pytest.raises(vivace.Refused):
+            look_elsewhere(place, said, b"")
 
 
 def test_results_go_on_after_a_restart_of_the_site(tmp_path: Path) -> None:

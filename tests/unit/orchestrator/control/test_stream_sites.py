@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
 import msgspec
 import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator.control.awaited import AWAITED_US
+from orchestrator.control.latencies import latency_uncertainty_ms
 from orchestrator.control.planning.planner import Planning
+from orchestrator.control.stream_sites import TRIED_US
+from orchestrator.control.view import ClusterView
+from orchestrator.drills import acting
 from orchestrator.records import Assignment, SourceSpec, SourceStatus, StreamRecord
 from orchestrator.store.protocol import NODES, STREAMS
 from tests.obedient_cluster import ObedientCluster, aircraft
@@ -321,3 +329,79 @@ def test_a_site_whose_record_cannot_be_read_keeps_it(cluster: ObedientCluster) -
     cluster.now_us += AWAITED_US
     cluster.settle_coordinator()
     assert (north(cluster).feeding_site, north(cluster).generation) == (NORTH, 0)
+
+
+def fail(cluster: ObedientCluster, site: str) -> None:
+    """Have a site say that it cannot open the stream's source."""
+    host = cluster.hosts[site]
+    rest = {name: each for name, each in host.record.sources.items() if name != "north"}
+    host.tell(sources=rest, failed_sources=("north",))
+
+
+@sent
+def test_it_goes_to_the_other_site_if_its_own_cannot_open_it_and_back_after_a_while(
+    cluster: ObedientCluster,
+) -> None:
+    fail(cluster, NORTH)
+    cluster.settle_coordinator()
+    assert opened_at(cluster) == {SOUTH}
+    cluster.hosts[NORTH].tell(failed_sources=())
+    fail(cluster, SOUTH)
+    cluster.settle_coordinator()
+    assert opened_at(cluster) == {SOUTH}
+    cluster.now_us += TRIED_US
+    cluster.settle_coordinator()
+    assert opened_at(cluster) == {NORTH}
+    assert [detail.split(";")[0] for detail in told(cluster)] == [
+        f"{NORTH} cannot open its source",
+        f"{SOUTH} cannot open its source",
+    ]
+
+
+@sent
+def test_nobody_reads_from_a_site_that_still_has_it_open(cluster: ObedientCluster) -> None:
+    """It had only lost the store, and has yet to hear that the other one brings the stream in."""
+    cluster.kill(NORTH)
+    cluster.settle()
+    opened = cluster.hosts[SOUTH].record.sources["north"]
+    cluster.up(NORTH)
+    cluster.hosts[NORTH].tell(sources={"north": opened})
+    cluster.settle_coordinator()
+    assert producers(cluster) == {(SOUTH,)}
+
+
+@sent
+def test_how_certain_latencies_are_depends_on_the_site_that_feeds(cluster: ObedientCluster) -> None:
+    def uncertainty_ms() -> float | None:
+        view = cluster.view()
+        query = view.query_records["proximity"]
+        ((output, site), *_) = query.outputs.items()
+        return latency_uncertainty_ms(view, view.dataflow, view.stream_records, output, site)
+
+    before_ms = uncertainty_ms()
+    assert before_ms is not None
+    cluster.kill(NORTH)
+    cluster.settle()
+    assert uncertainty_ms() == before_ms
+
+
+@sent
+def test_a_drill_does_not_wait_for_a_source_that_has_gone_to_the_other_site(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = cluster.view()
+    found: list[Callable[[ClusterView], bool]] = []
+
+    def ask(_acting: object, is_back: Callable[[ClusterView], bool], _otherwise: str) -> None:
+        found.append(is_back)
+
+    monkeypatch.setattr(acting, "wait_for_view", ask)
+    acting.await_successor(
+        cast("acting.Acting", SimpleNamespace(view=before)), NORTH, with_drivers=True
+    )
+    cluster.kill(NORTH)
+    cluster.settle()
+    assert not found[0](cluster.view())
+    cluster.up(NORTH)
+    cluster.settle()
+    assert found[0](cluster.view())
