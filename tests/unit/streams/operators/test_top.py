@@ -16,6 +16,13 @@ def test_rows_move_up_when_others_leave() -> None:
     assert run("DSTREAM" + query, given, until_ms=20) == [(2, "a"), (6, "b"), (7, "c")]
 
 
+def test_a_row_moves_up_although_one_that_came_with_it_leaves_before_it() -> None:
+    given = [(1, "a", 1, 9.0, None), (2, "b", 2, 5.0, None), (2, "c", 3, 1.0, None)]
+    window = "[RANGE 3 MILLISECONDS SLIDE 2 MILLISECONDS]"
+    query = f"ISTREAM(SELECT k FROM s {window} TOP 1 BY x)"
+    assert run(query, given, until_ms=8) == [(2, "a"), (4, "b")]
+
+
 def test_equal_rows_are_ranked_by_what_is_selected() -> None:
     given = [(1, "c", 1, 5.0, None), (1, "a", 2, 5.0, None), (1, "b", 3, 5.0, None)]
     query = "RSTREAM(SELECT k, i FROM s [NOW] TOP 2 BY x)"
