@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streams.operators import join
+from streams.operators import join, join_index
 from tests.unit.streams.running import output, program, run
 
 
@@ -20,6 +20,16 @@ def test_a_row_joins_what_came_before_and_what_comes_after() -> None:
 def test_null_joins_nothing() -> None:
     s = [(1, None, 1, None, None)]
     assert run("ISTREAM(SELECT s.i AS i FROM s [ROWS 1], t [ROWS 1] WHERE s.k = t.k)", s, s) == []
+
+
+def test_null_joins_nothing_by_index_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even what stands in its place."""
+    monkeypatch.setattr(join_index, "SORTED_FROM_ROWS", 0)
+    monkeypatch.setattr(join_index, "SORTED_FROM_PAIRS", 0)
+    null, zero = (1, "a", None, None, None), (1, "b", 0, None, None)
+    query = "ISTREAM(SELECT s.k AS k FROM s [ROWS 9], t [ROWS 9] WHERE s.i = t.i)"
+    assert run(query, [null, zero], [zero]) == [(1, "b")]
+    assert run(query, [zero], [null, zero]) == [(1, "b")]
 
 
 def test_without_conditions_everything_joins() -> None:
