@@ -96,6 +96,9 @@ class OpenSent:
         while self._waiting and self._waiting[0][0].done.is_set():
             responded[self._stream].append(self._waiting.pop(0)[1])
 
+    def tuples_between(self, after_ms: int, until_ms: int) -> int:
+        return self._input.tuples_between(after_ms, until_ms)
+
     def next_due_us(self, start_at_us: int) -> int | None:
         return max(start_at_us, self._looked_us + 20_000)
 
