@@ -164,10 +164,11 @@ class Site:
             since = {"from": begin} if after is None else {"after": f"{after[0]}-{after[1]}"}
             try:
                 for batch in _batches(place, name, f"?{urlencode(since | wanted)}"):
-                    waiting.succeeded()
                     if batch.num_rows:
                         after = _last(batch)
                         yield batch if columns is None else batch.select(columns)
+                    # Here, for the time that a reader takes for a batch is not the site's.
+                    waiting.succeeded()
                 if "until" in wanted or "last" in wanted:
                     return
             except (OSError, http.client.HTTPException, pa.ArrowException, EOFError) as error:

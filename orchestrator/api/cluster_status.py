@@ -99,7 +99,7 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     did a moment ago. `refused` is all that a live source did not let in, and `input` says more.
     If two sites bring the stream in, `site` feeds its consumers, and `standby` reads it too, or is
     to; `stands_by` says whether it does. If the source cannot resume, `standby` opens it only when
-    `site` is gone, and stands by while it is there.
+    `site` is gone or cannot, and stands by while it is there.
     """
 
     stream: str

@@ -21,6 +21,7 @@ from orchestrator.sources import confirmed_input
 from orchestrator.sources.http import Http
 from orchestrator.sources.live import Durable
 from orchestrator.sources.live_input import LiveInput
+from tests.conftest import PATIENCE_S
 from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.sources.test_http import TOKEN, Site, entered
 from vivace import stream as module
@@ -245,25 +246,37 @@ def test_patience_grows_and_ends() -> None:
     assert slept[-1] == 0.05
 
 
-def test_threads_that_share_a_stream_do_not_wait_for_each_others_patience() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    stream = vivace.connect(f"http://127.0.0.1:{port}", patience_s=0.4).stream("north")
-    slept: list[float] = []
+def test_threads_that_share_a_stream_do_not_wait_for_each_others_patience(
+    opened: LiveInput, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread's own patience has begun when it waits for another one's batch."""
+    stream, begun = connected(opened), threading.Event()
 
-    def send() -> None:
-        began_s = time.monotonic()
-        with pytest.raises(vivace.Unavailable):
-            stream.send(BATCH)
-        slept.append(time.monotonic() - began_s)
+    def patience(place: str, patience_s: float) -> Patience:
+        begun.set()
+        return Patience(place, patience_s)
 
-    threads = [threading.Thread(target=send) for _ in range(6)]
-    for thread in threads:
+    monkeypatch.setattr(module, "Patience", patience)
+    thread = threading.Thread(target=stream.send, args=(BATCH,))
+    with stream._lock:  # pyright: ignore[reportPrivateUsage]
         thread.start()
-    for thread in threads:
-        thread.join()
-    # One after the other, the last one would have waited six times as long as the first.
-    assert max(slept) < 3 * min(slept)
+        assert begun.wait(PATIENCE_S)
+    thread.join()
+    assert entered(opened) == [1, 2]
+
+
+def test_the_time_that_a_reader_takes_for_a_batch_is_not_the_sites(tmp_path: Path) -> None:
+    end = Exit(tmp_path / "exit")
+    end.deliver(7, 0, 3)
+    results = vivace.connect(end.sink.address, patience_s=0.3).results("alerts")
+    assert next(results).column("_seq").to_pylist() == [0, 1, 2]
+    time.sleep(0.4)
+    port = int(end.sink.address.split(":")[2].split("/")[0])
+    end.sink.close()
+    end.open(port)
+    end.deliver(7, 3, 2)
+    assert next(results).column("_seq").to_pylist() == [3, 4]
+    end.sink.close()
 
 
 @pytest.mark.parametrize("status", [404, 429, 502, 503, 504])
