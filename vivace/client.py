@@ -16,13 +16,14 @@ import http.client
 import json
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 from pyarrow import ipc
 
-from vivace.exchange import ARROW, Patience, Place, look_elsewhere
+from vivace.exchange import ARROW, Address, Patience, Place, look_elsewhere
 from vivace.stream import Stream
 
 PATIENCE_S = 60.0
@@ -35,8 +36,8 @@ _IDENTITY = ("_generation", "_seq")
 
 
 def connect(
-    address: str,
-    *others: str,
+    address: Address,
+    *others: Address,
     token: str | None = None,
     client: str | None = None,
     patience_s: float = PATIENCE_S,
@@ -49,7 +50,8 @@ def connect(
     ----------
     address
         Such as `http://127.0.0.1:8080`. A stream's own address, as `vivace status --json` says it,
-        serves too.
+        serves too. A function that finds it is asked for each connection: a site that is started
+        again may have another port. It raises `ConnectionError` while there is none.
     others
         Of a stream with `sites: [a, b]`, the other site's: whichever has the stream is sent to.
     token
@@ -73,7 +75,7 @@ class Site:
     """A site of a cluster; see `connect`."""
 
     def __init__(
-        self, addresses: Sequence[str], token: str | None, client: str | None, patience_s: float
+        self, addresses: Sequence[Address], token: str | None, client: str | None, patience_s: float
     ) -> None:
         self._place = Place(addresses, token=token, patience_s=patience_s)
         self._client = client
@@ -95,20 +97,18 @@ class Site:
         place = self._place.copy()
         waiting = Patience(place.address, place.patience_s)
         while True:
-            connection = place.connection()
             try:
-                path = f"/streams/{quote(name, safe='')}?describe=1"
-                connection.request("GET", path, headers=dict(place.headers))
-                response = connection.getresponse()
-                status, document = response.status, response.read()
+                with closing(place.connection()) as connection:
+                    path = f"/streams/{quote(name, safe='')}?describe=1"
+                    connection.request("GET", path, headers=dict(place.headers))
+                    response = connection.getresponse()
+                    status, document = response.status, response.read()
                 if status == http.client.OK:
                     return json.loads(document)
                 look_elsewhere(place, status, document)
             except (OSError, http.client.HTTPException) as error:
                 place.turn()
                 waiting.failed(error)
-            finally:
-                connection.close()
 
     def results(
         self,
@@ -185,16 +185,13 @@ class Site:
 
 
 def _batches(place: Place, name: str, query: str) -> Iterator[pa.RecordBatch]:
-    connection = place.connection(SILENCE_S)
-    try:
+    with closing(place.connection(SILENCE_S)) as connection:
         path = f"/streams/{quote(name, safe='')}{query}"
         connection.request("GET", path, headers={**place.headers, "Accept": ARROW})
         response = connection.getresponse()
         if response.status != http.client.OK:
             look_elsewhere(place, response.status, response.read())
         yield from ipc.open_stream(response)
-    finally:
-        connection.close()
 
 
 def _last(batch: pa.RecordBatch) -> tuple[int, int]:

@@ -46,13 +46,18 @@ class Unavailable(Exception):
     same number."""
 
 
+Address = str | Callable[[], str]
+"""Such as `http://HOST:PORT`; or a function that finds it, and raises `ConnectionError` while there
+is none."""
+
+
 class Place:
     """Where a site is, and what it asks for; of several sites, one at a time has the stream.
 
     Parameters
     ----------
     addresses
-        Such as `http://HOST:PORT`.
+        Of the sites. Those that are found are found again for each connection.
     token
         What sites ask for; None: nothing.
     patience_s
@@ -64,8 +69,13 @@ class Place:
         One is no such address.
     """
 
-    def __init__(self, addresses: Sequence[str], *, token: str | None, patience_s: float) -> None:
-        self._sites = [_site(address) for address in addresses]
+    def __init__(
+        self, addresses: Sequence[Address], *, token: str | None, patience_s: float
+    ) -> None:
+        for each in addresses:
+            if isinstance(each, str):
+                _site(each)
+        self._addresses = addresses
         self._at = 0
         self.headers: Mapping[str, str] = (
             {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -75,17 +85,18 @@ class Place:
     @property
     def address(self) -> str:
         """All addresses, for errors."""
-        return " or ".join(f"{scheme}://{authority}" for scheme, authority in self._sites)
+        known = [each for each in self._addresses if isinstance(each, str)]
+        return " or ".join(known) or "the site"
 
     @property
-    def is_one_of_several(self) -> bool:
-        """Whether another site may have what this one does not."""
-        return len(self._sites) > 1
+    def may_be_elsewhere(self) -> bool:
+        """Whether another site may have what this one does not, or this one another address."""
+        return len(self._addresses) > 1 or not isinstance(self._addresses[0], str)
 
     @property
     def response_s(self) -> float:
         """How long a response may take: a machine that is gone gives none."""
-        return SHORT_RESPONSE_S if self.is_one_of_several else RESPONSE_S
+        return SHORT_RESPONSE_S if self.may_be_elsewhere else RESPONSE_S
 
     def copy(self) -> Place:
         """The same, for someone else who looks for the site that has a stream."""
@@ -93,11 +104,18 @@ class Place:
 
     def turn(self) -> None:
         """Go to the next site."""
-        self._at = (self._at + 1) % len(self._sites)
+        self._at = (self._at + 1) % len(self._addresses)
 
     def connection(self, timeout_s: float | None = None) -> http.client.HTTPConnection:
-        """A connection that is not open yet."""
-        scheme, authority = self._sites[self._at]
+        """A connection that is not open yet.
+
+        Raises
+        ------
+        ConnectionError
+            The site's address cannot be found now.
+        """
+        address = self._addresses[self._at]
+        scheme, authority = _site(address if isinstance(address, str) else address())
         kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
         return kind(authority, timeout=self.response_s if timeout_s is None else timeout_s)
 
@@ -163,6 +181,6 @@ def refuse(status: int, document: bytes) -> NoReturn:
 
 def look_elsewhere(place: Place, status: int, document: bytes) -> NoReturn:
     """Raise what a response says: `Refused`, unless another site may have the stream."""
-    if status in ELSEWHERE and place.is_one_of_several:
+    if status in ELSEWHERE and place.may_be_elsewhere:
         raise ConnectionError(problem(document))
     refuse(status, document)

@@ -176,7 +176,7 @@ class Stream:
                 except (OSError, http.client.HTTPException) as failure:
                     self.close()
                     error = failure
-                if self._place.is_one_of_several:
+                if self._place.may_be_elsewhere:
                     # It may be busy because nobody reads from it any more.
                     self.close()
                     self._place.turn()

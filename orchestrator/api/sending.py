@@ -68,7 +68,9 @@ def send(
     import vivace
 
     view = read_view(cluster.store)
-    site = vivace.connect(_address(view, stream), token=_token(view, stream))
+    # It must be open at first; then its site may be away for a while, and be elsewhere after that.
+    _address(view, stream)
+    site = vivace.connect(lambda: _where(cluster, stream), token=_token(view, stream))
     opened = site.stream(stream)
     total = vivace.Sent()
     for body, content_type in _bodies(lines, written):
@@ -81,7 +83,7 @@ def send(
         except vivace.Unavailable as error:
             raise Unreachable(
                 f"Stream {stream}",
-                _address(view, stream),
+                view.stream_records[stream].feeding_site,
                 f"takes nothing: {error}",
                 "Is there a query that reads it? `vivace status` shows what holds it up.",
             ) from None
@@ -139,6 +141,14 @@ def _address(view: ClusterView, stream: str) -> str:
             f"Stream {stream}", record.feeding_site, "is not open", "`vivace status` says why."
         )
     return status.input.address
+
+
+def _where(cluster: Cluster, stream: str) -> str:
+    """Its address now."""
+    try:
+        return _address(read_view(cluster.store), stream)
+    except Unreachable as error:
+        raise ConnectionError(str(error)) from error
 
 
 def _token(view: ClusterView, stream: str) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from orchestrator.deploy.embedded.ports import free_port
 from orchestrator.manifest import load
 from orchestrator.sinks import read_back
 from tests.conftest import PATIENCE_S, WaitUntil
+from tests.round_trip.client import Client
 from tests.round_trip.conftest import Say
 from tests.round_trip.kills import kill_executor, kill_site
 
@@ -69,35 +69,11 @@ statements: |
 """
 
 
-class Client:
-    """Sends batches of four: two readings in order, one that is late, one that is far ahead."""
-
-    def __init__(self, address: str) -> None:
-        self.sent = 0
-        self.error: Exception | None = None
-        self._stream = vivace.connect(address, patience_s=PATIENCE_S).stream("readings")
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        """Send no more; raise what went wrong."""
-        self._ended.set()
-        self._thread.join()
-        if self.error is not None:
-            raise self.error
-
-    def _run(self) -> None:
-        try:
-            # Something must be complete, that others can be late.
-            self._stream.send({"at": [BASE_MS], "number": [-1]})
-            while not self._ended.wait(0.02):
-                at, number = BASE_MS + 1000 * (self.sent + 1), 4 * self.sent
-                stamps = [at, at + 500, at - LATE_MS, AHEAD_MS + number]
-                self._stream.send({"at": stamps, "number": list(range(number, number + 4))})
-                self.sent += 1
-        except Exception as error:  # noqa: BLE001  The test raises it.
-            self.error = error
+def send(readings: vivace.Stream, batch: int) -> None:
+    """Send two readings in order, one that is late, and one that is far ahead."""
+    at, number = BASE_MS + 1000 * (batch + 1), 4 * batch
+    stamps = [at, at + 500, at - LATE_MS, AHEAD_MS + number]
+    readings.send({"at": stamps, "number": list(range(number, number + 4))})
 
 
 def test_late_and_rejected_tuples_arrive_once_whichever_processes_are_killed(
@@ -119,10 +95,11 @@ def test_late_and_rejected_tuples_arrive_once_whichever_processes_are_killed(
                 stream.send_body(f"nonsense {number}".encode(), "application/x-ndjson")
         # What cannot be read is not waited for, so it must be there before anything is killed.
         wait_until(lambda: arrived("refusals") == UNREADABLE)
-        client = Client(address)
+        # Something must be complete, that others can be late.
+        stream.send({"at": [BASE_MS], "number": [-1]})
+        client = Client(address, "readings", send)
         for kill in KILLED:
-            before = client.sent
-            wait_until(lambda before=before: client.error is not None or client.sent > before + 20)
+            client.goes_on(wait_until, 20)
             time.sleep(dice.uniform(0.0, 1.0))
             say("killed", kill)
             (kill_executor if kill in ("one", "two") else kill_site)(cluster.store, kill)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,7 +18,8 @@ from orchestrator.drills.processes import host_process, suspended
 from orchestrator.manifest import load
 from orchestrator.sinks import read_back
 from orchestrator.store.protocol import Store
-from tests.conftest import PATIENCE_S, WaitUntil
+from tests.conftest import WaitUntil
+from tests.round_trip.client import Client
 from tests.round_trip.conftest import Say
 from tests.round_trip.kills import kill_executor
 
@@ -30,6 +30,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
 ]
+
+BATCHES = 10
+"""That show that the client goes on."""
 
 MANIFESTS = """\
 kind: Cluster
@@ -61,36 +64,12 @@ statements: |
 """
 
 
-class Client:
-    """Sends batches of four readings, each when it has the response to the one before."""
-
-    def __init__(self, address: str) -> None:
-        self.sent = 0
-        self.error: Exception | None = None
-        self._stream = vivace.connect(address, patience_s=PATIENCE_S).stream("readings")
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        """Send no more; raise what went wrong."""
-        self._ended.set()
-        self._thread.join()
-        if self.error is not None:
-            raise self.error
-
-    def _run(self) -> None:
-        at_ms = 0
-        try:
-            while not self._ended.wait(0.02):
-                number = 4 * self.sent
-                # An idle stream goes with the clock, and what lags behind it is late.
-                at_ms = max(at_ms + 1, time.time_ns() // 1_000_000)
-                rows = {"at": [at_ms] * 4, "number": list(range(number, number + 4))}
-                assert self._stream.send(rows).late == 0
-                self.sent += 1
-        except Exception as error:  # noqa: BLE001  The test raises it.
-            self.error = error
+def send(readings: vivace.Stream, batch: int) -> None:
+    """Send four readings of the present, the first batch's from 0 to 3, and so on."""
+    # An idle stream goes with the clock, and what lags behind it is late.
+    at_ms = time.time_ns() // 1_000_000
+    rows = {"at": [at_ms] * 4, "number": list(range(4 * batch, 4 * batch + 4))}
+    assert readings.send(rows).late == 0
 
 
 @contextmanager
@@ -111,13 +90,8 @@ def test_what_was_acknowledged_arrives_once_although_its_site_stays_away(
     manifests = tmp_path / "two-sites.yaml"
     manifests.write_text(MANIFESTS.format(port=port))
     with running(load([manifests]), tmp_path / "work", say) as cluster:
-        client = Client(f"http://127.0.0.1:{port}")
-
-        def goes_on() -> None:
-            before = client.sent
-            wait_until(lambda: client.error is not None or client.sent > before + 10)
-
-        goes_on()
+        client = Client(f"http://127.0.0.1:{port}", "readings", send)
+        client.goes_on(wait_until, BATCHES)
         for site, other in (("here", "there"), ("there", "here")):
             time.sleep(dice.uniform(0.0, 1.0))
             say("away", site)
@@ -127,11 +101,11 @@ def test_what_was_acknowledged_arrives_once_although_its_site_stays_away(
                         read_view(cluster.store).stream_records["readings"].feeding_site == other
                     )
                 )
-                goes_on()
+                client.goes_on(wait_until, BATCHES)
                 kill_executor(cluster.store, dice.choice(["one", "two", "three"]))
-                goes_on()
+                client.goes_on(wait_until, BATCHES)
             wait_until(lambda site=site: site in read_view(cluster.store).nodes)
-            goes_on()
+            client.goes_on(wait_until, BATCHES)
         client.end()
         say("sent", f"{client.sent} batches")
         # Readings that were idle long enough are complete.

@@ -201,6 +201,32 @@ def test_of_two_sites_the_one_is_sent_to_that_has_the_stream(tmp_path: Path) -> 
         vivace.connect(address(here), address(there), patience_s=0.1).stream("north").send(BATCH)
 
 
+def test_an_address_that_is_found_is_found_again_when_the_site_is_started_again(
+    tmp_path: Path,
+) -> None:
+    addresses: list[str] = []
+
+    def find() -> str:
+        if not addresses:
+            raise ConnectionError("it is not open yet")
+        return addresses[-1]
+
+    hasty = vivace.connect(find, patience_s=0.0)
+    for ask in (lambda: hasty.stream("north").send(BATCH), lambda: next(hasty.results("north"))):
+        with pytest.raises(vivace.Unavailable, match=r"the site was away .* it is not open yet"):
+            ask()
+    stream = vivace.connect(find, patience_s=5).stream("north")
+    first, second = Site(tmp_path / "first"), Site(tmp_path / "second")
+    addresses.append(address(first.open(Http())))
+    assert stream.send(BATCH) == vivace.Sent(accepted=2)
+    started_again = second.open(Http(listen=Endpoint(port=free_port())))
+    addresses.append(address(started_again))
+    first.close()
+    assert stream.send(BATCH) == vivace.Sent(accepted=2)
+    assert entered(started_again) == [1, 2]
+    second.close()
+
+
 def test_a_stream_that_neither_site_has_is_said_to_be_missing(tmp_path: Path) -> None:
     site = Site(tmp_path)
     source = site.open(Http(), stream="south")
