@@ -2,7 +2,8 @@
 
 The workload is `bench.density_workload`; links are not those of a WAN. For each number of queries a
 cluster is started, and the queries are applied, some at a time, until all are or admission refuses
-further ones. What follows is measured with those that were admitted. A quiet stretch of the
+further ones: as they are, and once more with leave to share what they compute, for many of them
+compute the same. What follows is measured with those that were admitted. A quiet stretch of the
 recording tells what replicas cost that receive nothing but watermarks, a busy one the latencies. No
 host fails in either, so every suspicion and takeover is a false one. Then an executor is killed,
 and the drill waits until every fragment has a warm secondary again.
@@ -32,8 +33,8 @@ from bench.density_workload import (
     INTERVAL_MS,
     QUICK_SIZES,
     QUIET_S,
-    REPLICAS_PER_QUERY,
     ROUND_S,
+    SHARED_SIZES,
     SIZES,
     STREAM,
     output,
@@ -125,18 +126,22 @@ class Rates:
     messages_s: float
 
 
-@benchmark("density", takes_sizes=True)
+@benchmark("density", takes_sizes=True, kinds=("apart", "shared"))
 def density(settings: Settings) -> Mapping[str, float]:
     """10 to 300 small queries on six nodes: latency, cost, false suspicions, and a kill."""
     figures: dict[str, float] = {}
-    for queries in settings.sizes or (QUICK_SIZES if settings.quick else SIZES):
-        for key, value in _measure(settings, queries).items():
-            figures[f"{queries}.{key}"] = value
+    for share, kind, sizes in ((False, "apart", SIZES), (True, "shared", SHARED_SIZES)):
+        if settings.only and kind not in settings.only:
+            continue
+        for queries in settings.sizes or (QUICK_SIZES if settings.quick else sizes):
+            before = f"shared.{queries}" if share else f"{queries}"
+            for key, value in _measure(settings, queries, share=share).items():
+                figures[f"{before}.{key}"] = value
     return figures
 
 
-def _measure(settings: Settings, queries: int) -> dict[str, float]:
-    manifests = workload(settings.folder, queries)
+def _measure(settings: Settings, queries: int, *, share: bool) -> dict[str, float]:
+    manifests = workload(settings.folder, queries, share=share)
     assert manifests.cluster is not None
     figures: dict[str, float] = {"admitted": 0.0, "recovered": 0.0}
     killed: Killed | None = None
@@ -159,15 +164,19 @@ def _measure(settings: Settings, queries: int) -> dict[str, float]:
             idle = _stretch(cluster.store, 0.0, QUIET_S, progress)[0]
             busy, busy_us = _stretch(cluster.store, QUIET_S, BUSY_S, progress)
             cost_us_s = (idle.hosts_cores - empty.hosts_cores) * 1e6
+            replicas = sum(
+                len(each.record.replicas) for each in read_view(cluster.store).fragments.values()
+            )
             figures |= {
+                "replicas": float(replicas),
                 "empty_host_cores": empty.hosts_cores / HOSTS,
-                "idle_fragment_us_s": cost_us_s / (admitted * REPLICAS_PER_QUERY),
+                "idle_fragment_us_s": cost_us_s / replicas,
                 "cpu_cores": busy.cores,
                 "hosts_cores": busy.hosts_cores,
                 "messages_s": busy.messages_s,
             }
             figures |= _false_alarms(cluster.store)
-            figures |= _loads(cluster) | _overhead(cluster.store, admitted)
+            figures |= _loads(cluster) | _overhead(cluster.store, replicas)
             with suppress(VivaceError):
                 killed = kill_executor.run(cluster.store, None, progress)
                 figures["recovered"] = 1.0
@@ -223,7 +232,7 @@ def _loads(cluster: LocalCluster) -> dict[str, float]:
     return figures
 
 
-def _overhead(store: Store, admitted: int) -> dict[str, float]:
+def _overhead(store: Store, replicas: int) -> dict[str, float]:
     """What nodes have spent lately on everything but evaluating, as admission reckons it: for each
     evaluation that input asks for, and for each that was made."""
     nodes = [node for node in read_view(store).executors.values() if node.load is not None]
@@ -234,7 +243,7 @@ def _overhead(store: Store, admitted: int) -> dict[str, float]:
     )
     loads = [replica.load for node in nodes for replica in node.replicas.values()]
     made_s = sum(load.evaluations_s for load in loads if load is not None)
-    asked_s = admitted * REPLICAS_PER_QUERY * 1000 / INTERVAL_MS
+    asked_s = replicas * 1000 / INTERVAL_MS
     if not made_s:
         return {}
     return {

@@ -20,7 +20,8 @@ NODES = 6
 HOSTS = NODES + 2
 """With both sites."""
 SIZES = (10, 40, 100, 300)
-"""Numbers of queries."""
+SHARED_SIZES = (100, 300)
+"""Numbers of queries, and of those that may share what they compute."""
 QUICK_SIZES = (10,)
 
 FRAGMENTS_PER_QUERY = 2
@@ -73,6 +74,15 @@ from:
     repeat: true
 """
 
+ESTIMATES = """\
+estimates:
+  selected_{number}: {{selectivity: 0.5, cost: {select_us} us}}
+  count_{number}: {{selectivity: 1, cost: {count_us} us}}
+"""
+
+SHARE = "share: true\n"
+"""Statements with estimates are not shared."""
+
 QUERY = """\
 ---
 kind: Query
@@ -80,10 +90,7 @@ name: query-{number}
 deadline: {bound} ms
 recovery: {bound} ms
 outputs: {{count_{number}: {exit}}}
-estimates:
-  selected_{number}: {{selectivity: 0.5, cost: {select_us} us}}
-  count_{number}: {{selectivity: 1, cost: {count_us} us}}
-statements: |
+{stated}statements: |
   REGISTER QUERY selected_{number} RSTREAM(
     SELECT key, value FROM {stream} [NOW] WHERE value >= {limit});
   REGISTER QUERY count_{number} ISTREAM(
@@ -91,7 +98,7 @@ statements: |
 """
 
 
-def workload(folder: Path, queries: int) -> Manifests:
+def workload(folder: Path, queries: int, *, share: bool = False) -> Manifests:
     """Write the recording and the manifests, and read the manifests.
 
     Parameters
@@ -100,6 +107,8 @@ def workload(folder: Path, queries: int) -> Manifests:
         Keeps both, to be looked at or applied by hand.
     queries
         Number of queries.
+    share
+        Whether they may share what they compute; only `LEVELS` of their counts differ.
     """
     parquet.write_table(pa.Table.from_batches([recording()]), folder / "readings.parquet")
     (folder / "latency.csv").write_text(LATENCIES)
@@ -120,12 +129,13 @@ def workload(folder: Path, queries: int) -> Manifests:
             exit=EXIT,
             stream=STREAM,
             limit=number % LEVELS,
-            select_us=SELECT_US,
-            count_us=COUNT_US,
+            stated=SHARE
+            if share
+            else ESTIMATES.format(number=number, select_us=SELECT_US, count_us=COUNT_US),
         )
         for number in range(queries)
     ]
-    path = folder / f"density-{queries}.yaml"
+    path = folder / f"density-{queries}{'-shared' if share else ''}.yaml"
     path.write_text(head + "".join(bodies))
     return load([path])
 
