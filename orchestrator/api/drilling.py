@@ -115,9 +115,9 @@ def drill(
     Inapplicable
         It does not fit the cluster.
     Refused
-        There is no such target, or hitting it would lose something.
+        There is no such target, hitting it would lose something, or the outputs do not flow.
     DrillFailed
-        The outputs do not flow, nobody takes over, or redundancy is not restored in time.
+        Nobody takes over, or redundancy is not restored in time.
     """
     chosen = known(name)
     view, blast = aimed(cluster, chosen, target, on_progress)
@@ -128,7 +128,6 @@ def drill(
             f"would lose {'; '.join(blast.would_lose)}",
             "Run it with --force if that is what you want to see.", {},
         )  # fmt: skip
-    _note(cluster, BEGUN, name, blast.summary)
     try:
         report = _watched(cluster, view, chosen, blast, on_progress)
     except DrillFailed as error:
@@ -255,14 +254,15 @@ class _Watch:
         """How long the output that has been silent longest has been so."""
         return time.monotonic() - min(self._heard_s.values())
 
-    def await_flow(self) -> None:
-        """Watch until something has come of each output."""
+    def await_flow(self, name: str) -> None:
+        """Watch until something has come of each output; without that, a drill is refused."""
         self.go_on(FLOW_TIMEOUT_S, lambda: all(self.deliveries.values()))
         if waiting := [stream for stream, seen in self.deliveries.items() if not seen]:
-            raise DrillFailed(
-                f"no result of {', '.join(waiting)} came within {FLOW_TIMEOUT_S:.0f} s: "
-                "a drill needs streams that flow; has the replay ended?"
-            )
+            raise Refused(
+                f"drill {name}", "outputs", ", ".join(waiting),
+                f"no result came within {FLOW_TIMEOUT_S:.0f} s",
+                "A drill needs streams that flow: replay again, or have clients send.", {},
+            )  # fmt: skip
 
 
 def _watched(
@@ -303,7 +303,8 @@ def _watched(
     ):
         on_progress("watch", f"outputs {', '.join(outputs)}")
         watch = _Watch(observer, outputs, read_processors)
-        watch.await_flow()
+        watch.await_flow(chosen.name)
+        _note(cluster, BEGUN, chosen.name, blast.summary)
         watch.go_on(CALM_S)
         acted = pool.submit(act)
         while not acted.done():
