@@ -199,6 +199,7 @@ def _apply(cluster: LocalCluster, manifests: Manifests, figures: dict[str, float
             portion = queries[first : first + PORTION]
             apply(client, msgspec.structs.replace(manifests, queries=portion))
             admitted += len(portion)
+            say(f"{admitted} of {len(queries)} queries run")
     except Refused as refused:
         say(str(refused))
         figures |= {
