@@ -15,7 +15,9 @@ output, standbys and observers do not.
 reliable placement, §4.6): output is kept back from it until `Ack.batch` tuples have gathered, and
 what it acknowledges meanwhile is never sent. It is in the log like all other output, so that the
 host can have it at any time by subscribing anew. It is offered to the host once a primary elsewhere
-does not receive it: the standby must then evaluate it instead.
+does not receive it: the standby must then evaluate it instead. It is offered, too, when the log
+*fills* for the host, since it would have to be dropped soon. The standby then takes every tuple of
+all its inputs: of one alone it could evaluate nothing.
 
 *Bound.* The log is bounded in bytes. A producer is held up before output is lost that somebody
 demands. Beyond the bound, the log drops its oldest chunks although a subscriber that demands
@@ -42,8 +44,8 @@ from topology.arrays import IntArray
 DEFAULT_CAPACITY_BYTES = 64 * 1024 * 1024
 """Until a host divides its budget (`ha.memory`)."""
 
-WITHHOLDING_SHARE = 1 / 2
-"""Of the log's bound; with more in it, nothing is kept back from standbys."""
+FILLING_SHARE = 1 / 2
+"""Of the log's bound. With more in it that a subscriber has not acknowledged, it fills."""
 
 DEFAULT_LINGER_US = 2_000_000
 """Output is kept for at least this long, even if all known consumers have acknowledged it. The
@@ -337,13 +339,8 @@ class OutputLog:
         return fresh
 
     def _withholds(self, subscriber: Subscriber) -> bool:
-        """Whether output is kept back from a subscriber until more of it has gathered.
-
-        A log that is half full keeps nothing back: it would have to drop it soon.
-        """
+        """Whether output is kept back from a subscriber until more of it has gathered."""
         if subscriber.batch == EVERY_TUPLE or subscriber.demanded is not None:
-            return False
-        if self.size_bytes > WITHHOLDING_SHARE * self.capacity_bytes:
             return False
         return self.end.next_seq - subscriber.sent.next_seq < subscriber.batch
 
@@ -386,6 +383,13 @@ class OutputLog:
         piece = chunk.beginning(subscriber.room_bytes // 2)
         subscriber.reread_from, subscriber.sent = after, piece.end
         return piece
+
+    def fills_for(self, node: str) -> bool:
+        """Whether it keeps so much for a subscriber that it must soon drop some of it for ever."""
+        if self._rereadable:
+            return False
+        kept_bytes = self._appended_bytes - self._bytes_until(self.subscribers[node].acknowledged)
+        return kept_bytes > FILLING_SHARE * self.capacity_bytes
 
     @property
     def reaches_all(self) -> bool:

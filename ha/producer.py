@@ -138,7 +138,7 @@ def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Of
 
     None as long as the subscriber says in time that it has received it: then nothing is lost. A
     subscriber that is sent batches is offered what is kept back from it only if somebody who
-    demands it does not receive it.
+    demands it does not receive it, or the log fills with it.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Of
     sent_ms = subscriber.sent.watermark_ms
     if subscriber.batch == EVERY_TUPLE:
         end_ms = producer.complete_ms
-    elif producer.feeds_subscribers and not producer.log.reaches_all:
+    elif _must_come_now(producer, node):
         end_ms, is_overdue = producer.complete_ms, True
     else:
         # It lacks what it was sent at most; a standby does not know what the primary sends.
@@ -166,3 +166,10 @@ def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Of
         watermark_ms=end_ms,
         sent=is_fed and sent_ms >= end_ms,
     )
+
+
+def _must_come_now(producer: Producer, node: str) -> bool:
+    """Whether what is kept back from a subscriber must not be any longer."""
+    if producer.feeds_subscribers and not producer.log.reaches_all:
+        return True
+    return producer.log.fills_for(node)

@@ -379,7 +379,10 @@ class Subscription:
         return [(node, self._ask(link, now_us))]
 
     def is_kept_from(self, offer: Offer) -> bool:
-        """Whether a producer offers what it keeps back: a primary elsewhere does not receive it."""
+        """Whether a producer offers what it keeps back.
+
+        A primary elsewhere does not receive it, or it cannot be kept for much longer.
+        """
         return self.batch != EVERY_TUPLE and not offer.sent and self._lacks(offer)
 
     def unrecoverable(self, reader: str, now_us: int, patience_us: int = PATIENCE_US) -> bool:

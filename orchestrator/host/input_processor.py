@@ -182,7 +182,8 @@ class InputProcessor:
                 self.outbox.send(sender, Unsubscribe(stream=stream))
             return
         if subscription.is_kept_from(offer):
-            self.outbox.report("takes everything", stream, f"{sender} does not reach a primary")
+            detail = f"{sender} does not reach a primary, or cannot keep back more"
+            self.outbox.report("takes everything", stream, detail)
             self.replica_manager.take_everything(subscription, now_us)
             self.request(now_us)
             return
@@ -454,6 +455,9 @@ class InputProcessor:
         if waiting_bytes <= most_bytes:
             if waiting_bytes > RESTING_SHARE * most_bytes:
                 self.dispatcher.end_rest(hosted.assignment.fragment, now_us)
+                if not replica.has_work:
+                    # It waits for what is kept back of another input.
+                    hosted.take_everything(now_us)
             return
         detail = f"more than {most_bytes} bytes of {data.stream} waited"
         self.outbox.report("left behind", hosted.assignment.fragment, detail)

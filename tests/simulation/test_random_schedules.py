@@ -35,6 +35,7 @@ ONCE_BROKEN_SINCE = (
     60000760,
     60000850,
     60001412,
+    700000966,
 )
 """Seeds that have shown one since."""
 

@@ -445,10 +445,27 @@ def test_nothing_is_kept_back_from_who_demands_output() -> None:
     assert fed(made)[BOB] == [0, 1]
 
 
-def test_a_log_that_is_half_full_keeps_nothing_back() -> None:
-    made = batches_of(100, (10, 2))
-    made.log.capacity_bytes = 2 * made.log.size_bytes - 1
-    assert fed(made)[BOB] == [0, 1]
+@pytest.mark.parametrize("feeds", [True, False])
+def test_output_that_is_kept_back_is_offered_once_the_log_fills_with_it(feeds: bool) -> None:
+    """Of a standby, too: it may soon be the only producer."""
+    made = batches_of(100, (10, 2), (20, 2))
+    made.feeds_subscribers = feeds
+    made.log.capacity_bytes = 2 * made.log.size_bytes
+    assert overdue_offer(made, BOB) is None
+    made.log.capacity_bytes -= 1
+    assert overdue_offer(made, BOB) == Offer(generation=3, epoch=4, watermark_ms=20, sent=False)
+    # What is acknowledged and still there may be dropped.
+    acknowledge(made, BOB, structs.replace(ack(made.log.end), batch=100), now_us=1)
+    more(made, 30, 1)
+    assert overdue_offer(made, BOB) is None
+
+
+def test_output_that_can_be_had_again_does_not_fill_its_log() -> None:
+    made = batches_of(100, (10, 2), (20, 2))
+    made.log = OutputLog(made.log.schema, capacity_bytes=1, rereadable=True)
+    made.log.subscribe(BOB, Position(), batch=100)
+    more(made, 10, 4)
+    assert not made.log.fills_for(BOB)
 
 
 def test_output_that_is_kept_back_is_not_offered() -> None:

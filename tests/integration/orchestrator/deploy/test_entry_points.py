@@ -156,6 +156,11 @@ def test_host_pool_runs_a_host_on_each_node_and_ends_them_in_order(
         assert {host.pid for host in hosts} <= {process.pid for process in below}
         # A Java process that starts beside them takes no time of theirs.
         assert all(os.getsid(host.pid) == host.pid for host in hosts)
+        sparks = [each.pid for each in below if each.name() == "java"]
+        weight = Path(f"/proc/{sparks[0]}/autogroup")
+        assert {os.getsid(pid) for pid in sparks} == {os.getsid(sparks[0])} != {os.getsid(pool.pid)}
+        if weight.exists():
+            wait_until(lambda: weight.read_text().endswith(" nice 10\n"))
 
         assert end(pool) == 0
         assert not psutil.wait_procs(below, PATIENCE_S)[1]

@@ -18,9 +18,10 @@ from ha.roles import ReplicaRole
 from ha.subscription import REPEATED_US
 from orchestrator.host.events import PeerLost
 from orchestrator.host.hosted_replica import BATCHES_LAG_US, EVERYTHING_US
-from orchestrator.records import FragmentAssignment, RecoverySplit
+from orchestrator.records import Assignment, FragmentAssignment, RecoverySplit
 from streams.chunk import Position
 from tests.driven_host import (
+    COLUMNS,
     Driven,
     ack,
     assigned,
@@ -418,3 +419,37 @@ def test_no_data_for_a_standby_in_batches() -> None:
     assert one.sent_to("two", Data) == []
     evaluated(one, part=5, tuples=3)
     assert sum(each.chunk.rows.num_rows for each in one.sent_to("two", Data)) >= 4
+
+
+def test_a_standby_that_waits_for_what_is_kept_back_of_another_input_takes_everything() -> None:
+    """It could do nothing with more of the first one, and soon have no room for it."""
+
+    def both(role: str, peer_replica: str) -> Assignment:
+        a = structs.replace(
+            batches(role, peer_replica),
+            statement="REGISTER QUERY f RSTREAM("
+            "SELECT number FROM s [NOW] UNION ALL SELECT number FROM t [NOW]);",
+            inputs={"s": COLUMNS, "t": COLUMNS},
+        )
+        made = assignment_of(a)
+        return structs.replace(made, producers=dict.fromkeys("st", ("site",)))
+
+    one, two = Driven("one"), Driven("two")
+    for host, role, other in ((one, "primary", "two"), (two, "secondary", "one")):
+        host.assign(both(role, other))
+        for stream in "st":
+            host.hear("site", subscribed(stream=stream))
+    one.hear("two", SnapshotRequest(fragment="f"))
+    two.hear("one", one.sent_to("two", Snapshot)[-1])
+    two.wait(60, hearing="one")
+    manager = two.core.replica_manager
+    part = data(chunk(0, [(10, 1000)]))
+    manager.input_bytes = 3 * part.chunk.size_bytes
+    two.hear("site", part)
+    two.commands.clear()
+    two.wait(60, hearing="one")
+    assert two.sent_to("site", Subscribe) == []
+    two.hear("site", data(chunk(1000, [(20, 1000)])))
+    two.wait(60, hearing="one")
+    asked = {each.stream: each.batch for each in two.sent_to("site", Subscribe)}
+    assert asked == {"s": EVERY_TUPLE, "t": EVERY_TUPLE}
