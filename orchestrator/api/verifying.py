@@ -347,6 +347,8 @@ def _compared(
                 executors=1,
                 driver_memory_mb=HEAP_MB,
                 master="local[*]",
+                # The cluster may run on this machine.
+                yields=True,
             )
         )
         try:

@@ -11,6 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from orchestrator.deploy.config import ProcessConfig
@@ -18,6 +19,7 @@ from orchestrator.deploy.embedded.java import Java
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
 from orchestrator.errors import EXIT_UNREACHABLE, VivaceError
 from orchestrator.records import NodeKind
+from orchestrator.store.protocol import FRAGMENTS, NODES, Store, StoreError
 
 if TYPE_CHECKING:
     # Importing Spark is slow, and only the process that starts it needs it.
@@ -34,8 +36,15 @@ class SparkLost(VivaceError):
     exit_status = EXIT_UNREACHABLE
 
 
-def start_spark(config: ProcessConfig, java: Java | None = None) -> SparkSession:
+def start_spark(
+    config: ProcessConfig, java: Java | None = None, *, yields: bool = False
+) -> SparkSession:
     """Start Spark with an executor for each node.
+
+    Parameters
+    ----------
+    yields
+        Whether it leaves the processors to hosts from the beginning.
 
     Raises
     ------
@@ -54,6 +63,7 @@ def start_spark(config: ProcessConfig, java: Java | None = None) -> SparkSession
             executor_memory_mb=config.cluster_manifest().executor_memory_bytes // 2**20,
             master=config.spark_master,
             java=java,
+            yields=yields,
             extra=config.spark_settings,
         )
     )
@@ -99,28 +109,44 @@ def _numbered(config: ProcessConfig) -> str:
 def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     """Run the hosts until `ended` says so.
 
+    While nothing runs yet, Spark starts as quickly as it can. Once it does, Spark leaves the
+    processors to hosts: what starts in place of the dead must not slow those that take over.
+
     Raises
     ------
     SparkLost
         Spark ended by itself.
     """
-    from orchestrator.spark.hosts.session import stop_session
+    from orchestrator.spark.hosts.session import stop_session, yield_to_hosts
 
     # Refused here rather than by every executor.
-    config.open_store().close()
-    session = start_spark(config)
-    lost: list[SparkLost] = []
-    try:
-        pool = start_hosts(config, session, lost.append)
+    with closing(config.open_store()) as store:
+        yields = bool(store.list(FRAGMENTS).records)
+        session = start_spark(config, yields=yields)
+        lost: list[SparkLost] = []
         try:
-            while not ended() and not lost:
-                time.sleep(LOOK_EVERY_S)
+            pool = start_hosts(config, session, lost.append)
+            try:
+                while not ended() and not lost:
+                    if not yields and _all_there(config, store):
+                        yield_to_hosts()
+                        yields = True
+                    time.sleep(LOOK_EVERY_S)
+            finally:
+                pool.stop()
         finally:
-            pool.stop()
-    finally:
-        stop_session(session)
+            stop_session(session)
     if lost:
         raise lost[0]
+
+
+def _all_there(config: ProcessConfig, store: Store) -> bool:
+    """Whether all of this application's nodes have hosts."""
+    try:
+        there = store.list(NODES).records
+    except StoreError:
+        return False
+    return {node.name for node in config.application_nodes()} <= there.keys()
 
 
 def main() -> int:

@@ -89,6 +89,8 @@ class SessionSettings:
         Spark's master URL; a local cluster of that many executors if not given.
     java
         Java runtime for the driver and executors of a local cluster; looked for if not given.
+    yields
+        Whether its processes leave the processors to hosts from the beginning (`yield_to_hosts`).
     extra
         Further Spark settings, which win over all others.
     """
@@ -100,6 +102,7 @@ class SessionSettings:
     driver_memory_mb: int = 768
     master: str | None = None
     java: Java | None = None
+    yields: bool = False
     extra: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -225,7 +228,8 @@ def start_session(settings: SessionSettings) -> SparkSession:
                     launched,
                     {"stdout": output, "stderr": output, "start_new_session": True},
                 )
-            _yield_to_hosts(gateway)
+            if settings.yields:
+                _yield(gateway)
             _discard_driver()
             return SparkSession(SparkContext(conf=configuration, gateway=gateway))
         except BaseException as error:
@@ -240,12 +244,17 @@ def start_session(settings: SessionSettings) -> SparkSession:
             ) from error
 
 
-def _yield_to_hosts(gateway: JavaGateway) -> None:
-    """Have Spark's processes leave the processors to hosts, which have sessions of their own.
+def yield_to_hosts() -> None:
+    """Have the processes of this process's Spark leave the processors to hosts from now on.
 
-    Linux gives sessions weights, where it divides processors among them. It takes one change in a
-    tenth of a second from all users together.
+    Hosts have sessions of their own. Linux gives sessions weights, where it divides processors
+    among them.
     """
+    _yield(vars(SparkContext)["_gateway"])
+
+
+def _yield(gateway: JavaGateway) -> None:
+    # Linux takes one change in a tenth of a second from all users together.
     driver: subprocess.Popen[bytes] = vars(gateway)["proc"]
     for _ in range(SESSION_ATTEMPTS):
         try:
