@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from ha.cursor import Receipt
 from ha.messages import (
+    EVERY_TUPLE,
     Ack,
     Checkpoint,
     Data,
@@ -455,7 +456,7 @@ class InputProcessor:
         if waiting_bytes <= most_bytes:
             if waiting_bytes > RESTING_SHARE * most_bytes:
                 self.dispatcher.end_rest(hosted.assignment.fragment, now_us)
-                if not replica.has_work:
+                if hosted.assignment.batch != EVERY_TUPLE and not replica.has_work:
                     # It waits for what is kept back of another input.
                     hosted.take_everything(now_us)
             return
