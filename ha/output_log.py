@@ -93,6 +93,9 @@ class OutputLog:
         If output can be had again, the cut from which on.
     is_read
         Whether there are consumers, subscribed or not.
+    readers
+        The hosts with consumers that live. Until all of them have subscribed, nobody knows what
+        they lack, and output is kept up to the bound.
     overflowed_tuples
         Tuples dropped because the log was full, though some subscriber may have needed them.
     """
@@ -120,6 +123,7 @@ class OutputLog:
         self.subscribers: dict[str, Subscriber] = {}
         self.overflowed_tuples = 0
         self.is_read = True
+        self.readers: Set[str] = frozenset()
         self._passed: Position | None = None
         """Standbys may keep nothing from before there."""
         self._checked: tuple[Chunk, ...] = ()
@@ -397,11 +401,18 @@ class OutputLog:
         return all(s.is_reached for s in self.subscribers.values() if s.demanded is not None)
 
     @property
+    def awaits_readers(self) -> bool:
+        """Whether some reader has yet to subscribe."""
+        return not self.readers <= self.subscribers.keys()
+
+    @property
     def acknowledged_by_all(self) -> Position | None:
         """The cut up to which every subscriber has acknowledged output.
 
-        None if there are none and somebody may read it: they have yet to subscribe.
+        None if somebody may read it who has yet to subscribe.
         """
+        if self.awaits_readers:
+            return None
         cuts = (each.acknowledged for each in self.subscribers.values())
         return min(cuts, key=_watermark_ms, default=None if self.is_read else self.end)
 
@@ -440,7 +451,7 @@ class OutputLog:
         return reversed(fresh)
 
     def _trim(self) -> None:
-        if not self.subscribers:
+        if not self.subscribers or self.awaits_readers:
             return
         needed_ms = min(s.acknowledged.watermark_ms for s in self.subscribers.values())
         while self._chunks and self._chunks[0].watermark_ms <= needed_ms:

@@ -269,6 +269,7 @@ class ReplicaManager:
     def restrict(self, producer: Producer) -> None:
         """Have a producer keep output for those only that read it by the assignment."""
         readers = self._consumers.get(producer.stream, ())
+        producer.log.readers = self.incarnations.keys() & set(readers)
         producer.log.restrict({*readers, self.node})
         producer.log.is_read = bool(readers)
 
@@ -280,8 +281,7 @@ class ReplicaManager:
         output be dropped, need have nothing.
         """
         log = self.sources[stream].log
-        readers = self.incarnations.keys() & set(self._consumers.get(stream, ()))
-        if not readers <= log.subscribers.keys():
+        if log.awaits_readers:
             return None
         needed = [s for s in log.subscribers.values() if s.demanded is not None or not s.patient]
         cuts = (each.acknowledged for each in needed)

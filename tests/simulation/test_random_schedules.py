@@ -36,6 +36,7 @@ ONCE_BROKEN_SINCE = (
     60000850,
     60001412,
     700000966,
+    710001459,
 )
 """Seeds that have shown one since."""
 
