@@ -115,10 +115,13 @@ class Streamed:
         Of all parts together.
     parts
         Sent as they come. Closed when the client has gone.
+    headers
+        Further ones.
     """
 
     content_type: str
     parts: Iterator[bytes]
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,6 +422,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Type", response.content_type)
             self.send_header("Cache-Control", "no-store")
             self.send_header("Transfer-Encoding", "chunked")
+            for name, value in response.headers.items():
+                self.send_header(name, value)
             self.end_headers()
             for part in response.parts:
                 if part:

@@ -15,7 +15,7 @@ import asyncio
 import http.client
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -31,6 +31,9 @@ PATIENCE_S = 60.0
 
 SILENCE_S = 30.0
 """A site sends results, or a sign of life, at least every ten seconds."""
+
+BEGINS = "Vivace-From"
+"""Header of a response that began with what came then."""
 
 _IDENTITY = ("_generation", "_seq")
 
@@ -158,12 +161,18 @@ class Site:
             wanted["columns"] = ",".join(dict.fromkeys((*_IDENTITY, *columns)))
         if isinstance(begin, tuple):
             begin = f"{begin[0]}-{begin[1]}"
+
+        def note_begin(at: str) -> None:
+            # Where `now` was, if the connection breaks before the first result.
+            nonlocal begin
+            begin = at
+
         place = self._place.copy()
         waiting = Patience(place.address, place.patience_s)
         while True:
             since = {"from": begin} if after is None else {"after": f"{after[0]}-{after[1]}"}
             try:
-                for batch in _batches(place, name, f"?{urlencode(since | wanted)}"):
+                for batch in _batches(place, name, f"?{urlencode(since | wanted)}", note_begin):
                     if batch.num_rows:
                         after = _last(batch)
                         yield batch if columns is None else batch.select(columns)
@@ -184,13 +193,18 @@ class Site:
             yield batch
 
 
-def _batches(place: Place, name: str, query: str) -> Iterator[pa.RecordBatch]:
+def _batches(
+    place: Place, name: str, query: str, began: Callable[[str], None]
+) -> Iterator[pa.RecordBatch]:
+    """The results; `began` is told from which place on, if the site says so."""
     with closing(place.connection(SILENCE_S)) as connection:
         path = f"/streams/{quote(name, safe='')}{query}"
         connection.request("GET", path, headers={**place.headers, "Accept": ARROW})
         response = connection.getresponse()
         if response.status != http.client.OK:
             look_elsewhere(place, response.status, response.read())
+        if (at := response.headers.get(BEGINS)) is not None:
+            began(at)
         yield from ipc.open_stream(response)
 
 

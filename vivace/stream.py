@@ -11,7 +11,7 @@ import http.client
 import io
 import json
 import threading
-import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -37,6 +37,9 @@ Rows = pa.RecordBatch | pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mappin
 
 BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """What a site responds with that takes the batch later."""
+
+MOST_NAME = 90
+"""Characters of a client's name that are sent with numbers of its own."""
 
 PIECE_BYTES = 4 * 2**20
 """Larger batches are sent in pieces."""
@@ -82,6 +85,8 @@ class Stream:
         self._place = place
         self._path = f"/streams/{quote(name, safe='')}"
         self._client = client
+        # Numbers of its own begin anew with each program, and so are those of another client.
+        self._numbering = f"{client[:MOST_NAME]}.{uuid.uuid4().hex}"
         self._number = 0
         self._lock = threading.Lock()
         self._connection: http.client.HTTPConnection | None = None
@@ -154,15 +159,15 @@ class Stream:
         # Waiting for another thread's batch counts, too.
         waiting = Patience(self._place.address, self._place.patience_s)
         with self._lock:
+            client = self._client
             if number is None:
-                # Rising, also if a program of the same name was started again.
-                number = max(self._number + 1, time.time_ns() // 1000)
-            self._number = number
+                client, number = self._numbering, self._number
+                self._number += 1
             headers = {
                 **self._place.headers,
                 **extra,
                 "Content-Type": content_type,
-                "Vivace-Client": self._client,
+                "Vivace-Client": client,
                 "Vivace-Number": str(number),
             }
             while True:

@@ -59,6 +59,9 @@ MOST_ROWS, MOST_ARROW_ROWS = 4096, 65_536
 
 ARROW = "application/vnd.apache.arrow.stream"
 
+BEGINS = "Vivace-From"
+"""Header of a response: the place from which on it has results."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
@@ -70,10 +73,13 @@ class Begin:
         What lies before is not sent.
     least_seq
         In the first generation that there is, tuples with lesser numbers are not sent.
+    is_now
+        Whether the client asked for what comes from now on.
     """
 
     at: Place = (0, 0)
     least_seq: int = 0
+    is_now: bool = False
 
 
 class HttpResults(SinkDriver, frozen=True, kw_only=True):
@@ -204,9 +210,13 @@ class OpenHttpResults:
         except (ValueError, msgspec.DecodeError) as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
         if ARROW in request.headers.get("accept", ""):
-            return Streamed(content_type=ARROW, parts=self._as_arrow(begin, selection))
-        parts = self._as_events(begin, selection)
-        return Streamed(content_type="text/event-stream", parts=parts)
+            content_type, parts = ARROW, self._as_arrow(begin, selection)
+        else:
+            content_type, parts = "text/event-stream", self._as_events(begin, selection)
+        # Where `now` was, so that a client whose connection breaks before the first result goes on
+        # from there.
+        headers = {BEGINS: f"{begin.at[0]}-{begin.at[1]}"} if begin.is_now else {}
+        return Streamed(content_type=content_type, parts=parts, headers=headers)
 
     def _described(self) -> object:
         with self._changed:
@@ -240,7 +250,7 @@ class OpenHttpResults:
         if begin == "now":
             with self._changed:
                 latest = self._latest[-1][0] if self._latest else (0, 0)
-                return Begin(at=max(latest, self._kept_until or (0, 0)))
+                return Begin(at=max(latest, self._kept_until or (0, 0)), is_now=True)
         if not (begin.isascii() and begin.isdigit() and len(begin) <= 16):
             raise HttpError(HTTPStatus.BAD_REQUEST, "`from` is a sequence number, or now")
         return Begin(least_seq=int(begin))
@@ -282,6 +292,8 @@ class OpenHttpResults:
         while not self._closed:
             if until is not None and at >= until:
                 return
+            # What completes an end arrives before it, and may do so after a look.
+            completed_ms = self._completed_ms
             found, archived_until = self._next(at)
             if archived_until is not None:
                 found = archived(self._folder, self._assignment, at, selection.first_ms)
@@ -299,7 +311,7 @@ class OpenHttpResults:
             if archived_until is not None:
                 at = max(at, archived_until)
             elif not sent:
-                if selection.last_ms is not None and self._completed_ms >= selection.last_ms:
+                if selection.last_ms is not None and completed_ms >= selection.last_ms:
                     return
                 if not self._await(at):
                     yield None

@@ -16,6 +16,7 @@ from orchestrator.drivers import DriverError
 from orchestrator.sources.ingestion import Full, Push
 from orchestrator.sources.live_input import LiveInput
 from streams.chunk import NO_WATERMARK
+from topology.arrays import IntArray
 
 PATIENCE_S = 20.0
 """How long a client whose batches have numbers waits until it is told to send its batch again."""
@@ -72,9 +73,14 @@ class ConfirmedInput(LiveInput):
         taken = push.outcome
         if self._had_ms == NO_WATERMARK or taken is None or taken.repeated:
             return
-        undecided = int((push.rows.column(0).to_numpy() <= self._had_ms).sum())
-        accepted = taken.accepted - undecided
-        push.outcome = replace(taken, accepted=accepted, undecided=undecided)
+        entered = _until(push.rows.column(0).to_numpy(), self._had_ms)
+        late = 0 if push.late_ms is None else _until(push.late_ms, self._had_ms)
+        push.outcome = replace(
+            taken,
+            accepted=taken.accepted - entered,
+            late=taken.late - late,
+            undecided=entered + late,
+        )
 
     def _fail(self, pushes: Sequence[Push]) -> None:
         with self._changed:
@@ -83,3 +89,8 @@ class ConfirmedInput(LiveInput):
         for push in [*waiting, *pushes]:
             push.error, push.outcome = error, None
             push.done.set()
+
+
+def _until(timestamps_ms: IntArray, until_ms: int) -> int:
+    """How many timestamps lie no later."""
+    return int((timestamps_ms <= until_ms).sum())

@@ -50,6 +50,8 @@ class Push:
         Names → numbers that the journal is to remember with it as those of clients.
     until_ms
         Up to where the stream holds all of it, once it was taken in.
+    late_ms
+        Timestamps of the tuples that came too late.
     """
 
     rows: pa.RecordBatch
@@ -59,6 +61,7 @@ class Push:
     size_bytes: int = 0
     places: Sequence[tuple[str, int]] = ()
     until_ms: int = NO_WATERMARK
+    late_ms: IntArray | None = None
     outcome: Taken | None = None
     error: Exception | None = None
     done: threading.Event = field(default_factory=threading.Event)
@@ -173,6 +176,9 @@ class Ingestion:
             push.rows, push.outcome = rows, _taken(rows.num_rows, refused)
             if refused.late or refused.ahead:
                 self._refuse(refused, push.client, push.number)
+            if refused.late_rows is not None:
+                push.late_ms = refused.late_rows.column(0).to_numpy()
+                push.until_ms = int(push.late_ms.max())
             if rows.num_rows:
                 waiting.append(rows)
                 push.until_ms = self._orderer.newest_ms

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -17,11 +18,12 @@ import pytest
 import vivace
 from orchestrator.deploy.embedded.ports import free_port
 from orchestrator.listening import Endpoint
+from orchestrator.sinks import http as results
 from orchestrator.sources import confirmed_input
 from orchestrator.sources.http import Http
 from orchestrator.sources.live import Durable
 from orchestrator.sources.live_input import LiveInput
-from tests.conftest import PATIENCE_S
+from tests.conftest import PATIENCE_S, WaitUntil
 from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.sources.test_http import TOKEN, Site, entered
 from vivace import stream as module
@@ -74,6 +76,16 @@ def test_own_numbers_hold_when_the_program_starts_again(opened: LiveInput) -> No
     assert connected(opened, "reader").send(BATCH, number=7) == vivace.Sent(accepted=2)
     assert connected(opened, "reader").send(BATCH, number=7) == vivace.Sent(repeated=1)
     assert connected(opened, "other").send(BATCH, number=7) == vivace.Sent(accepted=2)
+
+
+def test_numbers_of_a_named_client_do_not_depend_on_its_clock(
+    opened: LiveInput, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program of the same name was started again, after its machine's clock was set back."""
+    for now_ns in (10**18, 9 * 10**17):
+        monkeypatch.setattr(time, "time_ns", lambda now_ns=now_ns: now_ns)
+        assert connected(opened, client="c").send(BATCH) == vivace.Sent(accepted=2)
+    assert entered(opened) == [1, 2, 1, 2]
 
 
 def test_two_streams_of_one_site_do_not_take_each_other_for_repeated(opened: LiveInput) -> None:
@@ -338,3 +350,39 @@ def test_results_go_on_after_a_restart_of_the_site(tmp_path: Path) -> None:
     with pytest.raises(vivace.Refused, match="no stream"):
         next(site.results("other"))
     end.sink.close()
+
+
+def test_a_reader_that_begins_now_misses_nothing_if_the_site_restarts_before_its_first_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
+) -> None:
+    monkeypatch.setattr(results, "KEEP_ALIVE_S", 0.05)
+    alive: list[bool] = []
+    succeeded = Patience.succeeded
+
+    def noted(patience: Patience) -> None:
+        alive.append(True)
+        succeeded(patience)
+
+    monkeypatch.setattr(Patience, "succeeded", noted)
+    site = Exit(tmp_path / "exit")
+    site.deliver(7, 0, 2)
+    parts = urlsplit(site.sink.address)
+    found: list[int] = []
+
+    def read() -> None:
+        for batch in vivace.connect(f"http://{parts.netloc}").results("alerts", begin="now"):
+            found.extend(batch.column("_seq").to_pylist())
+            if found[-1] == 5:
+                return
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    # It begins with one, and has another with each sign of life.
+    wait_until(lambda: len(alive) > 1)
+    site.sink.close()
+    site.open(parts.port or 0)
+    site.deliver(7, 2, 2)
+    site.deliver(7, 4, 2)
+    reader.join(PATIENCE_S)
+    assert found == [2, 3, 4, 5]
+    site.sink.close()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc
 
+import vivace
 from orchestrator.host.events import Deliver
 from orchestrator.listening import Endpoint
 from orchestrator.records import SinkAssignment
@@ -222,3 +223,23 @@ def test_written_behind_it_shows_results_at_once(site: Site) -> None:
     behind = WriteBehind(site.sink)
     behind.keep(delivery(7, 0, 1))
     assert events(site.sink, 1) == ["7-0"]
+
+
+def test_a_bounded_response_has_what_comes_between_a_look_and_its_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.deliver(7, 0, 2)
+    look = OpenHttpResults._next  # pyright: ignore[reportPrivateUsage]
+    late = [True]
+
+    def looked(sink: OpenHttpResults, at: tuple[int, int]) -> object:
+        found = look(sink, at)
+        if at == (7, 2) and late:
+            late.clear()
+            site.deliver(7, 2, 2)
+        return found
+
+    monkeypatch.setattr(OpenHttpResults, "_next", looked)
+    address = site.sink.address.rpartition("/streams/")[0]
+    batches = vivace.connect(address).results("alerts", times_ms=(None, 7003))
+    assert [seq for each in batches for seq in each.column("_seq").to_pylist()] == [0, 1, 2, 3]

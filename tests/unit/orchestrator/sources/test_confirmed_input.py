@@ -89,7 +89,24 @@ def test_of_what_consumers_had_before_the_site_was_started_again_nobody_can_tell
     late = send(source, clients, 15, 31)
     wait_until(lambda: source.status.late > 0)
     source.confirm(31, 20)
-    assert late.result(WAIT_S) == Taken(accepted=1, late=1)
+    assert late.result(WAIT_S) == Taken(accepted=1, undecided=1)
+    later = send(source, clients, 25, 32)
+    wait_until(lambda: source.status.late > 1)
+    source.confirm(32, 20)
+    assert later.result(WAIT_S) == Taken(accepted=1, late=1)
+
+
+def test_of_a_tuple_that_is_late_now_the_client_is_told_once_it_is_known_what_consumers_had(
+    source: ConfirmedInput, clients: ThreadPoolExecutor, wait_until: WaitUntil
+) -> None:
+    """Two clients send again, the one with the later timestamps first."""
+    first = send(source, clients, 10, 20, 30)
+    wait_until(lambda: source.status.buffered_bytes > 0)
+    again = send(source, clients, 15)
+    wait_until(lambda: source.status.late > 0)
+    source.confirm(30, 20)
+    assert first.result(WAIT_S) == Taken(accepted=1, undecided=2)
+    assert again.result(WAIT_S) == Taken(undecided=1)
 
 
 def test_a_batch_that_comes_again_waits_as_the_first_one_does(
