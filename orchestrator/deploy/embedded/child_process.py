@@ -5,7 +5,8 @@ parent" flag exists on Linux only. A pipe works everywhere, because the kernel c
 parent's end. Every program therefore runs under a small supervisor that holds the other end of a
 pipe. At end of file the supervisor ends the program; a byte through the pipe makes it kill the
 program at once. Program and supervisor have a process group of their own. A Ctrl-C at the terminal
-reaches neither, so the parent decides the order in which processes end.
+reaches neither, so the parent decides the order in which processes end. Processes below the program
+may have begun sessions of their own; what is ended in order ends with them, too.
 
 This file is also the supervisor's program (`python child_process.py DESCRIPTOR COMMAND…`). It
 imports only the standard library, so it starts fast and needs no search path.
@@ -23,7 +24,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from psutil import Process
 
 ORPHAN_GRACE_S = 3.0
 """Time for a program whose parent died to end on SIGTERM, before it is killed."""
@@ -96,6 +100,10 @@ class ChildProcess:
 
     def kill(self) -> None:
         """Kill the program, as a crash would; the program is gone when this returns."""
+        self._kill(())
+
+    def _kill(self, below: Sequence[Process]) -> None:
+        """Kill the program and its group, and further processes."""
         if self._pipe is None:
             return
         # The supervisor kills the program, waits for its end, and ends. The signal to the group
@@ -106,6 +114,7 @@ class ChildProcess:
             self._supervisor.wait(KILL_WAIT_S)
         self._signal(signal.SIGKILL)
         self._supervisor.wait()
+        _kill_all(below)
         os.close(self._pipe)
         self._pipe = None
 
@@ -113,12 +122,22 @@ class ChildProcess:
         """Ask the program to end, and kill it after `timeout_s`; a second call does nothing."""
         if self._pipe is None:
             return
+        below = self._below()
         if self._supervisor.poll() is None:
             self._signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._supervisor.wait(timeout_s)
         # Even if the program has ended, processes that it started may not have.
-        self.kill()
+        self._kill([*below, *self._below()])
+
+    def _below(self) -> Sequence[Process]:
+        """The processes below the supervisor, whatever their sessions."""
+        import psutil
+
+        try:
+            return psutil.Process(self._supervisor.pid).children(recursive=True)
+        except psutil.Error:
+            return []
 
     def _signal(self, number: signal.Signals) -> None:
         # macOS reports EPERM, not ESRCH, when only zombies are left in the group.
@@ -130,6 +149,16 @@ class ChildProcess:
 
     def __exit__(self, *_error: object) -> None:
         self.stop()
+
+
+def _kill_all(processes: Sequence[Process]) -> None:
+    import psutil
+
+    for each in processes:
+        # psutil does not take another process that has got the number for it.
+        with contextlib.suppress(psutil.Error):
+            each.kill()
+    psutil.wait_procs(processes, KILL_WAIT_S)
 
 
 def _supervise(held: int, args: Sequence[str]) -> int:

@@ -70,6 +70,19 @@ def test_stop_ends_what_ignores_it_and_can_be_repeated(
     assert process.poll() is not None
 
 
+@pytest.mark.parametrize("waits", ["trap exit TERM; while :; do sleep 0.1; done", stubborn])
+def test_stop_ends_processes_that_have_begun_sessions_of_their_own(
+    waits: str, tmp_path: Path, wait_until: Callable[[Callable[[], bool]], None]
+) -> None:
+    """As a Spark driver does, whether the program that has started it ends in order or not."""
+    apart = "import os, time; os.setsid(); open('apart', 'w').write(str(os.getpid()))"
+    program = f'{sys.executable} -c "{apart}; time.sleep(600)" & {waits}'
+    process = ChildProcess(["sh", "-c", program], log=tmp_path / "log", cwd=tmp_path)
+    wait_until(lambda: pid_in(tmp_path / "apart") > 0)
+    process.stop(timeout_s=0.5)
+    assert is_gone(pid_in(tmp_path / "apart"))
+
+
 def test_program_dies_with_a_killed_parent(
     tmp_path: Path, wait_until: Callable[[Callable[[], bool]], None]
 ) -> None:
