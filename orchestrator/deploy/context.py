@@ -33,6 +33,10 @@ class NoCluster(VivaceError):
     exit_status = EXIT_UNREACHABLE
 
 
+class SeveralClusters(VivaceError):
+    """Several clusters run here, and none was named."""
+
+
 class ClusterExists(VivaceError):
     """A cluster of that name runs here already."""
 
@@ -180,7 +184,9 @@ def find(name: str | None, folder: Path) -> ClusterContext:
     Raises
     ------
     NoCluster
-        There is no such cluster; or no name was given, and there are several or none.
+        There is no such cluster; or no name was given, and there is none.
+    SeveralClusters
+        No name was given, and there are several.
     """
     clusters = running(folder)
     if name is not None and name in clusters:
@@ -192,7 +198,7 @@ def find(name: str | None, folder: Path) -> ClusterContext:
         raise NoCluster(f"{wanted} is running here; `vivace up -f …` starts one")
     names = ", ".join(clusters)
     if name is None:
-        raise NoCluster(f"several clusters run here ({names}); name one with --cluster")
+        raise SeveralClusters(f"several clusters run here ({names}); name one with --cluster")
     raise NoCluster(f"no cluster named {name!r} is running here; there is {names}")
 
 

@@ -12,6 +12,7 @@ from orchestrator.deploy.context import (
     ClusterContext,
     ClusterExists,
     NoCluster,
+    SeveralClusters,
     claim,
     find,
     home,
@@ -79,8 +80,9 @@ def test_no_cluster_is_exit_status_3(tmp_path: Path) -> None:
 def test_several_clusters_must_be_named(tmp_path: Path) -> None:
     for name in ("air", "sea"):
         claim(context(name), tmp_path)
-    with pytest.raises(NoCluster, match=r"air, sea.*--cluster"):
+    with pytest.raises(SeveralClusters, match=r"air, sea.*--cluster") as unnamed:
         find(None, tmp_path)
+    assert unnamed.value.exit_status == 2
     with pytest.raises(NoCluster, match=r"'land'.*air, sea"):
         find("land", tmp_path)
     withdraw("sea", tmp_path)
