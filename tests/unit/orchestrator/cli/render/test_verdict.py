@@ -1,4 +1,4 @@
-"""The verdict of the demo marks the figures that decide."""
+"""In the demo's verdict, figures that decide stand beside their limit."""
 
 from __future__ import annotations
 
