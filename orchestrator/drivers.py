@@ -16,7 +16,7 @@ or it is registered by the process itself: `orchestrator.sources.register("numbe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
@@ -133,12 +133,21 @@ class Registry(Generic[D]):
         Base class of each of them.
     built_in
         Name → `module:class`; imported when first used.
+    unwritten
+        Names of those that no manifest names.
     """
 
-    def __init__(self, group: str, base: type[D], built_in: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        group: str,
+        base: type[D],
+        built_in: Mapping[str, str],
+        unwritten: Collection[str] = (),
+    ) -> None:
         self._group = group
         self._base = base
         self._built_in = {n: EntryPoint(n, path, group) for n, path in built_in.items()}
+        self._unwritten = frozenset(unwritten)
         self._loaded: dict[str, type[D]] = {}
 
     def register(self, name: str, driver: type[D]) -> None:
@@ -196,9 +205,8 @@ class Registry(Generic[D]):
         """
         entries = field.entries()
         if len(entries) != 1:
-            field.refuse(
-                "does not name one driver", f"Write one of: {', '.join(sorted(self.names))}."
-            )
+            written = ", ".join(sorted(self.names - self._unwritten))
+            field.refuse("does not name one driver", f"Write one of: {written}.")
         ((key, options),) = entries
         name = key.choice(self.names)
         try:

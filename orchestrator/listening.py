@@ -88,7 +88,8 @@ def read_token(path: str | None) -> str | None:
         with Path(path).open(encoding="ascii") as file:
             token = file.read(MOST_TOKEN).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise DriverError(f"the token file {path} cannot be read: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
+        raise DriverError(f"the token file {path} cannot be read ({why})") from None
     if len(token) < LEAST_TOKEN:
         raise DriverError(f"the token file {path} holds fewer than {LEAST_TOKEN} characters")
     return token

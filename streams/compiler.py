@@ -121,6 +121,13 @@ class _Compiler:
     def _error(self, offset: int, message: str) -> QueryError:
         return QueryError(self._statement.source, offset, message)
 
+    def _suggestion(self, stream: str) -> str:
+        """What to write in place of a stream that there is not, as the end of a phrase."""
+        beside, _, side = stream.rpartition(".")
+        if side in ("late", "rejected") and beside in self._catalogue:
+            return f"; write `{side}: true` in the source of {beside}, which must be a live one"
+        return hint(stream, self._catalogue)
+
     def _scope(self, select: Select) -> Scope:
         """The columns that the sources of a select offer. Checks every window."""
         aliases: set[str] = set()
@@ -129,7 +136,7 @@ class _Compiler:
         for source in select.sources:
             columns = self._catalogue.get(source.stream)
             if columns is None:
-                suggestion = hint(source.stream, self._catalogue)
+                suggestion = self._suggestion(source.stream)
                 raise self._error(source.start, f"there is no stream {source.stream}{suggestion}")
             if source.alias in aliases:
                 message = f"two sources are called {source.alias}; rename one with AS"

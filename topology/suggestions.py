@@ -5,6 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LEAST_LIKENESS = 0.65
+"""Of a name and the one that is meant, 0 … 1: above that of `three` and `other`, whose letters are
+alike by chance, and below that of names of three letters of which one is wrong."""
+
 MOST_LISTED = 12
 """Names that a message lists when none is near."""
 
@@ -16,7 +20,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     'West Europe'
     """
     folded = {candidate.casefold(): candidate for candidate in sorted(known)}
-    close = difflib.get_close_matches(name.casefold(), list(folded), n=1)
+    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=LEAST_LIKENESS)
     return folded[close[0]] if close else None
 
 

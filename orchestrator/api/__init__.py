@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         status,
     )
     from orchestrator.api.connection import Cluster, connect
-    from orchestrator.api.demo import Demo, Example, Verdict
+    from orchestrator.api.demo import MISSES_ALLOWED, Demo, Example, Verdict
     from orchestrator.api.drill_series import DrillRun, run_series
     from orchestrator.api.drilling import DrillDocument, drill, drills
     from orchestrator.api.lifecycle import DownDocument, UpDocument, down, serve, up
@@ -101,7 +101,7 @@ MODULES = {
         *("CordonDocument", "MoveDocument", "MovesDocument", "cordon", "drain", "move", "switch"),
         *("uncordon", "withdraw"),
     ),
-    "api.demo": ("Demo", "Example", "Verdict"),
+    "api.demo": ("MISSES_ALLOWED", "Demo", "Example", "Verdict"),
     "api.auditing": ("DrillAudit", "DrilledRun", "DrillRecord", "drill_audit"),
     "api.drill_series": ("DrillRun", "run_series"),
     "api.drilling": ("DrillDocument", "drill", "drills"),

@@ -48,7 +48,9 @@ def connect(name: str | None = None) -> Generator[Cluster]:
     Raises
     ------
     NoCluster
-        There is no such cluster, or no single one.
+        There is no such cluster, or none at all.
+    SeveralClusters
+        Several run here, and none is named.
     Unreachable
         Its ZooKeeper does not answer.
     """

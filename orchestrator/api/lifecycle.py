@@ -97,7 +97,9 @@ def down(name: str | None = None, on_progress: Progress = silent) -> DownDocumen
     Raises
     ------
     NoCluster
-        There is no such cluster, or no single one.
+        There is no such cluster, or none at all.
+    SeveralClusters
+        Several run here, and none is named.
     """
     if not running(home()):
         wanted = "no cluster" if name is None else f"no cluster named {name!r}"

@@ -12,6 +12,7 @@ import msgspec
 
 from orchestrator.api.connection import Cluster
 from orchestrator.control.view import ClusterView, read_view
+from orchestrator.drivers import DriverError
 from orchestrator.errors import InvalidInput, Unreachable, VivaceError
 from orchestrator.listening import read_token
 from orchestrator.progress import Progress, silent
@@ -41,6 +42,10 @@ class SentDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 class LinesRefused(VivaceError):
     """The site cannot read some lines; those before them have entered."""
+
+
+class TokenMissing(VivaceError):
+    """A stream asks for a token, and its file is not here or holds none."""
 
 
 def send(
@@ -154,9 +159,15 @@ def _where(cluster: Cluster, stream: str) -> str:
 def _token(view: ClusterView, stream: str) -> str | None:
     source = view.stream_records[stream].source
     path = None if source is None else source.options.get("token_file")
-    if path is None or (token := os.environ.get(TOKEN_VARIABLE)) is None:
+    if path is not None and (token := os.environ.get(TOKEN_VARIABLE)) is not None:
+        return token
+    try:
         return read_token(path)
-    return token
+    except DriverError as error:
+        raise TokenMissing(
+            f"stream {stream}: {error}. Send from where it can be read, or set {TOKEN_VARIABLE} to "
+            "the token"
+        ) from None
 
 
 def _bodies(lines: BinaryIO, written: str | None) -> Iterator[tuple[bytes, str]]:

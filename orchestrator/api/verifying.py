@@ -211,7 +211,7 @@ def read_input(stream: StreamRecord, folder: Path, until_ms: int) -> pa.Table:
     if stream.source is None:
         why = "nothing ever enters it"
     elif not stream.resumes:
-        why = "what has entered is kept nowhere: it has a load shedder, or `durable: no`"
+        why = f"what has entered is not kept: it has {_unkept(stream)}"
     if why is not None:
         raise Unverifiable(f"the input {stream.name} cannot be read again: {why}")
     assert stream.source is not None
@@ -232,6 +232,14 @@ def read_input(stream: StreamRecord, folder: Path, until_ms: int) -> pa.Table:
     table = pa.Table.from_batches(parts, schema=schema).combine_chunks()
     within = int(np.searchsorted(table[TIMESTAMP].to_numpy(), until_ms, side="right"))
     return table.slice(0, within).combine_chunks()
+
+
+def _unkept(stream: StreamRecord) -> str:
+    """What a stream that cannot resume has in its manifest, so that no journal keeps its input."""
+    if stream.shed is not None:
+        return "a load shedder (`shed`)"
+    durable = None if stream.source is None else stream.source.options.get("durable")
+    return "a source that cannot be read again" if durable is None else f"`durable: {durable}`"
 
 
 def _recorded(opened: ResumableSource, until_ms: int) -> list[pa.RecordBatch]:

@@ -56,14 +56,20 @@ def command(
             )
             verdict = demo.run(work)
     except BaseException:
-        console.print(f"[yellow]Its logs and archive are kept in {work}[/]")
+        _tell_kept(console, work)
         raise
-    shutil.rmtree(work, ignore_errors=True)
+    if not verdict.failures:
+        shutil.rmtree(work, ignore_errors=True)
     if json_file is not None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(verdict), indent=2) + b"\n")
     show(verdict, as_json, lambda: verdict_view(verdict))
     if verdict.failures:
+        _tell_kept(console, work)
         raise typer.Exit(EXIT_FAILED)
+
+
+def _tell_kept(console: Console, work: Path) -> None:
+    console.print(f"[yellow]Its logs and archive are kept in {work}[/]", soft_wrap=True)
 
 
 class _Watched:

@@ -93,7 +93,7 @@ def run(
     _check_choice(name, everything, target)
     if simulate and (everything or times > 1 or compare):
         raise api.InvalidInput(
-            "command line", "--simulate", True, "goes with one drill, once, and not with --compare",
+            "command line", "--simulate", None, "goes with one drill, once, and not with --compare",
             "Write: vivace drill run NAME --simulate",
         )  # fmt: skip
     if picture is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -100,6 +101,8 @@ def _wrong_usage(arguments: Sequence[str], message: str) -> WrongUsage:
     """The message of the parser, and where help is."""
     known = arguments[0] in dict(VERBS) or arguments[0] == "drill"
     verb = f" {arguments[0]}" if known else ""
+    if verb == " drill" and len(arguments) > 1 and arguments[1] in drill.NAMES:
+        verb += f" {arguments[1]}"
     hint = f"`vivace{verb} --help` {'shows how' if known else 'lists the verbs'}"
     if message == "Missing command.":
         message = f"Missing command, one of {', '.join(drill.NAMES)}"
@@ -107,6 +110,18 @@ def _wrong_usage(arguments: Sequence[str], message: str) -> WrongUsage:
         # It ends with a suggestion.
         return WrongUsage(f"{message} {hint}.")
     return WrongUsage(f"{message.rstrip('.')}; {hint}")
+
+
+def _parsed_message(error: TyperException) -> str:
+    """The message of the parser, with the value that is wrong.
+
+    The parser says the value only in the error that its message is made of.
+    """
+    message = error.format_message()
+    given = re.search(r"input_value=(.+), input_type=", str(error.__cause__))
+    if given is None or given[1] in message:
+        return message
+    return message.replace("Invalid value", f"Invalid value {given[1]}", 1)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -117,7 +132,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         status = app(list(arguments), prog_name="vivace", standalone_mode=False)
     except TyperException as error:
-        return fail(_wrong_usage(arguments, error.format_message()), as_json)
+        return fail(_wrong_usage(arguments, _parsed_message(error)), as_json)
     except (Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except BrokenPipeError:

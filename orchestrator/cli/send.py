@@ -63,16 +63,22 @@ def _view(sent: api.SentDocument) -> Text:
     elif not (sent.accepted or sent.undecided):
         text = Text.assemble(("! ", "yellow"), f"There were no tuples to send to {sent.stream}.")
     else:
+        has = "has" if sent.accepted == 1 else "have"
         text = Text.assemble(
-            ("✓ ", "green"), f"{sent.accepted:,} tuples have entered {sent.stream}."
+            ("✓ ", "green"), f"{_tuples(sent.accepted)} {has} entered {sent.stream}."
         )
-    for count, why in ((sent.late, "came too late"), (sent.ahead, "lie too far ahead")):
+    lie = "lies" if sent.ahead == 1 else "lie"
+    for count, why in ((sent.late, "came too late"), (sent.ahead, f"{lie} too far ahead")):
         if count:
-            text.append(f"\n! {count:,} tuples {why} and did not enter.", "yellow")
+            text.append(f"\n! {_tuples(count)} {why} and did not enter.", "yellow")
     if sent.undecided:
         text.append(
-            f"\n! {sent.undecided:,} tuples had their turn before the site was started again: they "
-            "entered then, or are late.",
+            f"\n! {_tuples(sent.undecided)} entered before the stream's site failed, or came too "
+            "late and did not enter: nobody can tell which.",
             "yellow",
         )
     return text
+
+
+def _tuples(count: int) -> str:
+    return "1 tuple" if count == 1 else f"{count:,} tuples"

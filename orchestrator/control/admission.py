@@ -18,7 +18,7 @@ from orchestrator.control.planning.utilisation import Overload, Place, advice
 from orchestrator.control.view import ClusterView
 from orchestrator.errors import Refused
 from orchestrator.manifest.changes import refuse_change
-from orchestrator.manifest.kinds import QueryManifest, StreamManifest
+from orchestrator.manifest.kinds import QueryManifest, StreamManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
 from orchestrator.records import NodeKind, PlanRecord, QueryRecord, Sharing, Split, StreamRecord
 from placement.deadline.errors import DeadlinesUnattainable
@@ -212,7 +212,6 @@ def _check_clocks(planning: Planning, queries: Sequence[QueryManifest]) -> None:
     """Refuse deadlines that nobody could measure: shorter than clocks may be apart."""
     for manifest in queries:
         query = manifest.record
-        subject = f"query {query.name} ({manifest.file})"
         for output, site in query.outputs.items():
             deadline_ms = query.deadline_of(output)
             uncertainty_ms = latency_uncertainty_ms(
@@ -222,16 +221,22 @@ def _check_clocks(planning: Planning, queries: Sequence[QueryManifest]) -> None:
             if uncertainty_ms is None:
                 problem = f"nobody knows yet how far the clocks of the sites of {output} are apart"
                 raise Refused(
-                    subject, "outputs", output, problem, "Try again in a few seconds.", figures
-                )
+                    _subject(manifest, "outputs"), "outputs", output, problem,
+                    "Try again in a few seconds.", figures,
+                )  # fmt: skip
             if deadline_ms < uncertainty_ms:
                 problem = f"latencies of {output} are only known to within {uncertainty_ms:.1f} ms"
                 problem += ", because clocks of several machines are compared"
                 remedy = f"Allow at least {int(uncertainty_ms) + 1} ms, or have its streams enter "
                 remedy += "and leave on one machine."
                 figures["uncertainty_ms"] = uncertainty_ms
-                value = f"{deadline_ms:g} ms"
+                value, subject = f"{deadline_ms:g} ms", _subject(manifest, "deadline")
                 raise Refused(subject, "deadline", value, problem, remedy, figures)
+
+
+def _subject(manifest: QueryManifest, field: str) -> str:
+    """The query, and where its manifest says a field."""
+    return f"query {manifest.record.name} ({place_of(manifest, field)})"
 
 
 def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning) -> Refused:
@@ -279,8 +284,9 @@ def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning)
     guessed = unsettled(planning.view.hosts) if late else []
     if guessed:
         remedy += f" Latencies of {', '.join(guessed)} are not known well yet: try again soon."
-    subject = f"query {query.name} ({manifest.file})"
-    return Refused(subject, field, value, problem, remedy, figures, tuple(guessed))
+    return Refused(
+        _subject(manifest, field), field, value, problem, remedy, figures, tuple(guessed)
+    )
 
 
 def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, float | str]]:

@@ -33,6 +33,10 @@ class NoCluster(VivaceError):
     exit_status = EXIT_UNREACHABLE
 
 
+class SeveralClusters(VivaceError):
+    """Several clusters run here, and none was named."""
+
+
 class ClusterExists(VivaceError):
     """A cluster of that name runs here already."""
 
@@ -79,6 +83,20 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Folder in which its sites keep their outputs."""
         return Path(self.folder) / "archive"
 
+    @property
+    def _without_store(self) -> str:
+        """What a cluster whose ZooKeeper does not answer does, and what to do."""
+        if self.alive:
+            return (
+                f"Data flows on in cluster {self.cluster}. Its process ({self.pid}) starts "
+                "ZooKeeper again if it ended: try again in a few seconds; "
+                f"{self.logs / 'cluster.log'} says more."
+            )
+        return (
+            f"The process of cluster {self.cluster} ({self.pid}) has ended, and all of the cluster "
+            f"with it; its logs are in {self.logs}. `vivace up -f …` starts it again."
+        )
+
     @contextlib.contextmanager
     def open_store(self) -> Generator[ZooKeeperStore]:
         """The cluster's store, for the time of a command.
@@ -101,11 +119,7 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             )
         except Unreachable as error:
             raise Unreachable(
-                error.what,
-                error.address,
-                error.problem,
-                f"Cluster {self.cluster} (process {self.pid}) is broken; its logs are in "
-                f"{self.logs}. `vivace down --cluster {self.cluster}` ends it.",
+                error.what, error.address, error.problem, self._without_store
             ) from None
         with contextlib.closing(store):
             yield store
@@ -170,7 +184,9 @@ def find(name: str | None, folder: Path) -> ClusterContext:
     Raises
     ------
     NoCluster
-        There is no such cluster; or no name was given, and there are several or none.
+        There is no such cluster; or no name was given, and there is none.
+    SeveralClusters
+        No name was given, and there are several.
     """
     clusters = running(folder)
     if name is not None and name in clusters:
@@ -182,7 +198,7 @@ def find(name: str | None, folder: Path) -> ClusterContext:
         raise NoCluster(f"{wanted} is running here; `vivace up -f …` starts one")
     names = ", ".join(clusters)
     if name is None:
-        raise NoCluster(f"several clusters run here ({names}); name one with --cluster")
+        raise SeveralClusters(f"several clusters run here ({names}); name one with --cluster")
     raise NoCluster(f"no cluster named {name!r} is running here; there is {names}")
 
 

@@ -64,6 +64,11 @@ class Field:
         """Raise `InvalidInput` for this value."""
         raise InvalidInput(self.where, self.name, self._value(), problem, remedy)
 
+    def refuse_list(self, problem: str, remedy: str) -> NoReturn:
+        """The same for a list, which is shown as it is written."""
+        shown = _Words(f"[{', '.join(str(item.node.value) for item in self.items())}]")
+        raise InvalidInput(self.where, self.name, shown, problem, remedy)
+
     def text(self) -> str:
         """A string, not empty."""
         value = self._value()

@@ -349,16 +349,19 @@ def _sites(section: Section, source: SourceSpec | None, is_shed: bool) -> tuple[
         single.refuse("is there beside `sites`", "Write `site: …` or `sites: [a, b]`, not both.")
     sites = [item.slug() for item in named.items()]
     if len(sites) != 2 or sites[0] == sites[1]:
-        named.refuse("does not name two sites", "Write `sites: [a, b]`; for one, `site: a`.")
+        named.refuse_list("does not name two sites", "Write `sites: [a, b]`; for one, `site: a`.")
     tied = "there is none" if source is None else sources.restore(source).tied
     if tied is not None:
         what = "`from`" if source is None else f"`from: {source.driver}`"
-        named.refuse(
+        again = ""
+        if source is not None and source.journaled:
+            again = "; a site that is started again goes on after its journal"
+        named.refuse_list(
             f"needs a source that either site can bring in; {what}: {tied}",
-            "Or write `site: …`; a site that is started again goes on after its journal.",
+            f"Or write `site: {sites[0]}`{again}.",
         )
     if is_shed:
-        named.refuse(
+        named.refuse_list(
             "needs the same tuples at both sites, and a load shedder decides by when they come",
             "Remove `shed`, or write `site: …`.",
         )

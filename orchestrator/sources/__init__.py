@@ -24,6 +24,7 @@ _registry = Registry(
         "side": "orchestrator.sources.side_streams:SideSource",
         "tcp": "orchestrator.sources.tcp:Tcp",
     },
+    unwritten=["side"],
 )
 register = _registry.register
 preload = _registry.preload

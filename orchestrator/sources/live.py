@@ -139,7 +139,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         if self.durable is not Durable.REPLICAS:
             return f"{self.unlike}, unless with `durable: replicas`"
         if self.late or self.rejected:
-            return "with `late` or `rejected` it is tied to its site"
+            return "leave out `late` and `rejected`, whose streams are kept at one site"
         return None
 
     def lacks(self, own: Mapping[str, bool]) -> str | None:

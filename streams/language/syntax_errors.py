@@ -17,7 +17,7 @@ readable = {
     "LPAR": "an opening parenthesis",
     "RPAR": "a closing parenthesis",
     "LSQB": "a window in brackets",
-    "RSQB": "a closing bracket",
+    "RSQB": "']'",
     "COMMA": "a comma",
     "SEMICOLON": "a semicolon",
     "DOT": "a dot",

@@ -66,9 +66,9 @@ def _figure(values_ms: tuple[float, float] | None, limit_ms: float | None) -> Te
 
 def cordon_view(document: api.CordonDocument, *, dry_run: bool) -> str:
     """Whether a node is cordoned, and the replicas there."""
-    would = "would be " if dry_run and document.changed else ""
+    verb = "would be" if dry_run and document.changed else "is"
     now = document.cordoned != (dry_run and document.changed)
-    state = f"{would}{'cordoned' if now else 'open'}"
+    state = f"{verb} {'cordoned' if now else 'open'}"
     again = "" if document.changed else " already"
     here = ", ".join(document.replicas) or "none"
-    return f"[bold]{document.node}[/] is {state}{again}; replicas there: {here}."
+    return f"[bold]{document.node}[/] {state}{again}; replicas there: {here}."

@@ -22,12 +22,11 @@ def verdict_view(verdict: api.Verdict) -> RenderableType:
         ("input", f"{count(v.input_rows)} tuples replayed"),
         ("outputs", ", ".join(f"{name} {count(rows)}" for name, rows in v.outputs.items())),
         ("check of results", _holds(v.verified, "equal to Spark SQL's, row for row", "differ")),
-        ("latency", Text.assemble("p50 ", ms(v.latency_ms_p50), ", p99 ",
-                                  against(v.latency_ms_p99, v.deadline_ms))),
         (
-            "deadline misses",
-            f"{v.deadline_miss_ratio:.3%} of {count(v.completed_timestamps)} completed timestamps",
+            "latency",
+            f"p50 {ms(v.latency_ms_p50)}, p99 {ms(v.latency_ms_p99)}, deadline {ms(v.deadline_ms)}",
         ),
+        ("deadline misses", _misses(v)),
         ("input waited", _holds(v.input_waited_ms <= v.deadline_ms, ms(v.input_waited_ms), "")),
         ("processors used", "–" if v.processors is None else v.processors.summary),
         ("killed", f"the executor of {v.killed_node}"),
@@ -48,6 +47,16 @@ def verdict_view(verdict: api.Verdict) -> RenderableType:
     else:
         parts.append(Text("✓ Everything that was promised holds.", style="bold green"))
     return Group(*parts)
+
+
+def _misses(v: api.Verdict) -> Text:
+    """The share of missed deadlines, which decides, and its limit."""
+    limit = api.MISSES_ALLOWED
+    style, mark = ("green", "") if v.deadline_miss_ratio <= limit else ("bold red", " ✗")
+    return Text.assemble(
+        (f"{100 * v.deadline_miss_ratio:.3f} %", style), f" / {100 * limit:.0f} %", (mark, style),
+        f" of {count(v.completed_timestamps)} completed timestamps",
+    )  # fmt: skip
 
 
 def _holds(holds: bool, good: str, bad: str) -> Text:

@@ -68,6 +68,8 @@ def test_conditions_are_pushed_down_and_windows_shared() -> None:
         ("SELECT kk FROM s [NOW]", "s has no column kk; did you mean"),
         ("SELECT z.k FROM s [NOW]", "there is no z in FROM"),
         ("SELECT * FROM u [NOW]", "there is no stream u; there is s, t"),
+        ("SELECT * FROM s.late [NOW]", "no stream s.late; write `late: true` in the source of s,"),
+        ("SELECT * FROM s.last [NOW]", r"there is no stream s\.last; there is s, t"),
         ("SELECT * FROM s", "s is a stream and needs a window"),
         ("SELECT * FROM s [PARTITION BY z ROWS 1]", "s has no column z"),
         ("SELECT absx(i) AS y FROM s [NOW]", "there is no function absx; did you mean abs?"),

@@ -11,6 +11,8 @@ from topology.suggestions import closest, hint, nearest
         ("high", ["hihg", "low"], "hihg"),
         ("WEST EUROP", ["UK South", "West Europe"], "West Europe"),
         ("x", ["altitude"], None),
+        ("three", ["other"], None),
+        ("uk1", ["uk2"], "uk2"),
         ("x", [], None),
     ],
 )

@@ -11,6 +11,7 @@ from orchestrator import api
 from orchestrator.api.sending import (
     _address,  # pyright: ignore[reportPrivateUsage]
     _bodies,  # pyright: ignore[reportPrivateUsage]
+    _token,  # pyright: ignore[reportPrivateUsage]
     opened,
 )
 from orchestrator.sources import spec_of
@@ -64,3 +65,26 @@ def test_a_stream_that_is_replayed_takes_no_lines() -> None:
         _address(cluster.view(), "north")
     assert refused.value.problem == "takes no lines: its source is `replay`"
     assert refused.value.remedy.endswith("take lines; here: south.")
+
+
+def test_token_file_that_is_not_here_is_named_with_its_stream_and_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = ObedientCluster()
+    manifests = aircraft()
+    source = spec_of("http", Http(token_file=str(tmp_path / "token")))
+    north, *others = manifests.streams
+    north = msgspec.structs.replace(
+        north, record=msgspec.structs.replace(north.record, source=source)
+    )
+    cluster.apply(msgspec.structs.replace(manifests, streams=(north, *others)))
+    monkeypatch.delenv("VIVACE_TOKEN", raising=False)
+    with pytest.raises(api.VivaceError) as refused:
+        _token(cluster.view(), "north")
+    assert refused.value.exit_status == 2
+    assert str(refused.value) == (
+        f"stream north: the token file {tmp_path / 'token'} cannot be read (No such file or "
+        "directory). Send from where it can be read, or set VIVACE_TOKEN to the token"
+    )
+    monkeypatch.setenv("VIVACE_TOKEN", "a-token-of-a-person")
+    assert _token(cluster.view(), "north") == "a-token-of-a-person"

@@ -20,7 +20,7 @@ from orchestrator.api.verifying import (
 )
 from orchestrator.cli.verify import _view  # pyright: ignore[reportPrivateUsage]
 from orchestrator.deploy.context import ClusterContext
-from orchestrator.records import StreamRecord
+from orchestrator.records import Shed, StreamRecord
 from orchestrator.sinks.delivered import Delivered
 from orchestrator.sources import spec_of
 from orchestrator.sources.ingestion import Ingestion, Push
@@ -68,8 +68,14 @@ def test_a_live_stream_is_read_from_its_journal_while_its_site_writes_it(tmp_pat
 
 def test_what_is_kept_nowhere_is_refused_with_the_reason(tmp_path: Path) -> None:
     gone = msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp(durable=Durable.NOTHING)))
-    with pytest.raises(Unverifiable, match="durable: no"):
+    with pytest.raises(Unverifiable, match=r"is not kept: it has `durable: no`$"):
         read_input(gone, tmp_path, 1)
+    sent = msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp(durable=Durable.REPLICAS)))
+    with pytest.raises(Unverifiable, match=r"is not kept: it has `durable: replicas`$"):
+        read_input(sent, tmp_path, 1)
+    shed = msgspec.structs.replace(gone, shed=Shed(tuples=1, per_ms=1.0))
+    with pytest.raises(Unverifiable, match=r"is not kept: it has a load shedder \(`shed`\)$"):
+        read_input(shed, tmp_path, 1)
     with pytest.raises(Unverifiable, match="nothing ever enters"):
         read_input(STREAM, tmp_path, 1)
     lost = msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp()))

@@ -166,6 +166,33 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: tuple[str, .
     assert message.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("history", "--limit", "0"),
+            "Invalid value '0' for '--limit' / '-n': Input should be greater than or equal to 1; "
+            "`vivace history --help` shows how",
+        ),
+        (
+            ("drill", "run", "hang", "--times", "none"),
+            "Invalid value 'none' for '--times': Input should be a valid integer, unable to parse "
+            "string as an integer; `vivace drill run --help` shows how",
+        ),
+        (
+            ("drill", "run", "hang", "--simulate", "--times", "2"),
+            "command line: --simulate: goes with one drill, once, and not with --compare. Write: "
+            "vivace drill run NAME --simulate",
+        ),
+    ],
+)
+def test_wrong_option_is_named_with_its_value_and_the_page_that_has_it(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    assert run(arguments) == 2
+    assert capsys.readouterr().err == f"error: {message}\n"
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"vivace {version('vivace')}\n"

@@ -97,6 +97,16 @@ def test_recovery_bound_no_node_can_keep_is_refused_with_figures(cluster: Obedie
         assert part in message
 
 
+def test_a_refused_field_is_named_with_its_own_line(cluster: ObedientCluster) -> None:
+    lines = {"recovery": (7, "150 ms"), "deadline": (6, "300 ms")}
+    manifest = msgspec.structs.replace(query_manifest(recovery_bound_ms=150.0), written=lines)
+    error = refusal(cluster, manifest)
+    assert (error.subject, error.field) == ("query proximity (query.yaml:7)", "recovery")
+    put_sites_on_machines(cluster, apart_us=400_000)
+    error = refusal(cluster, msgspec.structs.replace(query_manifest(), written=lines))
+    assert (error.subject, error.field) == ("query proximity (query.yaml:6)", "deadline")
+
+
 def test_deadline_no_placement_meets_is_refused_with_the_path(cluster: ObedientCluster) -> None:
     error = refusal(cluster, query_manifest(deadline_ms=5.0))
     assert error.field == "deadline"

@@ -12,6 +12,7 @@ from orchestrator.deploy.context import (
     ClusterContext,
     ClusterExists,
     NoCluster,
+    SeveralClusters,
     claim,
     find,
     home,
@@ -20,7 +21,7 @@ from orchestrator.deploy.context import (
     started_s,
     withdraw,
 )
-from orchestrator.errors import VivaceError
+from orchestrator.errors import Unreachable, VivaceError
 
 
 def context(name: str = "aircraft", *, age_s: float = 0.0) -> ClusterContext:
@@ -79,8 +80,9 @@ def test_no_cluster_is_exit_status_3(tmp_path: Path) -> None:
 def test_several_clusters_must_be_named(tmp_path: Path) -> None:
     for name in ("air", "sea"):
         claim(context(name), tmp_path)
-    with pytest.raises(NoCluster, match=r"air, sea.*--cluster"):
+    with pytest.raises(SeveralClusters, match=r"air, sea.*--cluster") as unnamed:
         find(None, tmp_path)
+    assert unnamed.value.exit_status == 2
     with pytest.raises(NoCluster, match=r"'land'.*air, sea"):
         find("land", tmp_path)
     withdraw("sea", tmp_path)
@@ -90,6 +92,37 @@ def test_several_clusters_must_be_named(tmp_path: Path) -> None:
 def test_starting_cluster_has_no_store_yet(tmp_path: Path) -> None:
     with pytest.raises(NoCluster, match="still starting"), context().open_store():
         pass
+
+
+def silent(address: str, *_: object, **__: object) -> None:
+    """A store whose ZooKeeper does not answer."""
+    raise Unreachable("ZooKeeper", address, "did not answer within 4 s", "Check that it runs.")
+
+
+def test_silent_zookeeper_of_a_cluster_that_runs_is_waited_for_and_the_cluster_not_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("orchestrator.store.zookeeper.ZooKeeperStore", silent)
+    runs = msgspec.structs.replace(context(), zookeeper="127.0.0.1:2181")
+    with pytest.raises(Unreachable) as away, runs.open_store():
+        pass
+    assert "Data flows on" in away.value.remedy
+    assert "try again" in away.value.remedy
+    assert "/nowhere/logs/cluster.log" in away.value.remedy
+    assert "vivace down" not in away.value.remedy
+    assert away.value.exit_status == 3
+
+
+def test_silent_zookeeper_of_a_cluster_that_has_ended_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("orchestrator.store.zookeeper.ZooKeeperStore", silent)
+    ended = msgspec.structs.replace(context(age_s=100), zookeeper="127.0.0.1:2181")
+    with pytest.raises(Unreachable) as away, ended.open_store():
+        pass
+    assert "has ended" in away.value.remedy
+    assert "logs are in /nowhere/logs" in away.value.remedy
+    assert away.value.exit_status == 3
 
 
 def test_foreign_file_is_named(tmp_path: Path) -> None:

@@ -422,6 +422,12 @@ def test_sources_that_cannot_be_are_refused(folder: Path, given: str, message: s
     assert message in refused(folder, RATE, f"{RATE}\n{given}")
 
 
+def test_sources_that_no_manifest_can_name_are_not_offered(folder: Path) -> None:
+    offered = refused(folder, RATE, f"{RATE}\nfrom: {{}}").partition("Write one of: ")[2]
+    assert "replay" in offered
+    assert "side" not in offered
+
+
 @pytest.mark.parametrize(
     ("written", "read"),
     [

@@ -44,9 +44,9 @@ def test_the_second_site_stands_by(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (stream("sites: [a]"), "sites: a list does not name two sites"),
-        (stream("sites: [a, a]"), "does not name two sites"),
-        (stream("sites: [a, b, c]"), "does not name two sites"),
+        (stream("sites: [a]"), "sites: [a] does not name two sites"),
+        (stream("sites: [a, a]"), "sites: [a, a] does not name two sites"),
+        (stream("sites: [a, b, c]"), "sites: [a, b, c] does not name two sites"),
         (stream("site: a\nsites: [a, b]"), "site: 'a' is there beside `sites`"),
         (
             stream("sites: [a, b]", "from: {tcp: {timestamp: arrival, format: json}}"),
@@ -55,7 +55,8 @@ def test_the_second_site_stands_by(tmp_path: Path) -> None:
         ),
         (
             stream("sites: [a, b]", "from: {http: {durable: replicas, late: true}}"),
-            "`from: http`: with `late` or `rejected` it is tied to its site",
+            "sites: [a, b] needs a source that either site can bring in; `from: http`: leave out "
+            "`late` and `rejected`, whose streams are kept at one site. Or write `site: a`.",
         ),
         (
             stream("sites: [a, b]", "from: {kafka: {brokers: 'h:1', topic: t}}"),
@@ -69,10 +70,14 @@ def test_the_second_site_stands_by(tmp_path: Path) -> None:
             stream("sites: [a, b]", "from: {folder: {path: /in, names: 'a-#.csv'}}"),
             "`from: folder`: it also needs `idleAfter: off`, `maxAhead: off`, a timestamp",
         ),
+        (
+            stream("sites: [a, b]", "from: {http: {late: true}}"),
+            "Or write `site: a`; a site that is started again goes on after its journal.",
+        ),
         (stream("sites: [a, b]", ""), "`from`: there is none"),
         (
             stream("sites: [a, b]", more="shed: {tuples: 1, per: 1 s}\n"),
-            "a load shedder decides by when they come",
+            "sites: [a, b] needs the same tuples at both sites, and a load shedder decides by when",
         ),
     ],
 )

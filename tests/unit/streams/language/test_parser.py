@@ -181,6 +181,7 @@ def test_what_the_language_lacks_is_said_with_what_to_use(body: str, message: st
             "REGISTER QUERY q RSTREAM(SELECT max(a 5) FROM s [NOW]);",
             "a closing parenthesis, a comma, a dot, an opening parenthesis or an operator",
         ),
+        ("REGISTER QUERY q RSTREAM(SELECT a FROM s [NOW) WHERE a > 1);", "']'"),
         ("REGISTER QUERY q RSTREAM(SELECT a FROM s [NOW] WHERE );", "an expression"),
         (
             "REGISTER QUERY q RSTREAM(SELECT a FROM s [5]);",
