@@ -153,7 +153,7 @@ def faults(
     due = int(went_in.max()) + 1 if distinct else 0
     return SequenceFaults(
         lost=max(told.lost, due - distinct),
-        repeated=max(told.repeated, len(went_in) - distinct),
+        repeated=max(told.repeated, len(went_in) - distinct + len(delivered.superseded_ms)),
     )
 
 
