@@ -1,7 +1,8 @@
 """Benchmark `placement_scale`: placing up to 10,000 queries on up to 10,000 nodes, on one core.
 
 Queries and networks are those of `bench.scale_workload`, placed by `placement.bulk`; on Spark, the
-same job by two executors must give the same placements, or the benchmark fails.
+same job by two executors must give the same placements, or the benchmark fails. `--size` is a
+number of nodes.
 
 `seconds` is the time of `plan_in_rounds` on the view of a network that has coordinates already.
 `cpu_seconds` is what the process computed in that time: less, if others took the core from it.
@@ -34,10 +35,10 @@ from threadpoolctl import threadpool_limits
 from bench.least_cost import Task, least_costs
 from bench.placement_methods import OURS
 from bench.placement_plots import plot_scale
-from bench.placement_workload import Workload
+from bench.placement_workload import NETWORK, Workload
 from bench.registry import Settings, benchmark
 from bench.scale_workload import scale_workload
-from orchestrator.errors import VivaceError
+from orchestrator.errors import InvalidInput, VivaceError
 from placement.bulk import BulkPlan, BulkSettings, plan_in_rounds
 from placement.evaluation.load import Load
 from placement.evaluation.single import primary_usage
@@ -99,10 +100,20 @@ class Run:
     operators: IntArray
 
 
-@benchmark("placement_scale")
+@benchmark("placement_scale", takes_sizes=True)
 def placement_scale(settings: Settings) -> Mapping[str, float]:
-    """Time and distance from the optimum of 100 to 10,000 queries on 100 to 10,000 nodes."""
-    sizes = QUICK_NODES if settings.quick else NODES
+    """Time and distance from the optimum of 100 to 10,000 queries on 100 to 10,000 nodes.
+
+    Raises
+    ------
+    InvalidInput
+        A size is no multiple of 100 nodes.
+    """
+    for nodes in settings.sizes:
+        if nodes % NETWORK.nodes:
+            remedy = f"Networks are made of parts of {NETWORK.nodes} nodes: give a multiple."
+            raise InvalidInput("bench", "--size", str(nodes), "is no size of a network", remedy)
+    sizes = settings.sizes or (QUICK_NODES if settings.quick else NODES)
     counts = QUICK_QUERIES if settings.quick else QUERIES
     spark_job = QUICK_ON_SPARK if settings.quick else ON_SPARK
     runs: dict[tuple[int, int], Run] = {}
