@@ -341,6 +341,7 @@ def _await_healed(store: Store, hosts: HostEnds, former: Mapping[str, str] | Non
     """
     give_up = time.monotonic() + HEAL_TIMEOUT_S
     started_ms: int | None = None
+    awaited = "ZooKeeper does not answer"
     while time.monotonic() < give_up:
         time.sleep(LOOK_S)
         try:
@@ -348,18 +349,22 @@ def _await_healed(store: Store, hosts: HostEnds, former: Mapping[str, str] | Non
         except StoreError:
             continue
         hosts.look(_incarnations(view))
-        replaced = all(
-            node in view.nodes and view.nodes[node].record.incarnation != incarnation
+        away = [
+            node
             for node, incarnation in (former or {}).items()
-        )
-        if not replaced or not all(view.protected(f.record) for f in view.fragments.values()):
+            if node not in view.nodes or view.nodes[node].record.incarnation == incarnation
+        ]
+        bare = [name for name, f in view.fragments.items() if not view.protected(f.record)]
+        if away or bare:
+            awaited = f"{', '.join(away) or 'no node'} is away, {bare or 'nothing'} unprotected"
             continue
         reached_ms = _reached_ms(view)
+        awaited = f"the output has come up to {reached_ms} ms, and no further"
         if started_ms is None or reached_ms is None:
             started_ms = reached_ms
         elif reached_ms > started_ms:
             return
-    raise VivaceError(f"the cluster has not healed within {HEAL_TIMEOUT_S:.0f} s")
+    raise VivaceError(f"the cluster has not healed within {HEAL_TIMEOUT_S:.0f} s: {awaited}")
 
 
 def _reached_ms(view: ClusterView) -> int | None:
