@@ -13,8 +13,8 @@ import os
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
@@ -23,7 +23,7 @@ import psutil
 
 from bench.cluster import running
 from bench.large_state import measure_large_state
-from bench.ours_failover import FRAGMENT, ROUND_MS, faults, write_input
+from bench.ours_failover import FRAGMENT, ROUND_MS, Say, faults, write_input
 from bench.registry import Settings, benchmark
 from bench.silence import STEADY_S, longest_silence_ms
 from orchestrator.clock import OFFSET_FILE
@@ -63,7 +63,7 @@ class Faults:
     Attributes
     ----------
     ended
-        Nodes whose host was ended on purpose; no other host may end.
+        Nodes whose host the present fault has ended; no other host may end.
     clock_file
         Holds the seconds by which processes that start take the machine's wall clock to be ahead.
     """
@@ -164,6 +164,49 @@ KINDS: Mapping[str, tuple[Callable[[Faults], None], int]] = {
 """Name → the fault, and how often it strikes."""
 
 
+@dataclass(slots=True)
+class HostEnds:
+    """The ends of hosts, as the incarnations of their nodes tell, and how many no fault asked for.
+
+    A fault asks for one end of each host that it kills. The end of any other host, and a second end
+    of one that was killed, is unbidden.
+
+    Attributes
+    ----------
+    known
+        Node → the incarnation that was seen last.
+    unbidden
+        Ends that no fault has asked for, so far.
+    """
+
+    known: dict[str, str]
+    unbidden: int = 0
+    _bidden: set[str] = field(default_factory=set[str])
+
+    def ask_for(self, nodes: Iterable[str]) -> None:
+        """A fault ends these nodes' hosts; what former faults asked for no longer counts."""
+        self._bidden = set(nodes)
+
+    def look(self, incarnations: Mapping[str, str]) -> None:
+        """Count the nodes that are under other incarnations than when they were seen last."""
+        for node, incarnation in incarnations.items():
+            if self.known.setdefault(node, incarnation) != incarnation:
+                self.known[node] = incarnation
+                self._count(node)
+
+    def close(self, incarnations: Mapping[str, str]) -> None:
+        """Look for the last time: a node that is away now counts as well."""
+        self.look(incarnations)
+        for node in self.known.keys() - incarnations.keys():
+            self._count(node)
+
+    def _count(self, node: str) -> None:
+        if node in self._bidden:
+            self._bidden.remove(node)
+        else:
+            self.unbidden += 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
     """A fault, and when it struck and was healed, cluster clock."""
@@ -205,18 +248,19 @@ def _measure_small_state(settings: Settings, kinds: Sequence[str]) -> Mapping[st
             running(manifests, Path(work), progress) as cluster,
         ):
             acting = Faults(cluster.store, set(), clock_file)
-            before = _incarnations(cluster.store)
+            hosts = HostEnds(_incarnations(read_view(cluster.store)))
             time.sleep(ROUNDS_BEFORE * ROUND_MS / 1000)
             struck = [
-                _strike(acting, kind, f"{kind} {run + 1} of {runs}", settings.say)
+                strike(acting, kind, hosts, f"{kind} {run + 1} of {runs}", settings.say)
                 for kind in kinds
                 for most in [KINDS[kind][1]]
                 for runs in [min(most, QUICK_RUNS) if settings.quick else most]
                 for run in range(runs)
             ]
             time.sleep(STEADY_S)
-            after = _incarnations(cluster.store)
-            clocks = read_view(cluster.store).cluster_clocks
+            view = read_view(cluster.store)
+            hosts.close(_incarnations(view))
+            clocks = view.cluster_clocks
         delivered = read_back(cluster.archive, FRAGMENT)
     arrivals_s = np.sort(delivered.completed_column("arrived_us")) / 1e6
     found = faults(delivered)
@@ -226,11 +270,10 @@ def _measure_small_state(settings: Settings, kinds: Sequence[str]) -> Mapping[st
         began_s, healed_s = each.began_us / 1e6, each.healed_us / 1e6
         silences[each.kind].append(longest_silence_ms(arrivals_s, began_s, healed_s))
         healed[each.kind].append(healed_s - began_s)
-    ended = {node for node in before if after.get(node) != before[node]}
     figures: dict[str, float] = {
         "lost": found.lost,
         "repeated": found.repeated,
-        "hosts_ended_unbidden": len(ended - acting.ended),
+        "hosts_ended_unbidden": hosts.unbidden,
         "tuples": delivered.rows.num_rows,
     }
     for kind in silences:
@@ -252,17 +295,23 @@ def _measure_small_state(settings: Settings, kinds: Sequence[str]) -> Mapping[st
     return figures
 
 
-def _strike(acting: Faults, kind: str, said: str, say: Callable[[str], None]) -> Struck:
-    """One fault, and the time until everything is as it was."""
-    _await_healed(acting.store, None)
-    before = _incarnations(acting.store)
-    ended, acting.ended = acting.ended, set()
+def strike(acting: Faults, kind: str, hosts: HostEnds, said: str, say: Say) -> Struck:
+    """One fault, and the time until everything is as it was.
+
+    Parameters
+    ----------
+    hosts
+        Told which hosts the fault ends, and what is seen of all of them until then.
+    """
+    _await_healed(acting.store, hosts, None)
+    before = dict(hosts.known)
+    acting.ended.clear()
     say(said)
     began_us = _now_us(acting.store)
     KINDS[kind][0](acting)
-    _await_healed(acting.store, {node: before[node] for node in acting.ended})
+    hosts.ask_for(acting.ended)
+    _await_healed(acting.store, hosts, {node: before[node] for node in acting.ended})
     healed_us = _now_us(acting.store)
-    acting.ended |= ended
     time.sleep(STEADY_S)
     return Struck(kind=kind, began_us=began_us, healed_us=healed_us)
 
@@ -271,15 +320,17 @@ def _now_us(store: Store) -> int:
     return cluster_now_us(read_view(store).cluster_clocks)
 
 
-def _incarnations(store: Store) -> dict[str, str]:
-    return {node: found.record.incarnation for node, found in read_view(store).nodes.items()}
+def _incarnations(view: ClusterView) -> dict[str, str]:
+    return {node: found.record.incarnation for node, found in view.nodes.items()}
 
 
-def _await_healed(store: Store, former: Mapping[str, str] | None) -> None:
+def _await_healed(store: Store, hosts: HostEnds, former: Mapping[str, str] | None) -> None:
     """Wait until every fragment is protected, and output has come that entered since.
 
     Parameters
     ----------
+    hosts
+        Told what is seen of hosts meanwhile.
     former
         Incarnations that have ended: their nodes must be back under others.
 
@@ -290,24 +341,30 @@ def _await_healed(store: Store, former: Mapping[str, str] | None) -> None:
     """
     give_up = time.monotonic() + HEAL_TIMEOUT_S
     started_ms: int | None = None
+    awaited = "ZooKeeper does not answer"
     while time.monotonic() < give_up:
         time.sleep(LOOK_S)
         try:
             view = read_view(store)
         except StoreError:
             continue
-        replaced = all(
-            node in view.nodes and view.nodes[node].record.incarnation != incarnation
+        hosts.look(_incarnations(view))
+        away = [
+            node
             for node, incarnation in (former or {}).items()
-        )
-        if not replaced or not all(view.protected(f.record) for f in view.fragments.values()):
+            if node not in view.nodes or view.nodes[node].record.incarnation == incarnation
+        ]
+        bare = [name for name, f in view.fragments.items() if not view.protected(f.record)]
+        if away or bare:
+            awaited = f"{', '.join(away) or 'no node'} is away, {bare or 'nothing'} unprotected"
             continue
         reached_ms = _reached_ms(view)
+        awaited = f"the output has come up to {reached_ms} ms, and no further"
         if started_ms is None or reached_ms is None:
             started_ms = reached_ms
         elif reached_ms > started_ms:
             return
-    raise VivaceError(f"the cluster has not healed within {HEAL_TIMEOUT_S:.0f} s")
+    raise VivaceError(f"the cluster has not healed within {HEAL_TIMEOUT_S:.0f} s: {awaited}")
 
 
 def _reached_ms(view: ClusterView) -> int | None:

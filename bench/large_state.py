@@ -1,10 +1,12 @@
 """A fault of benchmark `faults`: the secondary of a fragment with a large state is killed.
 
 The query keeps the newest tuples of each of many keys: so many that whole tuples are kept, not only
-their results. They enter at a steady rate, and bring one key after the other. The state is complete
-when every key has been brought as often as tuples of it are kept. Then the executor of the
-secondary is killed. A node that had no part in the fragment becomes the new secondary: it fetches
-the state of the primary while both go on, and nobody may take either of them for dead meanwhile.
+their results. It selects their timestamps, so that a tuple that enters twice leaves twice, whether
+at once or later (`bench.ours_failover` says why). Tuples enter at a steady rate, and bring one key
+after the other. The state is complete when every key has been brought as often as tuples of it are
+kept. Then the executor of the secondary is killed. A node that had no part in the fragment becomes
+the new secondary: it fetches the state of the primary while both go on, and nobody may take either
+of them for dead meanwhile.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ recovery: 10 s
 outputs: {{{fragment}: edge}}
 statements: |
   REGISTER QUERY {fragment} ISTREAM(
-    SELECT key, number FROM numbers [PARTITION BY key ROWS {kept}] WHERE payload <> '');
+    SELECT key, number, _ts AS at FROM numbers [PARTITION BY key ROWS {kept}] WHERE payload <> '');
 """
 
 Say = Callable[[str], None]

@@ -45,8 +45,12 @@ class Assessment:
         the order given, shape (q,), bytes.
     recovery_ms
         Longest recovery time (1) of each query's operators, shape (q,).
+    unprotected
+        Operators of each query whose secondary stands on the primary's node and dies with it, shape
+        (q,). Recovery times do not consider that.
     bound_kept
-        Whether it is within the query's bound, shape (q,).
+        Whether the recovery time is within the query's bound, and no operator is unprotected, shape
+        (q,).
     operators
         Replicas of operators by node, pinned ones not counted, shape (n,).
     cores
@@ -58,6 +62,7 @@ class Assessment:
     primary_usage: FloatArray
     standby_usage: FloatArray
     recovery_ms: FloatArray
+    unprotected: IntArray
     bound_kept: BoolArray
     operators: IntArray
     cores: FloatArray
@@ -84,7 +89,7 @@ def assess(
     ----------
     replicas
         Of every operator to be placed; a secondary may stand on its primary's node here, as
-        some baselines have it, and then protects nothing.
+        some baselines have it, and then protects nothing: the query does not keep its bound.
     dying_together
         Whether operators on the node that dies are recovered from each other's secondaries
         (`placement.evaluation.evaluator`), or all upstream primaries are taken to live, as in
@@ -95,6 +100,7 @@ def assess(
     link_bytes_s: dict[tuple[str, str], float] = {}
     usages: list[tuple[float, float]] = []
     recoveries: list[float] = []
+    lost: list[int] = []
     for request in requests:
         graph = request.graph
         primaries = graph.pinned
@@ -115,15 +121,18 @@ def assess(
             if is_standby:
                 standby_usage += bytes_s * view.one_way_ms(source, target) / 1e3
         usages.append((single.primary_usage(graph, primaries, view), standby_usage))
+        lost.append(sum(replicas[name][0] == replicas[name][1] for name in graph.to_place))
         recoveries.append(max((s.recovery.total_ms for s in standbys.values()), default=0.0))
     primary_usage, standby_usage = np.array(usages).reshape(-1, 2).T
     recovery_ms = np.array(recoveries)
+    unprotected = np.array(lost, dtype=np.int64)
     bounds_ms = np.array([request.recovery_bound_ms for request in requests])
     return Assessment(
         primary_usage=primary_usage,
         standby_usage=standby_usage,
         recovery_ms=recovery_ms,
-        bound_kept=recovery_ms <= bounds_ms,
+        unprotected=unprotected,
+        bound_kept=(recovery_ms <= bounds_ms) & (unprotected == 0),
         operators=operators,
         cores=cores,
         link_bytes_s=link_bytes_s,

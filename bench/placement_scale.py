@@ -1,17 +1,23 @@
 """Benchmark `placement_scale`: placing up to 10,000 queries on up to 10,000 nodes, on one core.
 
 Queries and networks are those of `bench.scale_workload`, placed by `placement.bulk`; on Spark, the
-same job by two executors must give the same placements, or the benchmark fails.
+same job by two executors must give the same placements, or the benchmark fails. `--size` is a
+number of nodes.
 
 `seconds` is the time of `plan_in_rounds` on the view of a network that has coordinates already.
 `cpu_seconds` is what the process computed in that time: less, if others took the core from it.
 
-`ratio_to_exact` is measured on queries drawn from those placed. For each, the load is that of all
-the others. With its prices, the primaries' cost is compared: network usage of all links, and each
-operator's input rate times the CPU axis that a replica meets on its node, in bytes. This is the
-objective of the placer (`placement.exact_tree`) without the terms of secondaries. The ratio is that
-of two sums: the placer's choice among the candidates near the query's points, over the least of all
-choices among all hosts (`bench.least_cost`).
+Distances from the optimum are measured on queries drawn from those placed. For each, the load is
+that of all the others, and prices are those of that load. The cost of a query's primaries is the
+network usage of all links, and each operator's input rate times the CPU axis that a replica meets
+on its node, in bytes. This is the objective of the placer (`placement.exact_tree`) without the
+terms of secondaries. The least cost is that of all choices among all hosts (`bench.least_cost`).
+Both ratios are of two sums over the queries:
+
+- `placed_to_exact`: the primaries where the planner has put them, over the least cost. The planner
+  has weighed secondaries as well, and has met the load of that time.
+- `candidates_to_exact`: the best choice among the candidates near the query's points, over the
+  least cost. No placement that was made is looked at: it is the loss by the choice of candidates.
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -28,18 +35,21 @@ from threadpoolctl import threadpool_limits
 from bench.least_cost import Task, least_costs
 from bench.placement_methods import OURS
 from bench.placement_plots import plot_scale
-from bench.placement_workload import Workload
+from bench.placement_workload import NETWORK, Workload
 from bench.registry import Settings, benchmark
 from bench.scale_workload import scale_workload
-from orchestrator.errors import VivaceError
+from orchestrator.errors import InvalidInput, VivaceError
 from placement.bulk import BulkPlan, BulkSettings, plan_in_rounds
 from placement.evaluation.load import Load
+from placement.evaluation.single import primary_usage
 from placement.exact import place_exactly
 from placement.exact_tree import ExactTask
+from placement.graph import QueryGraph
+from placement.network import NetworkView
 from placement.planner import free_points
 from placement.primaries import candidates
 from placement.records import Request
-from topology.arrays import IntArray
+from topology.arrays import FloatArray, IntArray
 
 NODES, QUERIES = (100, 1_000, 10_000), (100, 1_000, 10_000)
 QUICK_NODES, QUICK_QUERIES = (100, 1_000), (20, 100)
@@ -48,7 +58,7 @@ BULK = BulkSettings(round_size=32)
 """In larger rounds more queries are put back, in smaller ones Spark's own time for each counts."""
 
 SAMPLED, QUICK_SAMPLED = 50, 10
-"""Queries that `ratio_to_exact` is measured on."""
+"""Queries that distances from the optimum are measured on."""
 
 ON_SPARK, QUICK_ON_SPARK = (1_000, 1_000), (100, 100)
 """Nodes and queries of the job that Spark does too."""
@@ -66,6 +76,13 @@ class PlacementsDiffer(VivaceError):
         )
 
 
+class Distance(NamedTuple):
+    """How far placements are from the optimum; the module says how each is taken."""
+
+    placed_to_exact: float
+    candidates_to_exact: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One job, done.
@@ -79,14 +96,24 @@ class Run:
     found: BulkPlan
     seconds: float
     cpu_seconds: float
-    ratio_to_exact: float
+    distance: Distance
     operators: IntArray
 
 
-@benchmark("placement_scale")
+@benchmark("placement_scale", takes_sizes=True)
 def placement_scale(settings: Settings) -> Mapping[str, float]:
-    """Time and distance from the optimum of 100 to 10,000 queries on 100 to 10,000 nodes."""
-    sizes = QUICK_NODES if settings.quick else NODES
+    """Time and distance from the optimum of 100 to 10,000 queries on 100 to 10,000 nodes.
+
+    Raises
+    ------
+    InvalidInput
+        A size is no multiple of 100 nodes.
+    """
+    for nodes in settings.sizes:
+        if nodes % NETWORK.nodes:
+            remedy = f"Networks are made of parts of {NETWORK.nodes} nodes: give a multiple."
+            raise InvalidInput("bench", "--size", str(nodes), "is no size of a network", remedy)
+    sizes = settings.sizes or (QUICK_NODES if settings.quick else NODES)
     counts = QUICK_QUERIES if settings.quick else QUERIES
     spark_job = QUICK_ON_SPARK if settings.quick else ON_SPARK
     runs: dict[tuple[int, int], Run] = {}
@@ -122,35 +149,58 @@ def _run(workload: Workload, settings: Settings) -> Run:
         found=found,
         seconds=seconds,
         cpu_seconds=cpu_seconds,
-        ratio_to_exact=ratio_to_exact(workload, found, sampled),
+        distance=distance(workload, found, sampled),
         operators=_loaded(workload, found).replicas,
     )
 
 
-def ratio_to_exact(workload: Workload, found: BulkPlan, count: int) -> float:
-    """Cost of the placer's primaries over the least possible, on so many of the queries.
+def distance(workload: Workload, found: BulkPlan, count: int) -> Distance:
+    """Cost of primaries over the least possible, on so many of the queries that were placed.
 
     Parameters
     ----------
     found
-        Where all queries of the workload are: the load.
+        Where all queries of the workload are: what is judged, and the load.
     """
     view = workload.view
     full = _loaded(workload, found)
     replicas = _replicas_by_query(found)
-    at: list[int] = np.random.default_rng(1).permutation(len(workload.requests))[:count].tolist()
-    requests = [workload.requests[i] for i in at]
+    chosen = {placed.operator: placed.primary for placed in found.plan.placements}
+    able = [request for request in workload.requests if request.graph.name not in found.refused]
+    at: list[int] = np.random.default_rng(1).permutation(len(able))[:count].tolist()
+    requests = [able[i] for i in at]
     # The exact placer's points are not drawn.
     points_ms = free_points(requests, view, OURS, ())
     tasks: list[Task] = []
-    ours = 0.0
+    placed = among_candidates = 0.0
     for request, points in zip(requests, points_ms, strict=True):
-        load = _without(full, request, replicas)
-        near = candidates(request.graph, points, view, load, {}, OURS.candidates)
-        task = ExactTask(graph=request.graph, view=view, candidates=near, price_ms=load.price_ms())
-        ours += place_exactly(task, load).cost
-        tasks.append(Task(request.graph, task.price_ms))
-    return ours / float(least_costs(tasks, view).sum())
+        graph, load = request.graph, _without(full, request, replicas)
+        near = candidates(graph, points, view, load, {}, OURS.candidates)
+        task = ExactTask(graph=graph, view=view, candidates=near, price_ms=load.price_ms())
+        among_candidates += place_exactly(task, load).cost
+        primaries = graph.pinned | {name: chosen[name] for name in graph.to_place}
+        placed += primaries_cost(graph, primaries, view, task.price_ms)
+        tasks.append(Task(graph, task.price_ms))
+    least = float(least_costs(tasks, view).sum())
+    return Distance(placed_to_exact=placed / least, candidates_to_exact=among_candidates / least)
+
+
+def primaries_cost(
+    graph: QueryGraph, primaries: Mapping[str, str], view: NetworkView, price_ms: FloatArray
+) -> float:
+    """Cost of a query's primaries where they are, bytes.
+
+    Parameters
+    ----------
+    primaries
+        Node of every operator.
+    price_ms
+        The CPU axis that a replica meets by node, shape (n,).
+    """
+    load = sum(
+        graph.input_rate(name) * price_ms[view.index[primaries[name]]] for name in graph.to_place
+    )
+    return primary_usage(graph, primaries, view) + float(load) / 1e3
 
 
 def _on_spark(workload: Workload, alone: BulkPlan, settings: Settings) -> dict[str, float]:
@@ -218,7 +268,8 @@ def figures(runs: Mapping[tuple[int, int], Run]) -> dict[str, float]:
         flat[f"{name}.seconds"] = run.seconds
         flat[f"{name}.cpu_seconds"] = run.cpu_seconds
         flat[f"{name}.ms_per_query"] = 1e3 * run.seconds / count
-        flat[f"{name}.ratio_to_exact"] = run.ratio_to_exact
+        flat[f"{name}.placed_to_exact"] = run.distance.placed_to_exact
+        flat[f"{name}.candidates_to_exact"] = run.distance.candidates_to_exact
         flat[f"{name}.operators_max"] = float(run.operators.max())
         flat[f"{name}.operators_variance"] = float(run.operators.var())
         flat[f"{name}.placings_per_query"] = run.found.placings / count

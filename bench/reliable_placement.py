@@ -5,8 +5,18 @@ on the same transit-stub networks of 100 nodes; each placement is assessed with 
 Active Standby (AS) and by adaptive Semi-Active Standby (A-SAS). Reported are means over the
 networks; `_std` is their standard deviation.
 
+The methods know the round trips of all pairs of nodes. `coordinates.*` are figures of the paper's
+method and of ours when they know coordinates alone; their placements are assessed as the others.
+
 Recovery time is the paper's (1), R = max K + ΣQ·p without detection, upstream primaries taken to
-live. `ours_as.recovery_together_ms_max` also reckons with operators that die on one node together.
+live. Where a secondary stands on its primary's node, both die: the query does not keep its bound,
+whatever the recovery time that (1) gives it.
+`ours_as.recovery_together_ms_max` also reckons with operators that die on one node together.
+
+The yardstick of `*_vs_exact` is the least network usage of all primaries, load and secondaries
+left out of account (`bench.least_cost`). Placements as they are, which weigh both, are above it.
+`ours_vs_exact.candidates_ratio` is what the choice of a few candidates for each operator costs: the
+best choice among these, load and secondaries left out as well.
 """
 
 from __future__ import annotations
@@ -17,9 +27,10 @@ from typing import Any
 
 import numpy as np
 
+from bench.least_cost import Task, least_costs
 from bench.placement_assessment import Assessment, Scheme, assess
-from bench.placement_methods import METHODS, OURS
-from bench.placement_plots import plot
+from bench.placement_methods import METHODS, OURS, Pairs
+from bench.placement_plots import Assessments, plot
 from bench.placement_workload import BOUND_MS, Workload, paper_workload
 from bench.registry import Settings, benchmark
 from placement.equilibrium import least_usage
@@ -36,17 +47,34 @@ QUICK_SEEDS = 2
 SCHEMES = {"as": Scheme.ACTIVE, "asas": Scheme.ADAPTIVE}
 """Second part of the figures' keys."""
 
-EXACT_QUERIES = 20
-"""Queries of each network that the yardstick, every node a candidate, is computed for."""
+CANDIDATE_QUERIES = 20
+"""Queries of each network that the loss by the choice of candidates is measured on."""
+
+BY_COORDINATES = ("paper", "ours")
+"""Methods that are tried with coordinates alone as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One network: assessments by method and scheme, and three figures of ours."""
+    """One network.
 
-    assessments: Mapping[tuple[str, str], Assessment]
+    Attributes
+    ----------
+    assessments, by_coordinates
+        By method and scheme; the latter of methods that know coordinates alone.
+    least_usage
+        Least network usage of the primaries of all queries, load left out of account, bytes.
+    together_ms
+        Longest recovery of ours if operators on one node die together.
+    candidates_ratio
+        Loss of ours by the choice of candidates.
+    """
+
+    assessments: Assessments
+    by_coordinates: Assessments
+    least_usage: float
     together_ms: float
-    primary_ratio: float
+    candidates_ratio: float
 
 
 @benchmark("reliable_placement")
@@ -63,39 +91,57 @@ def reliable_placement(settings: Settings) -> Mapping[str, float]:
 
 def _trial(seed: int) -> Trial:
     workload = paper_workload(seed)
+    view = workload.view
+    unmeasured = replace(workload, view=replace(view, rtt_ms={}))
     assessments: dict[tuple[str, str], Assessment] = {}
+    by_coordinates: dict[tuple[str, str], Assessment] = {}
     together_ms = 0.0
     for method, place in METHODS.items():
         pairs = place(workload, np.random.default_rng(seed))
-        for key, scheme in SCHEMES.items():
-            assessments[method, key] = assess(
-                workload.requests, pairs, workload.view, scheme=scheme, dying_together=False
-            )
+        assessments |= _assessed(method, pairs, workload)
         if method == "ours":
-            dying_together = assess(workload.requests, pairs, workload.view)
-            together_ms = float(dying_together.recovery_ms.max())
+            together_ms = float(assess(workload.requests, pairs, view).recovery_ms.max())
+        if method in BY_COORDINATES:
+            pairs = place(unmeasured, np.random.default_rng(seed))
+            by_coordinates |= _assessed(method, pairs, workload)
+    unloaded = [Task(request.graph, np.zeros(len(view.nodes))) for request in workload.requests]
     return Trial(
-        assessments=assessments, together_ms=together_ms, primary_ratio=_primary_ratio(workload)
+        assessments=assessments,
+        by_coordinates=by_coordinates,
+        least_usage=float(least_costs(unloaded, view).sum()),
+        together_ms=together_ms,
+        candidates_ratio=_candidates_ratio(workload),
     )
 
 
-def _primary_ratio(workload: Workload) -> float:
-    """Network usage of our primaries over the least possible, load left out of account."""
+def _assessed(method: str, pairs: Pairs, workload: Workload) -> dict[tuple[str, str], Assessment]:
+    return {
+        (method, key): assess(
+            workload.requests, pairs, workload.view, scheme=scheme, dying_together=False
+        )
+        for key, scheme in SCHEMES.items()
+    }
+
+
+def _candidates_ratio(workload: Workload) -> float:
+    """Least network usage of primaries among our candidates over that among all nodes.
+
+    Load and secondaries are left out of account: no placement that was made is looked at.
+    """
     view = workload.view
-    graphs = [request.graph for request in workload.requests[:EXACT_QUERIES]]
+    graphs = [request.graph for request in workload.requests[:CANDIDATE_QUERIES]]
     unloaded = Load(view, operator_load=1.0, cpu=Linear(0.0))
-    ours = best = 0.0
     pinned_ms = [
         {o.name: view.node(o.pinned).position_ms for o in graph.operators if o.pinned is not None}
         for graph in graphs
     ]
+    ours = 0.0
     for graph, found in zip(graphs, least_usage(graphs, pinned_ms, OURS.usage), strict=True):
         near = candidates(graph, found.points_ms, view, unloaded, {}, OURS.candidates)
         task = ExactTask(graph=graph, view=view, candidates=near, price_ms=unloaded.price_ms())
         ours += primary_usage(graph, place_exactly(task, unloaded).primaries, view)
-        anywhere = replace(task, candidates=dict.fromkeys(near, view.host_indices))
-        best += primary_usage(graph, place_exactly(anywhere, unloaded).primaries, view)
-    return ours / best
+    least = least_costs([Task(graph, unloaded.price_ms()) for graph in graphs], view)
+    return ours / float(least.sum())
 
 
 def figures(trials: list[Trial]) -> dict[str, float]:
@@ -113,22 +159,39 @@ def figures(trials: list[Trial]) -> dict[str, float]:
             flat[f"{key}.recovery_ms_std"] = float(np.std([a.recovery_ms.mean() for a in seen]))
             flat[f"{key}.bound_kept_pct"] = 100 * _mean(a.bound_kept.mean() for a in seen)
             flat[f"{key}.bound_kept_pct_min"] = 100 * min(float(a.bound_kept.mean()) for a in seen)
+            flat[f"{key}.unprotected_operators"] = _mean(a.unprotected.sum() for a in seen)
+            flat[f"{key}.unprotected_queries_pct"] = 100 * _mean(
+                (a.unprotected > 0).mean() for a in seen
+            )
             flat[f"{key}.operators_max"] = _mean(a.operators.max() for a in seen)
             variances = [float(a.operators.var()) for a in seen]
             flat[f"{key}.operators_variance"] = _mean(variances)
             flat[f"{key}.operators_variance_max"] = max(variances)
     for scheme in SCHEMES:
-        ratio = [_usage(t, "ours", scheme) / _usage(t, "paper", scheme) for t in trials]
+        ratio = [_ratio(t.assessments, scheme) for t in trials]
         suffix = "" if scheme == "as" else f"_{scheme}"
         flat[f"ours_vs_paper.network_ratio{suffix}"] = _mean(ratio)
         flat[f"ours_vs_paper.network_ratio{suffix}_max"] = max(ratio)
-    flat["ours_vs_exact.primary_ratio"] = _mean(trial.primary_ratio for trial in trials)
+    flat["coordinates.ours_vs_paper.network_ratio"] = _mean(
+        _ratio(t.by_coordinates, "as") for t in trials
+    )
+    for method in BY_COORDINATES:
+        flat[f"coordinates.{method}_as.bound_kept_pct"] = 100 * _mean(
+            t.by_coordinates[method, "as"].bound_kept.mean() for t in trials
+        )
+    for method in METHODS:
+        flat[f"{method}_vs_exact.placed_ratio"] = _mean(
+            t.assessments[method, "as"].primary_usage.sum() / t.least_usage for t in trials
+        )
+    flat["ours_vs_exact.candidates_ratio"] = _mean(t.candidates_ratio for t in trials)
     flat["ours_as.recovery_together_ms_max"] = max(trial.together_ms for trial in trials)
     return flat
 
 
-def _usage(trial: Trial, method: str, scheme: str) -> float:
-    return float(trial.assessments[method, scheme].network_usage.sum())
+def _ratio(found: Assessments, scheme: str) -> float:
+    """Network usage of ours over that of the paper's method."""
+    ours, papers = (found[method, scheme].network_usage.sum() for method in ("ours", "paper"))
+    return float(ours / papers)
 
 
 def _mean(values: Iterable[float | np.floating[Any] | np.integer[Any]]) -> float:

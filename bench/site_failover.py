@@ -181,7 +181,7 @@ def _topic() -> Generator[str]:
                 partition = number % PARTITIONS
                 value = msgspec.json.encode(row)
                 producer.produce(TOPIC, value, key=PADDING, partition=partition)
-            # Each burst has a timestamp of its own: the query keeps one tuple of a key and a time.
+            # Each burst has a timestamp of its own, as in the replay.
             first, at = first + BURST_TUPLES, at + INTERVAL_MS
             producer.poll(0)
             due_s += INTERVAL_MS / 1000

@@ -2,9 +2,14 @@
 
 `tests/mutations.yaml` lists the breakages. Each is applied to a copy of the project, in which its
 tests then run: the one that the list names first, then those that bear the file's name, the unit
-and property tests of the package, and simulated faults. A breakage that no test notices within
-`LIMIT_S` is printed, and the exit status is 1. One that is listed as harmless is not tried; the
-list says why.
+and property tests of the package, and simulated faults. A breakage that no test notices is printed,
+and the exit status is 1. One that is listed as harmless is not tried; the list says why.
+
+A test notices a breakage if it fails with it and passes without it. It also fails if its module
+cannot be imported any more, if its fixtures raise, or if it runs on beyond `LIMIT_S`. The tests
+that the list names for a file run without a breakage first, all in one run; any other test that
+seems to notice a breakage runs without it afterwards. A run that was killed says nothing, for the
+machine may have had too little memory.
 
 `make mutate`, or `python -m scripts.mutate PART …` for those whose file or text contains a PART.
 `--record` has the list name the tests that noticed: a breakage whose test is known takes a second
@@ -28,6 +33,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -37,6 +43,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
+from types import FrameType
 
 import pytest
 import yaml
@@ -87,7 +94,10 @@ SLOW = (
 """Tests for breakages that the quick ones do not notice."""
 
 LIMIT_S = 300
-"""Processor time for the tests of one breakage; one that makes them run on counts as noticed."""
+"""Processor time for the tests of one breakage; the test that is running then fails."""
+
+KILLED_S = LIMIT_S + 60
+"""Processor time after which they are killed: compiled code that runs on hears of no limit."""
 
 WAITS_S = 1800
 """Time after which they wait for something that never comes, even on a busy machine."""
@@ -184,8 +194,8 @@ def record(results: Results) -> None:
     """Have the list name the tests that noticed."""
 
     def with_test(mutation: Mutation) -> Mutation:
-        found = re.match(r"(?:FAILED|ERROR) ([^\s\[]+)", results.get(mutation) or "")
-        return replace(mutation, test=found[1]) if found else mutation
+        test = named(results.get(mutation) or "")
+        return replace(mutation, test=test) if test else mutation
 
     opening = LIST.read_text(encoding="utf-8").split("\n\n", 1)[0]
     listed = written(map(with_test, Mutation.load()))
@@ -214,9 +224,15 @@ def applied(mutation: Mutation, folder: Path) -> Generator[None]:
         os.utime(path, ns=(since.st_atime_ns, since.st_mtime_ns))
 
 
-def play(folder: Path, tests: Sequence[str]) -> None:
+def run_on(_: int, __: FrameType | None) -> None:
+    """Fail the test that is running; the signal comes every second from the limit on."""
+    pytest.fail(f"runs on beyond {LIMIT_S} s", pytrace=False)
+
+
+def play(folder: Path, arguments: Sequence[str]) -> None:
     """Run tests of a copy, in a process that has not imported anything of the project yet."""
-    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
+    signal.signal(signal.SIGXCPU, run_on)
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, KILLED_S))
     os.chdir(folder)
     with open(SAID, "wb") as said:
         os.dup2(said.fileno(), sys.stdout.fileno())
@@ -225,8 +241,8 @@ def play(folder: Path, tests: Sequence[str]) -> None:
     sys.dont_write_bytecode = True
     os.environ |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     settings.register_profile("mutate", deadline=None, derandomize=True, phases=UNSHRUNK)
-    options = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile", "mutate")
-    sys.exit(pytest.main([*options, "-m", "not round_trip", *tests]))
+    options = ("-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile", "mutate")
+    sys.exit(pytest.main([*options, "-m", "not round_trip", *arguments]))
 
 
 class Processes:
@@ -238,9 +254,9 @@ class Processes:
         # The module looks at all its processes whenever one is started.
         self._lock = Lock()
 
-    def run(self, folder: Path, tests: Sequence[str]) -> tuple[int, str]:
-        """The exit status, negative for a signal, and what was printed."""
-        process = self._context.Process(target=play, args=(folder, tests))
+    def run(self, folder: Path, arguments: Sequence[str]) -> tuple[int, str]:
+        """The exit status of pytest, negative for a signal, and what was printed."""
+        process = self._context.Process(target=play, args=(folder, arguments))
         with self._lock:
             process.start()
         ended = wait([process.sentinel], WAITS_S)
@@ -252,22 +268,83 @@ class Processes:
         return process.exitcode, (folder / SAID).read_text(encoding="utf-8")
 
 
-def noticed_by(mutation: Mutation, folder: Path, processes: Processes) -> str | None:
+class Unbroken:
+    """Which tests pass without a breakage; each is asked for once."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._passes: dict[str, bool] = {}
+        self._looked_at: defaultdict[str, Lock] = defaultdict(Lock)
+
+    def look(self, file: str, tests: Iterable[str], folder: Path) -> None:
+        """Run the tests that the list names for a file, all at once, if nobody has yet."""
+        with self._looked_at[file]:
+            if open_ones := sorted({*tests} - self._passes.keys()):
+                status, said = self._processes.run(folder, open_ones)
+                if status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+                    failed = {named(line) for line in failures(said)}
+                    self._passes |= {test: test not in failed for test in open_ones}
+
+    def passes(self, test: str, folder: Path) -> bool:
+        """Whether a test, or a file of tests, passes in a copy that is not broken now."""
+        if test not in self._passes:
+            self._passes[test] = self._processes.run(folder, [test])[0] == pytest.ExitCode.OK
+        return self._passes[test]
+
+
+def failures(said: str) -> list[str]:
+    """Lines of pytest's summary that name a test that failed, or a file that was not imported."""
+    return [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+
+
+def named(failure: str) -> str:
+    """The test that a line of the summary names, without its parameters."""
+    found = re.match(r"(?:FAILED|ERROR) ([^\s\[]+)", failure)
+    return found[1] if found else ""
+
+
+def noticed_by(
+    mutation: Mutation, folder: Path, processes: Processes, unbroken: Unbroken
+) -> str | None:
     """The first test that notices a breakage; None if none does."""
     known = (mutation.test,) if mutation.test else ()
-    with applied(mutation, folder):
-        for tests in filter(None, (known, mutation.own, mutation.quick, SLOW)):
-            status, said = processes.run(folder, tests)
-            if -status in (signal.SIGXCPU, signal.SIGKILL):
-                return f"{tests[0]} … does not end"
-            if tests is known and status in NO_SUCH_TEST:
-                continue
-            if status:
-                failed = [x for x in said.splitlines() if x.startswith(("FAILED", "ERROR"))]
-                if not failed:
-                    raise RuntimeError(f"the tests cannot start: {said}")
-                return failed[0].split(" - ")[0]
+    for tests in filter(None, (known, mutation.own, mutation.quick, SLOW)):
+        failure = first_failure(mutation, tests, folder, processes, unbroken)
+        if failure is not None:
+            return failure
     return None
+
+
+def first_failure(
+    mutation: Mutation,
+    tests: Sequence[str],
+    folder: Path,
+    processes: Processes,
+    unbroken: Unbroken,
+) -> str | None:
+    """What pytest says of the first of some tests that fails, and passes without the breakage.
+
+    Raises
+    ------
+    RuntimeError
+        pytest itself fails.
+    """
+    left_out: list[str] = []
+    while True:
+        with applied(mutation, folder):
+            status, said = processes.run(folder, ["-x", *tests, *left_out])
+        if status <= 0 or status in NO_SUCH_TEST:
+            return None
+        failed = failures(said)
+        if not failed:
+            raise RuntimeError(f"the tests cannot start: {said}")
+        test = named(failed[0])
+        if unbroken.passes(test, folder):
+            return failed[0].split(" - ")[0]
+        option = f"--deselect={test}" if "::" in test else f"--ignore={test}"
+        if option in left_out:
+            return None
+        left_out.append(option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +429,11 @@ def try_all(mutations: Sequence[Mutation], results: Results, options: Options) -
     ends_s = math.inf if options.minutes is None else time.monotonic() + 60 * options.minutes
     folders: SimpleQueue[Path] = SimpleQueue()
     processes = Processes()
+    unbroken = Unbroken(processes)
+    tests = {
+        file: [mutation.test for mutation in entries if mutation.test]
+        for file, entries in groupby(open_ones, lambda mutation: mutation.file)
+    }
     with tempfile.TemporaryDirectory(prefix="vivace-mutate-") as work:
         for number in range(options.jobs):
             (folder := Path(work) / str(number)).mkdir()
@@ -363,7 +445,8 @@ def try_all(mutations: Sequence[Mutation], results: Results, options: Options) -
                 return
             folder = folders.get()
             try:
-                test = noticed_by(mutation, folder, processes)
+                unbroken.look(mutation.file, tests[mutation.file], folder)
+                test = noticed_by(mutation, folder, processes, unbroken)
             finally:
                 folders.put(folder)
             results.add(mutation, test)

@@ -163,7 +163,8 @@ def sequence_faults(delivered: Delivered) -> SequenceFaults:
 
     Numbers begin anew in each generation and are compared within it. A tuple of a later generation
     is repeated if its timestamp was complete in an earlier one. Tuples that the sink itself reports
-    as lost count too, since no tuple may have come after them.
+    as lost count too, since no tuple may have come after them. So do those that the sink has kept a
+    second time, although a reader of its files gets them once.
     """
     generations = delivered.completed_column("generation")
     losses = delivered.completed_column("lost")
@@ -182,7 +183,7 @@ def sequence_faults(delivered: Delivered) -> SequenceFaults:
         lost += max(span - len(distinct), reported)
         repeated += max(int(np.count_nonzero(ours)) - len(distinct), known)
         complete_ms = max(complete_ms, int(watermarks_ms[generations == generation].max()))
-    return SequenceFaults(lost=lost, repeated=repeated)
+    return SequenceFaults(lost=lost, repeated=repeated + len(delivered.superseded_ms))
 
 
 def _column(rows: pa.Table, name: str) -> IntArray:
@@ -312,9 +313,11 @@ def differences(observed: Delivered, kept: Delivered) -> Differences:
     after_ms, until_ms = int(ends_ms[0][0]), min(int(each[-1]) for each in ends_ms)
     seen, held = (_numbered(one.rows, after_ms, until_ms) for one in (observed, kept))
     here, there = dict(seen), dict(held)
+    again_ms = kept.superseded_ms
+    again = int(np.count_nonzero((again_ms > after_ms) & (again_ms <= until_ms)))
     return Differences(
         lost=len(here.keys() ^ there.keys()),
-        repeated=len(held) - len(there),
+        repeated=len(held) - len(there) + again,
         differing=sum(here[key] != there[key] for key in here.keys() & there.keys()),
     )
 

@@ -12,7 +12,10 @@ completed timestamp. The disk has both (fsync) before the archive calls them dur
 the machine loses nothing that was acknowledged.
 
 A site that was stopped, and replaced meanwhile, may go on for a moment and still write to its own
-files. The output is what each file has up to where the next one begins.
+files. The output is what each file has up to where the next one begins. Nothing else makes a file
+begin before the last completed timestamp of the one before it. So `read_back` tells which tuples it
+has left out because a later file has their timestamps again, and measurements count them as
+repeated.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ from orchestrator.sinks.delivered import (
     numbered,
 )
 from orchestrator.sinks.driver import SinkDriver
-from streams.chunk import TIMESTAMP, Position
+from streams.chunk import NO_WATERMARK, TIMESTAMP, Position
+from topology.arrays import IntArray
 
 if TYPE_CHECKING:
     from orchestrator.manifest.document import Section
@@ -68,17 +72,27 @@ class Archive(SinkDriver, frozen=True, kw_only=True):
         parts = list(_committed(folder, stream))
         if not parts:
             raise FileNotFoundError(f"{folder} holds no {stream}.{COMPLETED}")
-        parts = _continued([part for part in parts if part.life == parts[-1].life])
-        rows = [_read(_file(folder, stream, ROWS, part.number)) for part in parts]
+        whole = [part for part in parts if part.life == parts[-1].life]
+        kept = {part.number: part for part in _continued(whole)}
+        rows: list[pa.Table] = []
+        superseded_ms: list[IntArray] = []
+        later_ms: list[IntArray] = []
+        for part in reversed(whole):
+            table = _read(_file(folder, stream, ROWS, part.number))
+            if table is None:
+                continue
+            until_ms = kept[part.number].last_ms if part.number in kept else NO_WATERMARK
+            rows.append(_until(table, until_ms))
+            timestamps = np.asarray(_until(table, part.last_ms)[TIMESTAMP], dtype=np.int64)
+            if until_ms < part.last_ms and later_ms:
+                left_out_ms = timestamps[timestamps > until_ms]
+                again = np.isin(left_out_ms, np.concatenate(later_ms))
+                superseded_ms.append(left_out_ms[again])
+            later_ms.append(timestamps)
         return Delivered(
-            pa.concat_tables([part.completed for part in parts]),
-            pa.concat_tables(
-                [
-                    _until(table, part.watermark_ms)
-                    for table, part in zip(rows, parts, strict=True)
-                    if table is not None
-                ]
-            ),
+            pa.concat_tables([part.completed for part in kept.values()]),
+            pa.concat_tables(rows[::-1]),
+            np.concatenate([np.empty(0, dtype=np.int64), *superseded_ms[::-1]]),
         )
 
 
@@ -216,6 +230,11 @@ class _Part:
         return self._last("watermark_ms")
 
     @property
+    def last_ms(self) -> int:
+        """The greatest one: the same, unless one of them came again."""
+        return int(self.completed["watermark_ms"].to_numpy().max())
+
+    @property
     def durable(self) -> Durable:
         """What is kept up to and including this part."""
         position = Position(next_seq=self._last("next_seq"), watermark_ms=self.watermark_ms)
@@ -266,10 +285,9 @@ def _read(file: Path) -> pa.Table | None:
 
 
 def _until(rows: pa.Table, watermark_ms: int) -> pa.Table:
-    """The rows up to a completed timestamp."""
+    """The rows up to a completed timestamp, whatever their order: some may have come again."""
     timestamps = rows[TIMESTAMP].to_numpy()
-    count = int(np.searchsorted(timestamps, watermark_ms, side="right"))
-    return rows.slice(0, count).replace_schema_metadata()
+    return rows.filter(pa.array(timestamps <= watermark_ms)).replace_schema_metadata()
 
 
 def _whole(reader: ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ generation that a number belongs to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +81,10 @@ def numbered(deliveries: Sequence[Deliver]) -> pa.RecordBatch:
     )
 
 
+def _no_timestamps() -> IntArray:
+    return np.empty(0, dtype=np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """All that one sink was delivered of one stream.
@@ -91,10 +95,14 @@ class Delivered:
         One row each, with the columns of `completed_schema`.
     rows
         Tuples with their generations and sequence numbers.
+    superseded_ms
+        Timestamps of tuples that are kept a second time: they were complete, and the sink has
+        written their timestamps again. `rows` has the second ones only, shape (k,).
     """
 
     completed_timestamps: pa.Table
     rows: pa.Table
+    superseded_ms: IntArray = field(default_factory=_no_timestamps, compare=False)
 
     @staticmethod
     def from_deliveries(deliveries: Sequence[Deliver], rows_schema: pa.Schema) -> Delivered:

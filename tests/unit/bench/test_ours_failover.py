@@ -12,6 +12,7 @@ import pytest
 from bench.ours_failover import (
     BURST_TUPLES,
     FRAGMENT,
+    INTERVAL_MS,
     ROUND_MS,
     ROUND_TUPLES,
     faults,
@@ -28,6 +29,9 @@ from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered, comple
 from orchestrator.sources import recorded
 from orchestrator.sources.replay import Recording, Replay
 from streams.chunk import TIMESTAMP
+from streams.compiler import compile_statement
+from streams.language import parse
+from tests.unit.streams.running import output
 
 
 def delivered(
@@ -80,8 +84,50 @@ def test_manifests_are_valid_and_carry_the_load_of_the_spark_half(tmp_path: Path
     assert 1000 * BURST_TUPLES / replay.interval_ms == TUPLES_PER_S
 
 
+def evaluated(folder: Path, entered: Sequence[tuple[int, int]]) -> SequenceFaults:
+    """Lost and repeated tuples, by their own numbers, after the engine has evaluated the query.
+
+    Parameters
+    ----------
+    entered
+        Timestamp and number of each tuple.
+    """
+    manifests = load([write_input(folder, executors=2)])
+    (stream,), (query,) = manifests.streams, manifests.queries
+    columns = stream.record.columns
+    (statement,) = parse(query.record.statements)
+    compiled = compile_statement(statement, {stream.record.name: columns})
+    rows = [(at_ms, number % KEYS, number) for at_ms, number in entered]
+    left = output(compiled, {stream.record.name: rows})
+    kept = delivered(range(len(left)))
+    changed = kept.rows
+    for name, at in {TIMESTAMP: 0, "number": 2}.items():
+        values = pa.array([row[at] for row in left])
+        changed = changed.set_column(changed.column_names.index(name), name, values)
+    return faults(Delivered(kept.completed_timestamps, changed))
+
+
+ENTERED = [(number // BURST_TUPLES * INTERVAL_MS, number) for number in range(10 * BURST_TUPLES)]
+AGAIN = slice(3 * BURST_TUPLES, 5 * BURST_TUPLES)
+
+
+def test_every_tuple_that_enters_leaves(tmp_path: Path) -> None:
+    assert evaluated(tmp_path, ENTERED) == SequenceFaults(lost=0, repeated=0)
+
+
+@pytest.mark.parametrize("later_ms", [0, 1, INTERVAL_MS, 5 * INTERVAL_MS])
+def test_a_tuple_that_enters_twice_leaves_twice(tmp_path: Path, later_ms: int) -> None:
+    twice = sorted([*ENTERED, *((at_ms + later_ms, number) for at_ms, number in ENTERED[AGAIN])])
+    assert evaluated(tmp_path, twice) == SequenceFaults(lost=0, repeated=2 * BURST_TUPLES)
+
+
+def test_a_tuple_that_does_not_enter_is_lost(tmp_path: Path) -> None:
+    less = [*ENTERED[: AGAIN.start], *ENTERED[AGAIN.stop :]]
+    assert evaluated(tmp_path, less) == SequenceFaults(lost=2 * BURST_TUPLES, repeated=0)
+
+
 def test_no_key_occurs_twice_in_an_interval() -> None:
-    """If one did, a window of its newest tuple would rightly swallow the other."""
+    """The query keeps two tuples of a key: the second is for one that enters again."""
     keys = np.asarray(recording().column(1).to_numpy())
     assert ROUND_TUPLES % KEYS == 0
     assert len(np.unique(keys[:BURST_TUPLES])) == BURST_TUPLES

@@ -97,11 +97,16 @@ def test_an_operator_that_others_wait_for_leaves_them_the_slack():
     assert found.standby_usage == pytest.approx([80 + 20])
 
 
-def test_a_secondary_beside_its_primary_is_counted():
-    """Some baselines have it so; it protects nothing, and that is not for these figures to say."""
-    found = assess([request(query({"Sa": 1000}, ends))], {"a": ("n1", "n1")}, view)
-    assert found.operators.tolist() == [0, 2, 0, 0, 0]
-    assert found.network_usage == pytest.approx([20])
+def test_a_secondary_beside_its_primary_costs_little_and_keeps_no_bound():
+    """Some baselines have it so. It dies with the primary, whatever the recovery time."""
+    beside = request(query({"Sa": 1000}, ends))
+    apart = request(query({"Sb": 1000}, ends))
+    found = assess([beside, apart], {"a": ("n1", "n1"), "b": ("n1", "n0")}, view)
+    assert found.operators.tolist() == [1, 3, 0, 0, 0]
+    assert found.network_usage == pytest.approx([20, 10])
+    assert found.unprotected.tolist() == [1, 0]
+    assert (found.recovery_ms <= 50).all()
+    assert found.bound_kept.tolist() == [False, True]
 
 
 def test_no_queries_have_no_figures():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,13 +57,19 @@ def test_a_run_goes_on_where_the_last_one_ended_and_sums_up_both(
 ) -> None:
     tried: list[Mutation] = []
 
-    def noticed(mutation: Mutation, _: Path, __: mutate.Processes) -> str | None:
+    def noticed(
+        mutation: Mutation, _: Path, __: mutate.Processes, ___: mutate.Unbroken
+    ) -> str | None:
         tried.append(mutation)
         return "test_it" if len(tried) != 2 else None
 
     def copied(_: Path) -> None: ...
 
+    def run(*_: object) -> tuple[int, str]:
+        return pytest.ExitCode.OK, ""
+
     monkeypatch.setattr(mutate, "copy", copied)
+    monkeypatch.setattr(mutate.Processes, "run", run)
     monkeypatch.setattr(mutate, "noticed_by", noticed)
     arguments = ["ha/memory.py", "--jobs", "1", "--results", str(tmp_path / "build" / "results")]
     assert mutate.main([*arguments, "--minutes", "0"]) == 3
@@ -72,6 +80,85 @@ def test_a_run_goes_on_where_the_last_one_ended_and_sums_up_both(
     assert mutate.main(arguments) == 1
     assert len(tried) == 3
     assert capsys.readouterr().out.splitlines()[-1].startswith("2 of 3 breakages noticed, 1 not")
+
+
+SOUND, BROKEN = "SOUND = True\n", "SOUND = False\n"
+
+
+class Runs(mutate.Processes):
+    """Runs of tests whose ends are made up: by what is broken, and by the first test asked for."""
+
+    def __init__(self, folder: Path, ends: Mapping[tuple[str, str], tuple[int, str]]) -> None:
+        self._part, self._ends = folder / "part.py", ends
+        self.asked: list[tuple[str, Sequence[str]]] = []
+        self._part.write_text(SOUND, encoding="utf-8")
+
+    def run(self, folder: Path, arguments: Sequence[str]) -> tuple[int, str]:
+        text = self._part.read_text(encoding="utf-8")
+        self.asked.append((text, arguments))
+        for (state, test), end in self._ends.items():
+            left_out = f"--deselect={test}" in arguments or f"--ignore={test}" in arguments
+            if state == text and test.startswith(arguments[arguments[0] == "-x"]) and not left_out:
+                return end
+        return pytest.ExitCode.OK, ""
+
+
+def found(folder: Path, runs: Runs, tests: Sequence[str] = ("t.py",)) -> str | None:
+    """The failure that counts."""
+    breakage = Mutation("part.py", "True", "False")
+    return mutate.first_failure(breakage, tests, folder, runs, mutate.Unbroken(runs))
+
+
+FAILED = int(pytest.ExitCode.TESTS_FAILED)
+
+
+def test_a_test_notices_a_breakage_if_it_passes_without_it(tmp_path: Path) -> None:
+    runs = Runs(tmp_path, {(BROKEN, "t.py::test_a"): (FAILED, "FAILED t.py::test_a[x y] - bad")})
+    assert found(tmp_path, runs) == "FAILED t.py::test_a[x y]"
+    assert runs.asked == [(BROKEN, ["-x", "t.py"]), (SOUND, ["t.py::test_a"])]
+
+
+def test_a_test_that_fails_without_the_breakage_does_not_notice_it(tmp_path: Path) -> None:
+    ends = {
+        (BROKEN, "t.py::test_a"): (FAILED, "FAILED t.py::test_a - bad"),
+        (SOUND, "t.py::test_a"): (FAILED, "FAILED t.py::test_a - bad"),
+    }
+    assert found(tmp_path, Runs(tmp_path, ends)) is None
+    # Another one may still.
+    ends[BROKEN, "t.py::test_b"] = (FAILED, "FAILED t.py::test_b - bad")
+    assert found(tmp_path, Runs(tmp_path, ends)) == "FAILED t.py::test_b"
+
+
+def test_a_module_that_can_no_longer_be_imported_is_noticed(tmp_path: Path) -> None:
+    interrupted = (int(pytest.ExitCode.INTERRUPTED), "ERROR t.py - ImportError: no part")
+    assert found(tmp_path, Runs(tmp_path, {(BROKEN, "t.py"): interrupted})) == "ERROR t.py"
+    anyway = {(BROKEN, "t.py"): interrupted, (SOUND, "t.py"): interrupted}
+    assert found(tmp_path, Runs(tmp_path, anyway)) is None
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGXCPU, signal.SIGSEGV])
+def test_a_run_that_was_killed_says_nothing(tmp_path: Path, ended_by: signal.Signals) -> None:
+    assert found(tmp_path, Runs(tmp_path, {(BROKEN, "t.py"): (-ended_by, "")})) is None
+
+
+def test_the_tests_that_a_file_s_breakages_name_run_unbroken_in_one_run(tmp_path: Path) -> None:
+    bad = (FAILED, "FAILED t.py::test_a - bad\nERROR t.py::test_c - bad")
+    runs = Runs(tmp_path, {(SOUND, "t.py::test_a"): bad})
+    unbroken = mutate.Unbroken(runs)
+    for _ in range(2):
+        tests = [f"t.py::test_{name}" for name in "abcb"]
+        unbroken.look("part.py", tests, tmp_path)
+        assert [unbroken.passes(test, tmp_path) for test in tests] == [False, True, False, True]
+    assert runs.asked == [(SOUND, ["t.py::test_a", "t.py::test_b", "t.py::test_c"])]
+
+
+@pytest.mark.slow
+def test_a_test_that_runs_on_fails(tmp_path: Path) -> None:
+    code = "import signal\n\n\ndef test_on():\n    signal.raise_signal(signal.SIGXCPU)\n"
+    (tmp_path / "test_on.py").write_text(code, encoding="utf-8")
+    status, said = mutate.Processes().run(tmp_path, ["test_on.py"])
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert "FAILED test_on.py::test_on" in said
 
 
 @pytest.mark.slow

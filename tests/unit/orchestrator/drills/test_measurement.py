@@ -66,6 +66,22 @@ def test_what_the_sink_reports_lost_counts_even_if_no_tuple_came_after_it() -> N
     assert sequence_faults(one) == SequenceFaults(lost=3, repeated=0)
 
 
+def test_tuples_that_a_sink_has_kept_twice_are_repeated(tmp_path: Path) -> None:
+    assigned = SinkAssignment(stream="s", columns={"number": "int"}, deadline_ms=5.0)
+    for numbers in (range(5), range(3, 8)):
+        archive = Archive().open(assigned, tmp_path)
+        for number in numbers:
+            archive.keep(deliver(chunk(number, [(10 * number + 10, 1)])))
+        archive.flush()
+        archive.close()
+    held = Archive().read_back("s", tmp_path)
+    assert sequence_faults(held) == SequenceFaults(lost=0, repeated=2)
+    assert differences(kept(*range(8)), held) == Differences(lost=0, repeated=2, differing=0)
+    # What was kept twice before the observer came is no fault of what it has observed.
+    later = kept(*range(6, 8), first_ms=70)
+    assert differences(later, held) == Differences(lost=0, repeated=0, differing=0)
+
+
 def test_numbers_that_began_anew_are_compared_within_their_generation() -> None:
     one = delivered(
         deliver(chunk(0, [(10, 3)])),

@@ -141,6 +141,34 @@ def test_what_a_replaced_process_still_writes_is_no_part_of_the_output(tmp_path:
     assert completed["watermark_ms"].to_pylist() == [10, 20, 30]
 
 
+def test_timestamps_that_a_second_life_completes_again_are_told(tmp_path: Path) -> None:
+    flushed(tmp_path, 0, 1, 2, 3)
+    # It should have gone on with number 4.
+    flushed(tmp_path, 2, 3, 4)
+    kept = Archive().read_back("s", tmp_path)
+    assert kept.rows["number"].to_pylist() == [0, 1, 2, 3, 4]
+    assert kept.superseded_ms.tolist() == [30, 40]
+    # A third one begins at the very start.
+    flushed(tmp_path, 0)
+    kept = Archive().read_back("s", tmp_path)
+    assert kept.rows["number"].to_pylist() == [0]
+    assert kept.superseded_ms.tolist() == [10, 30, 40]
+
+
+def test_a_life_that_goes_on_where_the_former_one_ended_supersedes_nothing(tmp_path: Path) -> None:
+    flushed(tmp_path, 0, 1).keep(delivery(chunk(2, [(30, 1)])))
+    flushed(tmp_path, 2, 3)
+    flushed(tmp_path, 0, life=8)
+    assert Archive().read_back("s", tmp_path).superseded_ms.tolist() == []
+
+
+def test_a_timestamp_that_comes_again_within_a_file_is_not_hidden(tmp_path: Path) -> None:
+    archive = flushed(tmp_path, 0, 1, 2)
+    archive.keep(delivery(chunk(1, [(20, 1)])))
+    archive.flush()
+    assert rows_in(tmp_path)["number"].to_pylist() == [0, 1, 2, 1]
+
+
 def test_a_replaced_process_that_has_committed_nothing_does_not_spoil_its_successors_file(
     tmp_path: Path,
 ) -> None:
