@@ -3,7 +3,7 @@
 Tuples enter at a site, pass a filter on one executor and an aggregate by key on another, and leave
 at the site. Links are not delayed. Each fragment has its standby on the other executor. Latencies
 count from when tuples were due to enter until their timestamp was complete at the sink, tuple by
-tuple; the first seconds are left out.
+tuple; the first seconds are left out. Every tuple has to come out, once.
 
 Spark Structured Streaming runs the same question on as many executors of the same machine, in the
 same run: its socket source, the shortest trigger there is (the next micro-batch starts when the
@@ -13,6 +13,7 @@ last one has ended), and a sink in the driver's memory (`bench/spark_latency.py`
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -110,23 +111,48 @@ def _ours(folder: Path, rate: int, seconds: int, settings: Settings) -> FloatArr
     with running(manifests, folder / "work", progress) as cluster:
         await_end(cluster.store, manifests, progress)
     # The site has ended: its archive is complete.
-    return latencies_of(read_back(cluster.archive, "counted"))
+    return latencies_of(read_back(cluster.archive, "counted"), passing(recording(rate, seconds)))
 
 
-def latencies_of(delivered: Delivered) -> FloatArray:
+def passing(entered: pa.Table) -> Counter[int]:
+    """Of each timestamp, how many tuples of a recording pass the filter."""
+    passes = entered["number"].to_numpy() % 10 != 0
+    return _counts(entered["timestamp"].to_numpy(), passes)
+
+
+def latencies_of(delivered: Delivered, expected: Counter[int]) -> FloatArray:
     """The latency of each tuple that was counted, after the first seconds.
+
+    Parameters
+    ----------
+    delivered
+        What came out.
+    expected
+        Of each timestamp, how many tuples have to be counted.
 
     Raises
     ------
     VivaceError
-        Tuples are missing.
+        Tuples are missing, or were counted more than once.
     """
     times_ms: IntArray = delivered.rows[TIMESTAMP].to_numpy()
     tuples: IntArray = delivered.rows["tuples"].to_numpy()
+    come = _counts(times_ms, tuples)
+    if missing := (expected - come).total():
+        raise VivaceError(f"{missing} of {expected.total()} tuples have not come out")
+    if repeated := (come - expected).total():
+        raise VivaceError(f"{repeated} more tuples have come out than entered")
     settled = times_ms >= SETTLE_S * 1000
     if not settled.any():
         raise VivaceError(f"nothing was delivered after the first {SETTLE_S} s")
     return np.repeat(delivered.row_latencies_ms[settled], tuples[settled])
+
+
+def _counts(times_ms: IntArray, tuples: IntArray) -> Counter[int]:
+    """Numbers of tuples, added up by timestamp."""
+    distinct_ms, places = np.unique(times_ms, return_inverse=True)
+    totals = np.bincount(places, weights=tuples).astype(np.int64)
+    return Counter(dict(zip(distinct_ms.tolist(), totals.tolist(), strict=True)))
 
 
 def recording(rate: int, seconds: int) -> pa.Table:

@@ -3,6 +3,9 @@
 `python -m bench.throughput_systems SYSTEM QUESTION INPUT FOLDER REPEATS` evaluates a question over
 the files of a folder, prints the seconds that each repetition took, and writes the result beside
 them.
+
+Windows of one second are (0 s, 1 s], as Vivace's are, and named by their end. Those of Spark and
+bytewax are [0 s, 1 s): the timestamps that these two get are a millisecond earlier.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from itertools import zip_longest
@@ -32,8 +36,28 @@ from streams.panes import kernels
 CHUNK_ROWS = 1 << 18
 BLOCK_BYTES = 1 << 23
 
-Answer = Callable[[], pa.Table | None]
-"""Evaluates the question once; the result, if it is to be compared."""
+LAST_MS = 60_000
+"""Event time goes on for so long after the last tuple, so that all windows end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a system evaluates a question.
+
+    Attributes
+    ----------
+    run
+        Evaluates the question once; this is timed.
+    table
+        Takes what `run` returned, and gives the result as a table; this is not timed.
+    """
+
+    run: Callable[[], Any]
+    table: Callable[[Any], pa.Table]
+
+
+def _as_it_is(result: pa.Table) -> pa.Table:
+    return result
 
 
 def ours(question: Question, kind: str, folder: Path) -> Answer:
@@ -64,7 +88,7 @@ def ours(question: Question, kind: str, folder: Path) -> Answer:
                 found.append(evaluated.rows)
         return pa.Table.from_batches(found)
 
-    return answer
+    return Answer(answer, _as_it_is)
 
 
 def _batches(path: Path, schema: pa.Schema) -> list[pa.RecordBatch]:
@@ -111,8 +135,7 @@ def _chunks(batches: Any) -> Iterator[Chunk]:
             seq += end - begin
         rest = batch.slice(end)
     assert rest is not None
-    # Time goes on after the last tuple, so that all windows end.
-    yield _chunk(rest, int(rest.column(0)[0].as_py()) + 60_000, seq)
+    yield _chunk(rest, int(rest.column(0)[0].as_py()) + LAST_MS, seq)
 
 
 def _chunk(rows: pa.RecordBatch, watermark_ms: int, seq: int) -> Chunk:
@@ -136,7 +159,7 @@ def duckdb(question: Question, kind: str, folder: Path) -> Answer:
             connection.register(
                 stream, parquet.read_table(str(folder / f"{stream}.{kind}.parquet"))
             )
-    return lambda: connection.execute(question.sql).to_arrow_table()
+    return Answer(lambda: connection.sql(question.sql).to_arrow_table(), _as_it_is)
 
 
 def polars(question: Question, kind: str, folder: Path) -> Answer | None:
@@ -152,7 +175,7 @@ def polars(question: Question, kind: str, folder: Path) -> Answer | None:
         pl.col("value").max().alias("top"),
     ]
 
-    def answer() -> pa.Table:
+    def answer() -> Any:
         names = ["_ts", *columns]
         table = (
             pl.scan_csv(folder / "readings.csv", has_header=False, new_columns=names)
@@ -167,9 +190,14 @@ def polars(question: Question, kind: str, folder: Path) -> Answer | None:
                 .group_by((pl.col("_ts") + 1000 * pl.col("after")).alias("_ts"), "key")
                 .agg(pl.col("n").sum(), pl.col("total").sum(), pl.col("top").max())
             )
-        return panes.collect().to_arrow()
+        return panes.collect()
 
-    return answer
+    # Text of an older layout, which Arrow can sort.
+    return Answer(answer, lambda frame: frame.to_arrow(compat_level=pl.CompatLevel.oldest()))
+
+
+def _never(_: datetime) -> None:
+    """When to look for windows that have ended though nothing comes."""
 
 
 def bytewax(question: Question, kind: str, folder: Path) -> Answer | None:
@@ -181,7 +209,7 @@ def bytewax(question: Question, kind: str, folder: Path) -> Answer | None:
         for name in ("operators", "operators.windowing", "dataflow", "testing")
     )
     begin = datetime(1970, 1, 1, tzinfo=UTC)
-    length = timedelta(seconds=10 if question is questions["sliding"] else 1)
+    length_ms = 10_000 if question is questions["sliding"] else 1_000
     table = parquet.read_table(str(folder / "readings.arrow.parquet"))
     held = list(zip(*(table.column(place).to_pylist() for place in range(3)), strict=True))
 
@@ -198,7 +226,10 @@ def bytewax(question: Question, kind: str, folder: Path) -> Answer | None:
         return str(row[1])
 
     def time_of(row: Any) -> datetime:
-        return begin + timedelta(milliseconds=row[0])
+        return begin + timedelta(milliseconds=row[0] - 1)
+
+    def stopped() -> datetime:
+        return begin
 
     def fold(state: tuple[int, float, float], row: Any) -> tuple[int, float, float]:
         return state[0] + 1, state[1] + row[2], max(state[2], row[2])
@@ -206,25 +237,38 @@ def bytewax(question: Question, kind: str, folder: Path) -> Answer | None:
     def merge(one: Any, other: Any) -> Any:
         return one[0] + other[0], one[1] + other[1], max(one[2], other[2])
 
-    def answer() -> None:
+    def answer() -> list[Any]:
         found: list[Any] = []
         flow = flows.Dataflow("throughput")
         rows = op.input("in", flow, testing.TestingSource(read() if kind == "csv" else held, 1000))
         wanted = op.filter("where", rows, is_wanted)
         keyed = op.key_on("key", wanted, key_of)
+        # Watermarks follow the timestamps alone. By default they also advance with the machine's
+        # clock, so that most tuples would be late.
         clock = windows.EventClock(
             ts_getter=time_of,
             wait_for_system_duration=timedelta(0),
+            now_getter=stopped,
+            to_system_utc=_never,
         )
-        slider = windows.SlidingWindower(length=length, offset=timedelta(seconds=1), align_to=begin)
+        slider = windows.SlidingWindower(
+            length=timedelta(milliseconds=length_ms), offset=timedelta(seconds=1), align_to=begin
+        )
+        # Tuples come in order, and need not be sorted again.
         folded = windows.fold_window(
-            "fold", keyed, clock, slider, lambda: (0, 0.0, -1e300), fold, merge
+            "fold", keyed, clock, slider, lambda: (0, 0.0, -1e300), fold, merge, ordered=False
         )
         op.output("out", folded.down, testing.TestingSink(found))
         testing.run_main(flow)
-        assert found
+        return found
 
-    return answer
+    def table_of(found: list[Any]) -> pa.Table:
+        # Windows are numbered by where they begin.
+        rows = [(1_000 * window + length_ms, int(key), *sums) for key, (window, sums) in found]
+        names = ("_ts", "key", "n", "total", "top")
+        return pa.Table.from_pydict(dict(zip(names, zip(*rows, strict=True), strict=True)))
+
+    return Answer(answer, table_of)
 
 
 def spark(question: Question, kind: str, folder: Path) -> Answer | None:
@@ -243,38 +287,53 @@ def spark(question: Question, kind: str, folder: Path) -> Answer | None:
     session.sparkContext.setLogLevel("ERROR")
     parts = folder / "parts"
     if not parts.exists():
-        parts.mkdir()
-        with (folder / "readings.csv").open() as lines:
-            for number, start in enumerate(iter(lambda: lines.readlines(BLOCK_BYTES * 4), [])):
-                (parts / f"{number:04}.csv").write_text("".join(start))
+        write_parts(folder / "readings.csv", parts)
+    length_s = 10 if question is questions["sliding"] else 1
 
-    def answer() -> None:
+    def started(sink: str) -> Any:
         rows = session.readStream.schema("_ts BIGINT, key BIGINT, value DOUBLE, number BIGINT").csv(
             str(parts)
         )
-        at = functions.timestamp_millis(rows["_ts"])
-        length = ("10 seconds", "1 second") if question is questions["sliding"] else ("1 second",)
         results = (
             rows.where("value > 20")
-            .withColumn("at", at)
+            .withColumn("at", functions.timestamp_millis(rows["_ts"] - 1))
             .withWatermark("at", "0 seconds")
-            .groupBy(functions.window("at", *length), "key")
+            .groupBy(functions.window("at", f"{length_s} seconds", "1 second"), "key")
             .agg(
                 functions.count("*").alias("n"),
                 functions.sum("value").alias("total"),
                 functions.max("value").alias("top"),
             )
+            .select(functions.unix_millis("window.end").alias("_ts"), "key", "n", "total", "top")
         )
-        query = (
-            results.writeStream.format("noop")
+        checkpoint = str(folder / f"checkpoint-{time.monotonic_ns()}")
+        return (
+            results.writeStream.format(sink)
+            .queryName("results")
             .outputMode("append")
-            .option("checkpointLocation", str(folder / f"checkpoint-{time.monotonic_ns()}"))
+            .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination()
 
-    return answer
+    def table(_: Any) -> pa.Table:
+        # The sink of runs that are timed keeps nothing.
+        started("memory").awaitTermination()
+        return session.table("results").toArrow()
+
+    return Answer(lambda: started("noop").awaitTermination(), table)
+
+
+def write_parts(text: Path, parts: Path) -> None:
+    """A file of text as several, and one with a late tuple that ends all windows but its own."""
+    parts.mkdir()
+    last = ""
+    with text.open() as lines:
+        for number, start in enumerate(iter(lambda: lines.readlines(BLOCK_BYTES * 4), [])):
+            (parts / f"{number:04}.csv").write_text("".join(start))
+            last = start[-1]
+    last_ms = int(last.split(",", 1)[0])
+    (parts / "last.csv").write_text(f"{last_ms + LAST_MS},0,100.0,0\n")
 
 
 systems: dict[str, Callable[[Question, str, Path], Answer | None]] = {
@@ -293,13 +352,14 @@ def main() -> None:
     pa.set_cpu_count(1)
     answer = systems[system](questions[question], kind, Path(folder))
     seconds: list[float] = []
-    for _ in range(int(repeats) if answer is not None else 0):
-        assert answer is not None
-        begun = time.perf_counter()
-        result = answer()
-        seconds.append(time.perf_counter() - begun)
-        if result is not None and len(seconds) == 1:
-            parquet.write_table(result, Path(folder) / f"{question}.{kind}.{system}.result")
+    if answer is not None:
+        result = None
+        for _ in range(int(repeats)):
+            begun = time.perf_counter()
+            result = answer.run()
+            seconds.append(time.perf_counter() - begun)
+        table = answer.table(result)
+        parquet.write_table(table, Path(folder) / f"{question}.{kind}.{system}.result")
     sys.stdout.write(json.dumps(seconds) + "\n")
 
 

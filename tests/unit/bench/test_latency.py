@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pytest
 
 from bench import latency
-from bench.spark_latency import latencies_ms, missing
+from bench.spark_latency import (
+    WARM_UP,
+    WARM_UP_S,
+    WARM_UPS,
+    SparkSettings,
+    feed,
+    latencies_ms,
+    missing,
+)
 from orchestrator.api import validate
+from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
+from orchestrator.sinks.delivered import Delivered, completed_schema
+from streams.chunk import TIMESTAMP
 
 
 def test_the_manifests_are_right(tmp_path: Path) -> None:
@@ -32,6 +48,61 @@ def test_latencies_count_each_tuple_from_its_burst() -> None:
     ]
     found = latencies_ms(arrived, begin_s=10.0, settle_s=0.004)
     assert np.round(found, 6).tolist() == [15, 15, 20, 20, 20]
+
+
+def delivered(times_ms: list[int], tuples: list[int]) -> Delivered:
+    """Counts, each of which came 4 ms after its timestamp had entered."""
+    distinct_ms = sorted(set(times_ms))
+    completed = {name: [0] * len(distinct_ms) for name in completed_schema.names}
+    completed |= {
+        "watermark_ms": distinct_ms,
+        "arrived_us": [4_000 + 1_000 * at for at in distinct_ms],
+        "ingestion_time_us": [1_000 * at for at in distinct_ms],
+    }
+    return Delivered(
+        pa.Table.from_pydict(completed, schema=completed_schema),
+        pa.Table.from_pydict({TIMESTAMP: times_ms, "tuples": tuples}),
+    )
+
+
+def test_every_tuple_that_passes_has_a_latency() -> None:
+    expected = latency.passing(latency.recording(2_000, 4))
+    assert expected.total() == 2_000 * 4 * 9 // 10
+    out = delivered(list(expected), list(expected.values()))
+    found = latency.latencies_of(out, expected)
+    assert found.tolist() == [4.0] * sum(expected[at] for at in expected if at >= 3_000)
+
+
+@pytest.mark.parametrize(("place", "more"), [(0, -1), (-1, -1), (0, 1)])
+def test_tuples_that_are_missing_or_repeated_are_noticed(place: int, more: int) -> None:
+    expected = latency.passing(latency.recording(2_000, 4))
+    counts = list(expected.values())
+    counts[place] += more
+    with pytest.raises(VivaceError, match="1 "):
+        latency.latencies_of(delivered(list(expected), counts), expected)
+
+
+def test_a_tuple_in_place_of_another_is_noticed() -> None:
+    expected = Counter({3_000: 2, 3_005: 2})
+    with pytest.raises(VivaceError, match="1 of 4 tuples"):
+        latency.latencies_of(delivered([3_000, 3_005], [1, 3]), expected)
+
+
+def test_spark_warms_up_before_bursts_are_due() -> None:
+    given = SparkSettings(rate=1_000, seconds=1, settle_s=0, keys=10)
+    warmed_up = threading.Semaphore(0)
+    with (
+        feed(given, warmed_up) as (port, begin_s),
+        socket.create_connection(("127.0.0.1", port)) as connection,
+    ):
+        lines = connection.makefile()
+        for _ in range(WARM_UPS):
+            assert begin_s[0] == 0
+            bursts = {lines.readline().split(",")[2] for _ in range(int(1_000 * WARM_UP_S))}
+            assert bursts == {f"{WARM_UP}\n"}
+            warmed_up.release(int(1_000 * WARM_UP_S))
+        assert lines.readline() == "0,0,0\n"
+        assert begin_s[0] > 0
 
 
 def test_figures_are_percentiles() -> None:
