@@ -8,7 +8,7 @@ rests on, so that a change that somebody else made meanwhile is never overwritte
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from enum import Enum
 
 import msgspec
@@ -355,50 +355,81 @@ def _unprotected(view: ClusterView, queries: Sequence[str]) -> list[str]:
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """A query that was deleted, and the streams that were deleted with it."""
+    """What was deleted: a query, unless a stream alone was, and streams."""
 
-    query: str
+    query: str | None
     streams: tuple[str, ...]
 
 
-def delete(cluster: Cluster, query: str) -> Deleted:
-    """Delete a query, and the streams from outside that only it reads.
+def delete(cluster: Cluster, name: str) -> Deleted:
+    """Delete a query, and the streams from outside that only it reads; or a stream without a query.
 
     Raises
     ------
     InvalidInput
-        There is no such query, or another one reads what it makes.
+        There is neither, or a query reads what it makes.
     """
     store = cluster.store
     view = read_view(store)
-    found = view.queries.get(query)
+    if name not in view.queries and name in view.stream_records:
+        return Deleted(query=None, streams=_delete_unread(store, view, name))
+    found = view.queries.get(name)
     if found is None:
+        known = [*view.queries, *view.stream_records]
         raise InvalidInput(
-            "command line", "QUERY", query, "is not a query here", nearest(query, view.queries)
+            "command line", "NAME", name, "is no query or stream here", nearest(name, known)
         )
-    others = [name for name in view.queries if name != query]
-    readers = [name for name in others if query in view.dataflow.upstream_queries(name)]
+    others = [each for each in view.queries if each != name]
+    readers = [each for each in others if name in view.dataflow.upstream_queries(each)]
     if readers:
         raise InvalidInput(
             "command line",
-            "QUERY",
-            query,
+            "NAME",
+            name,
             f"makes streams that {', '.join(readers)} reads or shares",
             "Delete the readers first.",
         )
-    kept = {stream for name in others for stream in view.dataflow.entering_streams(name)}
-    unused = view.dataflow.entering_streams(query) - kept
+    kept = {stream for each in others for stream in view.dataflow.entering_streams(each)}
+    unused = view.dataflow.entering_streams(name) - kept
+    store.delete(QUERIES.key(name), found.version)
+    _note(store, view, "deleted", f"query {name}", "")
+    return Deleted(query=name, streams=_delete_streams(store, view, unused, kept))
+
+
+def _delete_unread(store: Store, view: ClusterView, stream: str) -> tuple[str, ...]:
+    """Delete a stream from outside that no query reads, and its side streams."""
+    beside = view.stream_records[stream].beside
+    if beside is not None:
+        raise InvalidInput(
+            "command line", "NAME", stream, f"is a side stream of {beside}", "It goes with that."
+        )
+    read = {each: view.dataflow.entering_streams(each) for each in view.queries}
+    all_read = {one for streams in read.values() for one in streams}
+    sides = {name for name, each in view.stream_records.items() if each.beside == stream}
+    if readers := [each for each, streams in read.items() if streams & {stream, *sides}]:
+        raise InvalidInput(
+            "command line",
+            "NAME",
+            stream,
+            f"is read by {', '.join(readers)}",
+            "Delete these queries: a stream goes with the last one that reads it.",
+        )
+    return _delete_streams(store, view, {stream}, all_read)
+
+
+def _delete_streams(
+    store: Store, view: ClusterView, unused: Set[str], kept: Set[str]
+) -> tuple[str, ...]:
+    """Delete streams, and their side streams that are not kept."""
     beside = {name for name, each in view.stream_records.items() if each.beside in unused}
-    unused = sorted(unused | (beside - kept))
-    store.delete(QUERIES.key(query), found.version)
-    _note(store, view, "deleted", f"query {query}", "")
-    for stream in unused:
+    deleted = sorted(unused | (beside - kept))
+    for stream in deleted:
         # The version read now: the coordinator sets when a stream starts.
         now = store.get(STREAMS.key(stream))
         if now is not None:
             store.delete(STREAMS.key(stream), now.version)
             _note(store, view, "deleted", f"stream {stream}", "nothing reads it any more")
-    return Deleted(query=query, streams=tuple(unused))
+    return tuple(deleted)
 
 
 def _note(store: Store, view: ClusterView, kind: str, subject: str, detail: str) -> None:

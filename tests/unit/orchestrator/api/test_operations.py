@@ -364,6 +364,14 @@ def test_streams_of_refused_input_start_and_end_with_the_stream_they_stand_besid
     assert started.keys() == {"north", "north.late", "south"}
     assert len(set(started.values())) == 1
     assert None not in started.values()
+    for stream, why in (("north", "is read by proximity"), ("north.late", "is a side stream of")):
+        with pytest.raises(api.InvalidInput, match=why):
+            api.delete(connected(cluster), stream)
     deleted = api.delete(connected(cluster), "proximity")
     assert deleted.streams == ("north", "north.late", "south")
     assert cluster.store.list(STREAMS).records == {}
+    # Applied without a query.
+    cluster.apply(msgspec.structs.replace(manifests, streams=streams, queries=()))
+    deleted = api.delete(connected(cluster), "north")
+    assert (deleted.query, deleted.streams) == (None, ("north", "north.late"))
+    assert [*cluster.store.list(STREAMS).records] == ["south"]
