@@ -445,6 +445,22 @@ def test_nothing_is_kept_back_from_who_demands_output() -> None:
     assert fed(made)[BOB] == [0, 1]
 
 
+def test_output_is_kept_until_every_reader_has_subscribed() -> None:
+    """A fragment that begins from nothing may have an observer before the sink of its output."""
+    log = log_of()
+    log.readers = {BOB}
+    log.subscribe(ALICE, Position())
+    for first, at in ((0, 10), (2, 20)):
+        log.extend(chunk(first, [(at, 2)]))
+        log.acknowledge(ALICE, log.end)
+    assert numbers(log.chunks()) == [0, 1, 2, 3]
+    assert log.acknowledged_by_all is None
+    log.subscribe(BOB, None)
+    log.acknowledge(BOB, Position(next_seq=2, watermark_ms=10))
+    assert numbers(log.chunks()) == [2, 3]
+    assert log.acknowledged_by_all == Position(next_seq=2, watermark_ms=10)
+
+
 @pytest.mark.parametrize("feeds", [True, False])
 def test_output_that_is_kept_back_is_offered_once_the_log_fills_with_it(feeds: bool) -> None:
     """Of a standby, too: it may soon be the only producer."""
