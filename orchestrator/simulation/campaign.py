@@ -8,6 +8,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -219,9 +220,18 @@ def _judge_all(seeds: Sequence[int], selection: Selection, shrunk: bool) -> list
 
 
 def _prepare_worker() -> None:
-    """Leave Ctrl-C, which reaches all processes of a terminal, to the one that sums up."""
+    """Leave Ctrl-C, which reaches all processes of a terminal, to the one that sums up, and end
+    with that, also if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _prepare()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _prepare() -> None:
