@@ -26,7 +26,12 @@ from orchestrator.control.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import disturbances, kill_executor
 from orchestrator.drills.acting import Acting, Disturbed
-from orchestrator.drills.blast import Blast, blast_radius, planned_recoveries_ms
+from orchestrator.drills.blast import (
+    Blast,
+    blast_of_switchover,
+    blast_radius,
+    planned_recoveries_ms,
+)
 from orchestrator.drills.disturbances import (
     DISTURBANCES,
     Aim,
@@ -165,7 +170,10 @@ def aimed(
     if chosen.aim is Aim.PRIMARY:
         target = choose_protected(store, target, on_progress).node
     view = read_view(store)
-    blast = blast_radius(view, list(filter(None, [aimed_at(view, chosen, target)])))
+    struck = aimed_at(view, chosen, target)
+    if chosen.switches:
+        return view, blast_of_switchover(view, struck)
+    blast = blast_radius(view, list(filter(None, [struck])))
     if chosen.aim is Aim.EVERYTHING:
         # Each site ends once, and no node before it was drained.
         sites = view.hosts.keys() - view.executors.keys()

@@ -108,6 +108,25 @@ def blast_radius(view: ClusterView, nodes: Collection[str]) -> Blast:
     )
 
 
+def primary_on(view: ClusterView, node: str) -> str | None:
+    """The first fragment whose primary runs on a node; None if there is none."""
+    here = [n for n, f in sorted(view.fragments.items()) if f.record.primary.node == node]
+    return here[0] if here else None
+
+
+def blast_of_switchover(view: ClusterView, node: str) -> Blast:
+    """What changes if the first primary of a node changes roles with its secondary: no host fails,
+    and the fragment is protected throughout."""
+    fragment = primary_on(view, node)
+    return msgspec.structs.replace(
+        blast_radius(view, [node]),
+        primaries=() if fragment is None else (fragment,),
+        secondaries=(),
+        unprotected=(),
+        would_lose=(),
+    )
+
+
 def planned_recoveries_ms(view: ClusterView) -> dict[str, float]:
     """Fragment → how long its recovery takes by the plan; without those that have no secondary.
 

@@ -58,6 +58,8 @@ class Disturbance:
         Whether the site comes back as another process.
     link
         What it does to a link, if that is struck.
+    switches
+        Whether a fragment's replicas change roles, and no host of theirs fails.
     needs
         Why the drill does not fit a cluster, given its process; None if it does.
     """
@@ -68,6 +70,7 @@ class Disturbance:
     strike: Callable[[Acting], Sequence[Disturbed] | None]
     ends_host: bool = False
     link: LinkChange | None = None
+    switches: bool = False
     needs: Callable[[int], str | None] = lambda _: None
 
 
@@ -205,12 +208,14 @@ DISTURBANCES: Mapping[str, Disturbance] = {
             what="SIGKILL to the coordinator that leads while it carries out a switchover",
             aim=Aim.PRIMARY,
             strike=planned.kill_leader_during_plan,
+            switches=True,
         ),
         Disturbance(
             name="switchover",
             what="primary and secondary of a fragment change roles, and change back",
             aim=Aim.PRIMARY,
             strike=planned.switch_over,
+            switches=True,
         ),
         Disturbance(
             name="drain-and-kill",

@@ -14,6 +14,7 @@ from orchestrator.drills.acting import (
     reached_ms,
     wait_for,
 )
+from orchestrator.drills.blast import primary_on
 from orchestrator.drills.hands import Process
 from orchestrator.drills.kill_executor import LOOK_S, DrillFailed
 from orchestrator.errors import Refused
@@ -192,11 +193,10 @@ def _leader(acting: Acting) -> str:
 
 def _fragment(acting: Acting) -> str:
     """A fragment whose primary runs on the node."""
-    view = acting.view
-    here = [n for n, f in sorted(view.fragments.items()) if f.record.primary.node == acting.node]
-    if not here:
+    fragment = primary_on(acting.view, acting.node)
+    if fragment is None:
         raise DrillFailed(f"{acting.node} runs no primary")
-    return here[0]
+    return fragment
 
 
 def _replicas_on(acting: Acting) -> list[str]:

@@ -6,7 +6,12 @@ import msgspec
 import pytest
 
 from ha.failure_detector import LAGS_GRANTED
-from orchestrator.drills.blast import blast_radius, planned_recoveries_ms
+from orchestrator.drills.blast import (
+    blast_of_switchover,
+    blast_radius,
+    planned_recoveries_ms,
+    primary_on,
+)
 from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
 from orchestrator.errors import InvalidInput
 from orchestrator.records import SourceSpec
@@ -29,6 +34,18 @@ def cluster_with(source: SourceSpec | None) -> ObedientCluster:
 @pytest.fixture
 def cluster() -> ObedientCluster:
     return cluster_with(RECORDED)
+
+
+def test_a_switchover_hits_one_primary_and_leaves_nothing_unprotected(
+    cluster: ObedientCluster,
+) -> None:
+    view = cluster.view()
+    node = view.fragments["proximity.alerts"].record.primary.node
+    blast = blast_of_switchover(view, node)
+    assert blast.primaries == (primary_on(view, node),)
+    assert (blast.secondaries, blast.unprotected, blast.would_lose) == ((), (), ())
+    assert blast.outputs == ("alerts",)
+    assert blast_of_switchover(view, "north-receiver").primaries == ()
 
 
 def test_a_node_that_fails_hits_its_replicas_and_their_outputs(cluster: ObedientCluster) -> None:
