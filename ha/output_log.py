@@ -94,8 +94,8 @@ class OutputLog:
     is_read
         Whether there are consumers, subscribed or not.
     readers
-        The hosts with consumers that live. Until all of them have subscribed, nobody knows what
-        they lack, and output is kept up to the bound.
+        The hosts with consumers. Until all of them have subscribed, nobody knows what they lack,
+        and output is kept up to the bound.
     overflowed_tuples
         Tuples dropped because the log was full, though some subscriber may have needed them.
     """

@@ -87,6 +87,8 @@ class ReplicaManager:
         self._producers: Mapping[str, tuple[str, ...]] = {}
         self._generations: Mapping[str, int] = {}
         self._consumers: Mapping[str, tuple[str, ...]] = {}
+        self._given_up: set[str] = set()
+        """Nodes that have been away for so long that nothing is kept for them."""
         self._absent_since_us: dict[str, int] = {}
         """Nodes that read a stream made here, and are not in the store → since when."""
         self._schemas: dict[str, pa.Schema] = {}
@@ -215,6 +217,7 @@ class ReplicaManager:
             *self._sinks(assignment.sinks),
         ]
         self._consumers = assignment.consumers
+        self._given_up -= incarnations.keys()
         for producer in self.producers():
             self.restrict(producer)
         self._absent_since_us = {
@@ -269,7 +272,8 @@ class ReplicaManager:
     def restrict(self, producer: Producer) -> None:
         """Have a producer keep output for those only that read it by the assignment."""
         readers = self._consumers.get(producer.stream, ())
-        producer.log.readers = self.incarnations.keys() & set(readers)
+        # Also those that are away: a sink's site needs what is made meanwhile.
+        producer.log.readers = set(readers) - self._given_up
         producer.log.restrict({*readers, self.node})
         producer.log.is_read = bool(readers)
 
@@ -281,7 +285,8 @@ class ReplicaManager:
         output be dropped, need have nothing.
         """
         log = self.sources[stream].log
-        if log.awaits_readers:
+        readers = self.incarnations.keys() & set(self._consumers.get(stream, ()))
+        if not readers <= log.subscribers.keys():
             return None
         needed = [s for s in log.subscribers.values() if s.demanded is not None or not s.patient]
         cuts = (each.acknowledged for each in needed)
@@ -298,10 +303,12 @@ class ReplicaManager:
         """
         for node, since_us in self._absent_since_us.items():
             if now_us - since_us > ABSENT_SINK_US:
+                self._given_up.add(node)
                 self._drop_subscriber(node, patiently=False)
 
     def _drop_subscriber(self, node: str, *, patiently: bool) -> None:
         for producer in self.producers():
+            producer.log.readers -= self._given_up
             subscriber = producer.log.subscribers.get(node)
             if subscriber is not None and not (patiently and subscriber.patient):
                 producer.log.unsubscribe(node)

@@ -43,7 +43,7 @@ def test_zookeeper_unreachable(vivace: Vivace, pretend: Pretend) -> None:
     assert done.returncode == 3
     error = json.loads(done.stdout)["error"]
     assert "ZooKeeper at 127.0.0.1:1 did not answer" in error["message"]
-    assert "vivace down --cluster pair" in error["message"]
+    assert "Data flows on in cluster pair" in error["message"]
 
 
 def test_up_refuses_a_taken_port(vivace: Vivace, cluster: Path, tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ ONCE_BROKEN_SINCE = (
     60001412,
     700000966,
     710001459,
+    720008004,
+    720008433,
 )
 """Seeds that have shown one since."""
 
