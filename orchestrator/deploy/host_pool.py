@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -122,13 +122,14 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     # Refused here rather than by every executor.
     with closing(config.open_store()) as store:
         yields = bool(store.list(FRAGMENTS).records)
+        nodes = {node.name for node in config.application_nodes()}
         session = start_spark(config, yields=yields)
         lost: list[SparkLost] = []
         try:
             pool = start_hosts(config, session, lost.append)
             try:
                 while not ended() and not lost:
-                    if not yields and _all_there(config, store):
+                    if not yields and _all_there(nodes, store):
                         yield_to_hosts()
                         yields = True
                     time.sleep(LOOK_EVERY_S)
@@ -140,13 +141,12 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
         raise lost[0]
 
 
-def _all_there(config: ProcessConfig, store: Store) -> bool:
-    """Whether all of this application's nodes have hosts."""
+def _all_there(nodes: Set[str], store: Store) -> bool:
+    """Whether all of some nodes have hosts."""
     try:
-        there = store.list(NODES).records
+        return nodes <= store.list(NODES).records.keys()
     except StoreError:
         return False
-    return {node.name for node in config.application_nodes()} <= there.keys()
 
 
 def main() -> int:

@@ -304,11 +304,12 @@ class ReplicaManager:
         for node, since_us in self._absent_since_us.items():
             if now_us - since_us > ABSENT_SINK_US:
                 self._given_up.add(node)
+                for producer in self.producers():
+                    producer.log.readers -= self._given_up
                 self._drop_subscriber(node, patiently=False)
 
     def _drop_subscriber(self, node: str, *, patiently: bool) -> None:
         for producer in self.producers():
-            producer.log.readers -= self._given_up
             subscriber = producer.log.subscribers.get(node)
             if subscriber is not None and not (patiently and subscriber.patient):
                 producer.log.unsubscribe(node)
