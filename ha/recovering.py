@@ -67,7 +67,8 @@ class Recovering:
     resent_us: int | None = None
     caught_up_us: int | None = None
     _resent_to_ms: dict[str, int] = field(default_factory=dict[str, int])
-    _is_charged: bool = False
+    _is_due: bool = False
+    """Whether the evaluation that caught up has yet to be charged."""
 
     def __post_init__(self) -> None:
         if not self.awaited:
@@ -88,11 +89,18 @@ class Recovering:
         if self.caught_up_us is not None or self.resent_us is None:
             return
         self.tuples += tuples
+        self.reached(output_ms, now_us)
+        self._is_due = self.caught_up_us is not None
+
+    def reached(self, output_ms: int | None, now_us: int) -> None:
+        """Note how far the output has come."""
+        if self.resent_us is None:
+            return
         if (NO_WATERMARK if output_ms is None else output_ms) >= self.target_ms:
             self.caught_up_us = max(now_us, self.resent_us)
 
     def took(self, took_us: float) -> None:
         """Note how long that evaluation took."""
-        if self.caught_up_us is not None and not self._is_charged:
+        if self._is_due and self.caught_up_us is not None:
             self.caught_up_us += round(took_us)
-            self._is_charged = True
+            self._is_due = False

@@ -40,7 +40,8 @@ class RoleEvent(Enum):
     SUPERSEDED = "superseded"
     """Another host knows a newer epoch: the peer replica has taken over."""
     OVERRULED = "overruled"
-    """The store has accepted another primary in this replica's epoch, or in a newer one."""
+    """The store has accepted another primary in this replica's epoch, or in a newer one, or has
+    replaced this replica while it took over."""
 
 
 class EpochRule(Enum):

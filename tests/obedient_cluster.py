@@ -128,6 +128,7 @@ class ObedientHost:
                 a.fragment: ReplicaStatus(
                     role=self._role(a.role),
                     epoch=a.epoch,
+                    generation=a.generation,
                     output_watermark_ms=None,
                     lags_since_us=self.lags_since_us if a.role == "secondary" else None,
                     cost=self.costs.get(a.fragment),
@@ -289,6 +290,12 @@ class ObedientCluster:
     def view(self) -> ClusterView:
         """What is in the store."""
         return read_view(self.store)
+
+    def assignment(self, node: str) -> Assignment:
+        """What a host is to do."""
+        found = self.store.get(ASSIGNMENTS.key(node))
+        assert found is not None
+        return found.record
 
     def write(self, write: Write) -> None:
         """Apply one write as the leader does."""

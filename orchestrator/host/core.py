@@ -36,7 +36,6 @@ from orchestrator.host.events import (
     MessageArrived,
     Outbox,
     PeerLost,
-    ReplicaReplaced,
     SetPeers,
     SinkFailed,
     SinkFlushed,
@@ -236,11 +235,6 @@ class HostCore:
                 self._outbox.add(*self.replica_manager.close_sink(stream))
             case EpochSuperseded(fragment=fragment, epoch=epoch, primary=primary):
                 self._failover.on_overruled(fragment, epoch, primary, now_us)
-            case ReplicaReplaced(fragment=fragment):
-                self.counters["replicas_stopped"] += 1
-                self._inputs.deliver_all(now_us)
-                self._outbox.add(*self.replica_manager.stop_replica(fragment))
-                self._dispatcher.rebuild_tasks(now_us)
             case CpuMeasured(load=load):
                 self.prober.load = load
                 self._usage.add(load * (now_us - self._measured_us) / 1e6, 0.0, 0.0)
@@ -384,6 +378,7 @@ class HostCore:
             name: ReplicaStatus(
                 role=hosted.replica.role,
                 epoch=hosted.replica.epoch,
+                generation=hosted.replica.generation,
                 output_watermark_ms=hosted.replica.output_watermark_ms,
                 lags_since_us=None if (us := hosted.lags_since_us) is None else at(us),
                 cost=self._dispatcher.cost(name),

@@ -133,22 +133,17 @@ class SinkFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpochSuperseded(msgspec.Struct, frozen=True, kw_only=True):
-    """The store has another primary for this epoch, that of a takeover here or a newer one."""
+    """The store does not accept a takeover here.
 
-    fragment: str
-    epoch: int
-    primary: str
-    """Its node."""
-
-
-class ReplicaReplaced(msgspec.Struct, frozen=True, kw_only=True):
-    """The store no longer lists this host's replica of a fragment.
-
-    The host was out of reach for so long that another has taken its place. Its replica may lack
-    input.
+    It has another primary for its epoch or a newer one. Or it no longer lists this host's replica:
+    the host was out of reach for so long that another one has taken its place.
     """
 
     fragment: str
+    epoch: int
+    """That of the takeover, or a newer one."""
+    primary: str
+    """The node of the primary that the store names."""
 
 
 class CpuMeasured(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +166,6 @@ Event = (
     | SinkFlushed
     | SinkFailed
     | EpochSuperseded
-    | ReplicaReplaced
     | CpuMeasured
 )
 

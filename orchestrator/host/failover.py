@@ -385,7 +385,7 @@ class Failover:
             target_ms=replica.primary_ms,
             awaited=set(loss.kept_back),
         )
-        hosted.recovering.evaluated(0, replica.output_watermark_ms, now_us)
+        hosted.recovering.reached(replica.output_watermark_ms, now_us)
 
 
 def _name(hosted: Hosted) -> str:

@@ -14,7 +14,8 @@ was away. The record may have changed meanwhile. `revised` says what becomes of 
   report of a loss came first, or by the coordinator. If its peer replica gave it up, the two may
   only have lost their link, and have followed each other as primary. Its takeover is still written
   if nobody has taken its place, or if the primary that the record names has left the epoch to it.
-  In any other case it may lack input, and is stopped.
+  In any other case it may lack input, and steps down. It keeps its state until the coordinator,
+  which hears of it, has decided whether it is needed (`orchestrator.control.healing`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from orchestrator.host.events import EpochSuperseded, RecordLoss, RecordTakeover, ReplicaReplaced
+from orchestrator.host.events import EpochSuperseded, RecordLoss, RecordTakeover
 from orchestrator.records import FragmentRecord, ReplicaId, ReplicaLoss, TakeOver
 
 KEPT_LOSSES = 16
@@ -64,7 +65,7 @@ class FragmentChange:
 
 def revised(
     record: FragmentRecord, change: FragmentChange, yielded: Callable[[], bool]
-) -> FragmentRecord | EpochSuperseded | ReplicaReplaced | None:
+) -> FragmentRecord | EpochSuperseded | None:
     """The record with the change in it, or what the host must be told, or nothing.
 
     Parameters
@@ -92,7 +93,9 @@ def revised(
     if me not in record.replicas:
         given_up = me in [loss.replica for loss in record.losses]
         if not given_up or not (record.secondary is None or yielded()):
-            return ReplicaReplaced(fragment=event.fragment)
+            return EpochSuperseded(
+                fragment=event.fragment, epoch=event.epoch, primary=record.primary.node
+            )
     previous = change.lost if record.primary == me else record.primary
     lost = (previous,) if change.lost.node == previous.node else _named(record, change.lost.node)
     gone = (me, change.lost)

@@ -357,10 +357,6 @@ class ReplicaManager:
             for each in (self.subscriptions[stream] for stream in replica.inputs)
         )
 
-    def stop_replica(self, fragment: str) -> list[Command]:
-        """Stop a replica, and leave the streams that only it read."""
-        return [*self._stop(fragment), *self._subscribe(set())]
-
     def shut_down(self) -> list[Command]:
         """Stop every replica, and leave the streams that only replicas read.
 

@@ -115,6 +115,8 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
 
     role: ReplicaRole
     epoch: int
+    generation: int = 0
+    """0: its host does not say."""
     output_watermark_ms: int | None
     lags_since_us: int | None = None
     """Since when, on the cluster's clock, it lacks output that its primary has, if it is a standby

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from streams.program import Program
+from streams.language.ast import ToStream
+from streams.program import Program, WindowPlan
 
 FIRST_FORMS = {"filter": 0.2, "join": 0.3, "sum": 0.25, "newest": 0.15, "union": 0.1}
 """The forms that there were first, and how often each is drawn: older seeds replay with these."""
@@ -87,15 +88,30 @@ NUMBERS: Mapping[str, Callable[[np.random.Generator], object]] = {
 
 MOST_FACTORS = 7
 """Tuples of the recordings that a tuple is made of, at most. Joins of joins of joins would make
-hundreds of millions of a few tuples a second."""
+hundreds of millions of a few tuples a second, as would groups of groups of groups."""
+
+SHOWN_AGAIN = 3
+"""As how many tuples one counts that a stream repeats at every timestamp while it is in a window."""
 
 
 def factors_of(program: Program, factors: Mapping[str, int]) -> int:
-    """Tuples of recordings that a tuple of a program is made of, from those of its inputs."""
-    return max(
-        sum(factors[program.windows[source.window].stream] for source in select.sources)
-        for select in program.selects
-    )
+    """Tuples of recordings that a tuple of a program is made of, from those of its inputs.
+
+    Where a whole relation is shown at every timestamp, each counts several times.
+    """
+    made = 0
+    for select in program.selects:
+        windows = [program.windows[source.window] for source in select.sources]
+        again = program.to_stream is ToStream.RSTREAM and all(_lasts(each) for each in windows)
+        factor = sum(factors[each.stream] for each in windows)
+        made = max(made, factor * SHOWN_AGAIN if again else factor)
+    return made
+
+
+def _lasts(window: WindowPlan) -> bool:
+    """Whether rows stay in a window while other timestamps come, and show at each of these."""
+    now = window.range_ms == 1
+    return not now and window.slide_ms is None and window.session_ms is None
 
 
 def random_statement(
@@ -127,8 +143,11 @@ def random_statement(
         form = str(rng.choice([each for each in FORMS if each not in FIRST_FORMS]))
     if form == "union" and one == other:
         other = known[0] if one != known[0] else known[-1]
-    too_many = factors[one] + factors[other] > MOST_FACTORS
-    if is_join(form) and too_many and not first_forms:
+    if is_join(form):
+        made_of = factors[one] + factors[other]
+    else:
+        made_of = factors[one] * (SHOWN_AGAIN if form == "deviation" else 1)
+    if made_of > MOST_FACTORS and not first_forms:
         form = "filter"
     return f"REGISTER QUERY {name} {stated(rng, form, one, other, window_s)};"
 

@@ -39,6 +39,8 @@ ONCE_BROKEN_SINCE = (
     710001459,
     720008004,
     720008433,
+    89442680,
+    730006084,
 )
 """Seeds that have shown one since."""
 

@@ -8,8 +8,15 @@ import pytest
 from ha.roles import ReplicaRole
 from orchestrator.control.awaited import AWAITED_US
 from orchestrator.control.decision import DecisionSettings
-from orchestrator.records import FragmentRecord, ReplicaId, ReplicaLoss, ReplicaStatus, ThirdReplica
-from orchestrator.store.protocol import FRAGMENTS, NODES
+from orchestrator.records import (
+    CordonRecord,
+    FragmentRecord,
+    ReplicaId,
+    ReplicaLoss,
+    ReplicaStatus,
+    ThirdReplica,
+)
+from orchestrator.store.protocol import CORDONS, FRAGMENTS, NODES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 ALERTS = "proximity.alerts"
@@ -49,7 +56,13 @@ def nth(record: FragmentRecord, number: int) -> int:
 def report(cluster: ObedientCluster, node: str, role: ReplicaRole, epoch: int) -> None:
     """Have a host say something of its replica of alerts."""
     host = cluster.hosts[node]
-    status = ReplicaStatus(role=role, epoch=nth(alerts(cluster), epoch), output_watermark_ms=None)
+    record = alerts(cluster)
+    status = ReplicaStatus(
+        role=role,
+        epoch=nth(record, epoch),
+        generation=record.generation,
+        output_watermark_ms=None,
+    )
     host.tell(replicas=host.record.replicas | {"alerts": status}, reported_us=cluster.now_us)
 
 
@@ -397,6 +410,70 @@ def test_promotion_rests_on_the_epoch_that_the_secondary_knows(
     cluster.settle_coordinator()
     after = alerts(cluster)
     assert (after.primary, after.epoch) == (before.secondary, nth(before, expected))
+
+
+def replace_secondary_that_is_out_of_reach(cluster: ObedientCluster) -> str:
+    """Its host has its state, and comes back in the same process; the new one never gets warm."""
+    out = secondary_of(cluster)
+    incarnation = cluster.hosts[out].record.incarnation
+    cluster.kill(out)
+    for host in cluster.hosts.values():
+        host.cold = True
+    cluster.settle()
+    assert secondary_of(cluster) != out
+    cluster.up(out)
+    cluster.hosts[out].tell(incarnation=incarnation)
+    return out
+
+
+@pytest.mark.parametrize("role", [ReplicaRole.STANDBY, ReplicaRole.PRIMARY])
+@pytest.mark.parametrize("primary", ["is gone", "has another process", "is dead unnoticed"])
+def test_replaced_replica_that_alone_has_the_state_is_listed_again(
+    cluster: ObedientCluster, primary: str, role: ReplicaRole
+) -> None:
+    before = alerts(cluster)
+    kept = replace_secondary_that_is_out_of_reach(cluster)
+    if primary == "is gone":
+        cluster.kill(before.primary.node)
+    elif primary == "has another process":
+        cluster.restart(before.primary.node)
+    report(cluster, kept, role, 2)
+    cluster.settle_coordinator()
+    assert secondary_of(cluster) == kept
+    assert {a.fragment for a in cluster.assignment(kept).fragments} >= {"alerts"}
+    if primary == "is dead unnoticed":
+        cluster.kill(before.primary.node)
+        cluster.settle_coordinator()
+    cluster.now_us += SETTINGS.takeover_grace_us
+    cluster.settle_coordinator()
+    after = alerts(cluster)
+    assert (after.primary.node, after.generation) == (kept, before.generation)
+    assert not details(cluster, "state lost")
+
+
+@pytest.mark.parametrize("why", ["state of a former generation", "cordoned", "its link is cut"])
+def test_replaced_replica_that_is_of_no_use_is_dismissed(
+    cluster: ObedientCluster, why: str
+) -> None:
+    kept = replace_secondary_that_is_out_of_reach(cluster)
+    instead = secondary_of(cluster)
+    report(cluster, kept, ReplicaRole.STANDBY, 2)
+    if why == "cordoned":
+        cluster.store.create(CORDONS.key(kept), CordonRecord(node=kept, since_us=cluster.now_us))
+    elif why == "its link is cut":
+        found = cluster.view().fragments[ALERTS]
+        loss = ReplicaLoss(
+            replica=cluster.view().replica(kept), cause="silent", detected_at_us=cluster.now_us
+        )
+        told = msgspec.structs.replace(found.record, losses=(loss,))
+        cluster.store.update(FRAGMENTS.key(ALERTS), told, found.version)
+    else:
+        host = cluster.hosts[kept]
+        status = msgspec.structs.replace(host.record.replicas["alerts"], generation=0)
+        host.tell(replicas={"alerts": status})
+    cluster.settle_coordinator()
+    assert secondary_of(cluster) == instead
+    assert not cluster.assignment(kept).fragments
 
 
 def test_primary_that_yielded_to_a_dismissed_replica_is_reinstated_without_waiting(

@@ -27,7 +27,6 @@ from orchestrator.host.events import (
     PeerLost,
     RecordLoss,
     RecordTakeover,
-    ReplicaReplaced,
     Report,
     Send,
     SetPeers,
@@ -261,7 +260,7 @@ def test_a_lost_secondary_that_was_ahead_is_recorded_once_the_store_says_that_it
 def test_a_takeover_is_not_recorded_for_a_replica_that_is_no_longer_there() -> None:
     host = standby()
     host.handle(PeerLost(node="one"))
-    host.handle(ReplicaReplaced(fragment="f"))
+    host.assign(assignment_of())
     host.wait(4 * SETTINGS.heartbeat_ms, hearing="exit")
     assert host.take(RecordTakeover) == []
 
@@ -749,12 +748,14 @@ def test_replica_no_longer_assigned_is_stopped_and_its_producers_are_told() -> N
     assert host.core.replica_statuses(host.now_us) == {}
 
 
-def test_dismissed_replica_ends() -> None:
-    host = primary()
-    host.commands.clear()
-    host.handle(ReplicaReplaced(fragment="f"))
-    assert host.sent_to("site", Unsubscribe) == [Unsubscribe(stream="s")]
-    assert host.core.replica_statuses(host.now_us) == {}
+def test_replica_that_was_replaced_steps_down_and_keeps_its_state() -> None:
+    host = standby()
+    host.handle(PeerLost(node="one"))
+    acting = host.core.replica_statuses(host.now_us)["f"]
+    host.handle(EpochSuperseded(fragment="f", epoch=acting.epoch, primary="one"))
+    status = host.core.replica_statuses(host.now_us)["f"]
+    assert (acting.role, status.role) == (ReplicaRole.PRIMARY, ReplicaRole.STANDBY)
+    assert (status.epoch, status.generation) == (acting.epoch, acting.generation)
 
 
 def test_roles_follow_newer_epochs_of_the_plan_and_ignore_older_ones() -> None:

@@ -14,7 +14,6 @@ from orchestrator.host.events import (
     EpochSuperseded,
     RecordLoss,
     RecordTakeover,
-    ReplicaReplaced,
 )
 from orchestrator.host.name_claim import Claimed
 from orchestrator.host.store_link import CONFLICTS, LONGEST_RETRY_S, StoreLink, StoreThread
@@ -177,7 +176,7 @@ def test_a_replica_that_the_store_has_replaced_steps_aside(
     link.record(TAKEOVER)
     link.exchange()
     assert recorded(outside) == replaced
-    assert list(link.events) == [ReplicaReplaced(fragment="f")]
+    assert list(link.events) == [EpochSuperseded(fragment="f", epoch=5, primary="there")]
 
 
 @pytest.mark.parametrize("third", [True, False])
@@ -396,7 +395,7 @@ def test_newest_primary_whose_place_is_taken_wins_if_the_recorded_one_has_yielde
         assert (after.primary, after.secondary, after.epoch) == (THERE, ELSEWHERE, 6)
         assert not there.events
     else:
-        assert list(there.events) == [ReplicaReplaced(fragment="f")]
+        assert list(there.events) == [EpochSuperseded(fragment="f", epoch=6, primary="here")]
         assert recorded(outside) == replaced
 
 

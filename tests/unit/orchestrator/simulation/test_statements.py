@@ -10,6 +10,7 @@ from orchestrator.simulation.statements import (
     FIRST_FORMS,
     FORMS,
     MOST_FACTORS,
+    SHOWN_AGAIN,
     factors_of,
     random_statement,
     stated,
@@ -46,3 +47,13 @@ def test_joins_of_joins_do_not_multiply_without_bound() -> None:
         made = compile_statement(statement, dict.fromkeys(factors, COLUMNS))
         factors[name] = factors_of(made, factors)
     assert max(factors.values()) == MOST_FACTORS
+
+
+def test_groups_of_groups_that_are_shown_at_every_timestamp_do_not_multiply_without_bound() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        text = random_statement(rng, "f", {"s": MOST_FACTORS - 1}, 2)
+        assert "stddev" not in text
+    (statement,) = parse(f"REGISTER QUERY f {stated(rng, 'deviation', 's', 's', 2)};")
+    made = compile_statement(statement, {"s": COLUMNS})
+    assert factors_of(made, {"s": 2}) == 2 * SHOWN_AGAIN
