@@ -442,10 +442,11 @@ class InputProcessor:
 
         Its input may queue up, because the producer follows only the credit of the others. A single
         chunk may always wait, however large it is. A secondary that has yet to get its state needs
-        only what follows that, and so keeps the newest.
+        only what follows that, and so keeps the newest. One that is about to be primary has nobody
+        to start over from, and producers follow its credit.
         """
         replica = hosted.replica
-        if replica.role is ReplicaRole.PRIMARY:
+        if hosted.demands:
             return
         most_bytes = max(self.replica_manager.input_bytes, data.chunk.size_bytes)
         if replica.role is ReplicaRole.WARMING:

@@ -1,6 +1,7 @@
 """A standby that is sent batches: it follows checkpoints, and asks for everything when it must."""
 
 import msgspec
+import pytest
 from msgspec import structs
 
 from ha.messages import (
@@ -421,8 +422,9 @@ def test_no_data_for_a_standby_in_batches() -> None:
     assert sum(each.chunk.rows.num_rows for each in one.sent_to("two", Data)) >= 4
 
 
-def test_a_standby_that_waits_for_what_is_kept_back_of_another_input_takes_everything() -> None:
-    """It could do nothing with more of the first one, and soon have no room for it."""
+def with_two_inputs() -> tuple[Driven, Data]:
+    """A standby that is sent batches of two streams and has room for three chunks of each, and a
+    chunk of one stream."""
 
     def both(role: str, peer_replica: str) -> Assignment:
         a = structs.replace(
@@ -442,9 +444,14 @@ def test_a_standby_that_waits_for_what_is_kept_back_of_another_input_takes_every
     one.hear("two", SnapshotRequest(fragment="f"))
     two.hear("one", one.sent_to("two", Snapshot)[-1])
     two.wait(60, hearing="one")
-    manager = two.core.replica_manager
     part = data(chunk(0, [(10, 1000)]))
-    manager.input_bytes = 3 * part.chunk.size_bytes
+    two.core.replica_manager.input_bytes = 3 * part.chunk.size_bytes
+    return two, part
+
+
+def test_a_standby_that_waits_for_what_is_kept_back_of_another_input_takes_everything() -> None:
+    """It could do nothing with more of the first one, and soon have no room for it."""
+    two, part = with_two_inputs()
     two.hear("site", part)
     two.commands.clear()
     two.wait(60, hearing="one")
@@ -453,3 +460,23 @@ def test_a_standby_that_waits_for_what_is_kept_back_of_another_input_takes_every
     two.wait(60, hearing="one")
     asked = {each.stream: each.batch for each in two.sent_to("site", Subscribe)}
     assert asked == {"s": EVERY_TUPLE, "t": EVERY_TUPLE}
+
+
+@pytest.mark.parametrize("primary", ["lives", "is lost"])
+def test_a_standby_that_waits_to_take_over_is_not_left_behind(primary: str) -> None:
+    """There is nobody from whom it could start over."""
+    two, part = with_two_inputs()
+    two.hear("one", Control(watermarks_ms={"f": 20}))
+    if primary == "is lost":
+        two.handle(PeerLost(node="one"))
+    two.hear("site", part)
+    for at in range(1, 6):
+        two.hear("site", data(chunk(1000 * at, [(10 + at, 1000)])))
+    two.wait(60, hearing="site")
+    assert two.core.counters["standbys_left_behind"] == (primary == "lives")
+    if primary == "is lost":
+        demanded = {each.stream for each in two.sent_to("site", Subscribe) if each.demands}
+        assert demanded == {"s", "t"}
+        for stream in "st":
+            two.hear("site", subscribed(stream=stream))
+        assert two.role is ReplicaRole.PRIMARY
