@@ -91,7 +91,7 @@ MOST_FACTORS = 7
 hundreds of millions of a few tuples a second, as would groups of groups of groups."""
 
 SHOWN_AGAIN = 3
-"""As how many tuples one counts that a stream repeats at every timestamp while it is in a window."""
+"""As how many tuples one counts that is shown at every timestamp while it is in a window."""
 
 
 def factors_of(program: Program, factors: Mapping[str, int]) -> int:
