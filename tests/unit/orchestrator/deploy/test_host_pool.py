@@ -1,0 +1,85 @@
+"""A host pool: when its Spark leaves the processors to hosts."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.deploy import host_pool
+from orchestrator.deploy.config import ProcessConfig
+from orchestrator.manifest import PlaceManifest
+from orchestrator.spark.hosts import session
+from orchestrator.store.protocol import Store
+from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
+
+
+class Pool:
+    """Hosts that come one after the other, each time somebody looks whether the pool has ended."""
+
+    def __init__(self, cluster: ObedientCluster, *late: str) -> None:
+        self.cluster = cluster
+        self.late = list(late)
+        self.calls: list[str] = []
+
+    def ended(self) -> bool:
+        if not self.late:
+            self.calls.append("all there")
+            return self.calls.count("all there") > 3
+        self.cluster.up(self.late.pop())
+        return False
+
+    def stop(self) -> None:
+        self.calls.append("stopped")
+
+
+def served(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a host pool did, until three looks after its last host had come."""
+
+    def connected(_: ProcessConfig) -> Store:
+        return pool.cluster.server.connect()
+
+    def nodes(_: ProcessConfig) -> tuple[PlaceManifest, ...]:
+        return tuple(
+            PlaceManifest(file="vivace.yaml", name=name, region=name) for name in EXECUTORS
+        )
+
+    def started(_: ProcessConfig, *, yields: bool) -> None:
+        pool.calls.append("started, yields" if yields else "started")
+
+    def there(*_: object) -> Pool:
+        return pool
+
+    def stopped(_: object) -> None:
+        pool.calls.append("Spark stopped")
+
+    monkeypatch.setattr(ProcessConfig, "open_store", connected)
+    monkeypatch.setattr(ProcessConfig, "application_nodes", nodes)
+    monkeypatch.setattr(host_pool, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(host_pool, "start_spark", started)
+    monkeypatch.setattr(host_pool, "start_hosts", there)
+    monkeypatch.setattr(session, "yield_to_hosts", lambda: pool.calls.append("yields"))
+    monkeypatch.setattr(session, "stop_session", stopped)
+    config = ProcessConfig(file="vivace.yaml", cluster="aircraft", zookeeper="", secret="")
+    host_pool.serve(config, pool.ended)
+    return pool.calls
+
+
+def test_spark_of_a_new_cluster_yields_once_all_nodes_have_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = ObedientCluster(EXECUTORS[:1])
+    calls = served(Pool(cluster, *EXECUTORS[1:]), monkeypatch)
+    assert calls[0] == "started"
+    assert calls.count("yields") == 1
+    assert calls.index("yields") >= calls.index("all there") - 1
+    assert calls[-2:] == ["stopped", "Spark stopped"]
+
+
+def test_spark_that_starts_where_something_runs_yields_from_the_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    cluster.settle()
+    calls = served(Pool(cluster), monkeypatch)
+    assert calls[0] == "started, yields"
+    assert "yields" not in calls
