@@ -124,12 +124,18 @@ class Exposure:
         return () if recording is None or recording.resumes else recording.sites
 
     def _is_passed(self, replica: ReplicaId, dying: HostedReplica | None) -> bool:
-        """Whether a replica has stopped before a discontinuity, and one that dies has gone on."""
+        """Whether a replica has stopped before a discontinuity, or has yet to hear of it, and one
+        that dies has gone on."""
         if dying is None:
             return False
         name, output_ms = dying.replica.stream, dying.replica.log.end.watermark_ms
         hosted = self.observed.world.hosts[replica.node].core.replica_manager.replicas[name]
-        return hosted.replica.is_passed_at(output_ms)
+        has_yet_to_hear = any(
+            entry.cursor.generation < dying.replica.inputs[stream].cursor.generation
+            and entry.cursor.complete_ms < output_ms
+            for stream, entry in hosted.replica.inputs.items()
+        )
+        return has_yet_to_hear or hosted.replica.is_passed_at(output_ms)
 
     def fragment(self, name: str) -> FragmentRecord | None:
         """A fragment's record as the store's server has it, also while that does not answer."""

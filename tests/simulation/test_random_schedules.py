@@ -41,6 +41,7 @@ ONCE_BROKEN_SINCE = (
     720008433,
     89442680,
     730006084,
+    750001566,
 )
 """Seeds that have shown one since."""
 
