@@ -21,8 +21,10 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
                           dead (their nodes have new lives), else after the grace, since a process
                           may live on without its session
 
-A host that was out of reach may run a replica that it has had replaced. As long as no other one
-could take over, C lists it again: instead of being dismissed, it stands by.
+A host that was out of reach may run a replica that was replaced meanwhile, and that may lack
+input. While P lives, it is dismissed. If C would have to start over, it promotes that one instead,
+at once if P is dead for certain. Until P has shown that it lives, the host is told nothing
+(`kept_waiting`).
 
 A third replica, which is there while another one is moved (`moving`), counts like S wherever one is
 needed that is warm. Starting over loses the fragment's state, and the history says so.
@@ -64,8 +66,6 @@ REST_DOUBLINGS = 6
 def heal(pending: PendingDecision, name: str) -> None:
     """Do what a fragment needs, if it needs anything."""
     view, record = pending.view, pending.fragments[name]
-    if (holder := _holder(pending, record)) is not None and _list_again(pending, record, holder):
-        return
     orphaned_us = pending.now_us - view.orphaned_since_us.get(name, pending.now_us)
     patient = orphaned_us < pending.settings.takeover_grace_us
     if view.alive(record.primary):
@@ -78,62 +78,29 @@ def heal(pending: PendingDecision, name: str) -> None:
         elif _overdue(pending, record):
             _give_up(pending, record)
         return
-    if any(view.alive(replica) for replica in record.replicas):
-        if patient:
-            return
-        if (successor := _successor(pending, record)) is not None:
-            _promote(pending, record, successor)
-        else:
-            _start_over(pending, record)
-        return
-    if not patient or all(view.dead(replica) for replica in record.replicas):
+    successor = _successor(pending, record)
+    unlisted = view.unlisted_replica(record) if successor is None else None
+    if unlisted is not None and (view.dead(record.primary) or not patient):
+        _promote(pending, record, unlisted)
+    elif successor is not None and not patient:
+        _promote(pending, record, successor)
+    elif not patient or all(view.dead(replica) for replica in record.replicas):
         _start_over(pending, record)
 
 
-def _holder(pending: PendingDecision, record: FragmentRecord) -> str | None:
-    """A node that runs a warm replica though the record does not list it, if no listed one is warm
-    but the primary; that which has come furthest.
-
-    A node that the primary has lost of late is none, unless the primary no longer acts.
-    """
+def kept_waiting(pending: PendingDecision) -> set[str]:
+    """Nodes whose assignment stays as it is: they may run the only replica that is left of a
+    fragment, whose record does not list it, since its primary has not reported after them."""
     view = pending.view
-    if any(view.warm(each, record.fragment) for each in record.replicas[1:]):
-        return None
-    unfit = {each.node for each in record.replicas if view.listed(each)}
-    if view.acts(record.primary, record.fragment):
-        unfit |= _avoided(pending, record) | view.cordoned
-    found = {
-        node: status
-        for node, status in view.reports_of(record.fragment).items()
-        if node in view.executors
-        and node not in unfit
-        and not view.suspected(node)
-        and status.role is not ReplicaRole.WARMING
-        and status.generation == record.generation
-    }
-    return max(found, key=lambda n: (found[n].output_watermark_ms or 0, n), default=None)
-
-
-def _list_again(pending: PendingDecision, record: FragmentRecord, node: str) -> bool:
-    """Have a replica that was replaced be the secondary again, if it can be one.
-
-    Whether it keeps the bound matters no more once the primary is gone.
-    """
-    view = pending.view
-    if view.alive(record.primary):
-        others = view.executors.keys() - {node}
-        try:
-            _, problem = found = _candidate(pending, record, others)
-        except (PlacementError, InvalidQuery):
-            return False
-        if problem is None:
-            _write_secondary(pending, record, found, ", which is not warm")
-        return problem is None
-    before = "none" if record.secondary is None else record.secondary.node
-    detail = f"{before}, which is not warm → {node}, which has the state"
-    returned = {"secondary": view.replica(node), "third": None}
-    pending.change_fragment(record, "secondary replaced", detail, **returned)
-    return True
+    waiting: set[str] = set()
+    for name, unlisted in view.unlisted.items():
+        record = pending.fragments.get(name)
+        if record is None or unlisted.replica in record.replicas:
+            continue
+        primary = view.nodes.get(record.primary.node)
+        if primary is None or primary.report == unlisted.primary_report:
+            waiting.add(unlisted.replica.node)
+    return waiting
 
 
 def _successor(pending: PendingDecision, record: FragmentRecord) -> ReplicaId | None:
@@ -146,8 +113,8 @@ def _successor(pending: PendingDecision, record: FragmentRecord) -> ReplicaId | 
 
 def _replace_stateless(pending: PendingDecision, record: FragmentRecord, orphaned_us: int) -> None:
     """Have a warm secondary act for a primary without state, or start over after a while."""
-    settings = pending.settings
-    if (successor := _successor(pending, record)) is not None:
+    settings, view = pending.settings, pending.view
+    if (successor := _successor(pending, record) or view.unlisted_replica(record)) is not None:
         _promote(pending, record, successor)
         return
     lost_us, before = pending.now_us - orphaned_us, record.restarts

@@ -61,6 +61,20 @@ def _nothing() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnlistedReplica:
+    """A replica that has its fragment's state, though the record does not list it.
+
+    Attributes
+    ----------
+    primary_report
+        The primary's last report when this coordinator first noticed; None: there was none.
+    """
+
+    replica: ReplicaId
+    primary_report: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
     """Everything in the store, by name, with versions.
 
@@ -87,6 +101,9 @@ class ClusterView:
     cold_since_us
         Fragment whose secondary lives, and is not warm or lags → when this coordinator first
         noticed.
+    unlisted
+        Fragment of which no listed replica but the primary has the state → one that is not listed
+        and has it.
     unprotected_since_us
         Fragment without a warm secondary → when its replica was lost, as far as that is known.
     overloaded
@@ -114,6 +131,7 @@ class ClusterView:
     clocks_readable: bool = True
     orphaned_since_us: Mapping[str, int] = field(default_factory=_nothing)
     cold_since_us: Mapping[str, int] = field(default_factory=_nothing)
+    unlisted: Mapping[str, UnlistedReplica] = field(default_factory=_nothing)
     unprotected_since_us: Mapping[str, int] = field(default_factory=_nothing)
     overloaded: frozenset[str] = frozenset()
     dataflow: Dataflow = field(init=False)
@@ -258,6 +276,21 @@ class ClusterView:
             for name, found in self.nodes.items()
             if fragment in found.record.replicas
         }
+
+    def unlisted_replica(self, record: FragmentRecord) -> ReplicaId | None:
+        """A replica that the record does not list and that has the fragment's present state; of
+        several, that which has come furthest."""
+        found = {
+            node: status
+            for node, status in self.reports_of(record.fragment).items()
+            if node in self.executors
+            and not self.suspected(node)
+            and self.replica(node) not in record.replicas
+            and status.role is not ReplicaRole.WARMING
+            and status.generation == record.generation
+        }
+        furthest = max(found, key=lambda n: (found[n].output_watermark_ms or 0, n), default=None)
+        return None if furthest is None else self.replica(furthest)
 
     def measured_cost(self, fragment: Fragment) -> CostStatus | None:
         """Measured cost of a fragment on its primary's node; None until it has enough samples."""
@@ -429,6 +462,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
     orphaned: dict[str, int] = {}
     cold: dict[str, int] = {}
     unprotected: dict[str, int] = {}
+    unlisted: dict[str, UnlistedReplica] = {}
     for name, found in view.fragments.items():
         record = found.record
         known = before.fragments.get(name) if before is not None else None
@@ -443,6 +477,10 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
             same = known is not None and known.record.secondary == record.secondary
             since_us = before.cold_since_us.get(name) if before and same else None
             cold[name] = now_us if since_us is None else since_us
+        if (only := _only_unlisted(view, record)) is not None:
+            seen = None if before is None else before.unlisted.get(name)
+            same = seen is not None and seen.replica == only.replica
+            unlisted[name] = seen if same else only
         if not view.protected(record):
             since_us = before.unprotected_since_us.get(name) if before else None
             if since_us is None:
@@ -455,6 +493,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
         view,
         orphaned_since_us=orphaned,
         cold_since_us=cold,
+        unlisted=unlisted,
         unprotected_since_us=unprotected,
         overloaded=overloaded(
             view.hosts,
@@ -462,6 +501,20 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
             frozenset[str]() if before is None else before.overloaded,
             emulated=view.settings.emulate_costs,
         ),
+    )
+
+
+def _only_unlisted(view: ClusterView, record: FragmentRecord) -> UnlistedReplica | None:
+    reports = view.reports_of(record.fragment)
+    for replica in record.replicas[1:]:
+        status = reports.get(replica.node) if view.listed(replica) else None
+        if status is not None and status.role is not ReplicaRole.WARMING:
+            return None
+    if (replica := view.unlisted_replica(record)) is None:
+        return None
+    primary = view.nodes.get(record.primary.node)
+    return UnlistedReplica(
+        replica=replica, primary_report=None if primary is None else primary.report
     )
 
 

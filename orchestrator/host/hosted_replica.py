@@ -95,11 +95,6 @@ class HostedReplica:
             self.lost is not None and self.replica.role is ReplicaRole.STANDBY
         )
 
-    @property
-    def demands(self) -> bool:
-        """Whether it may hold the producers of its input up: as a primary, or before it is one."""
-        return self.replica.role is ReplicaRole.PRIMARY or self.awaits_input
-
     def promote(self) -> None:
         """Have it be primary as planned."""
         self.replica.apply(RoleEvent.PROMOTED, self.assignment.epoch)

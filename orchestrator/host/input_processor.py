@@ -413,7 +413,7 @@ class InputProcessor:
             if delivery is not None:
                 self.outbox.add(delivery)
             return receipt
-        if hosted.rests(now_us):
+        if hosted.rests(now_us) or self._is_full(hosted, data.stream):
             return Receipt.STALE
         try:
             receipt = hosted.replica.receive(data).receipt
@@ -437,16 +437,23 @@ class InputProcessor:
         if is_news:
             self.dispatcher.arrived(hosted.assignment.fragment, now_us)
 
+    def _is_full(self, hosted: HostedReplica, stream: str) -> bool:
+        """Whether a secondary that is about to take over has no room for more of a stream.
+
+        It may have nobody to start over from. What it does not take, it asks for as primary.
+        """
+        held_bytes = hosted.replica.waiting_bytes_of(stream)
+        return hosted.awaits_input and held_bytes >= self.replica_manager.input_bytes
+
     def _bound_standby(self, hosted: HostedReplica, data: Data, now_us: int) -> None:
         """Have a secondary start over that is slower than another reader of a stream here.
 
         Its input may queue up, because the producer follows only the credit of the others. A single
         chunk may always wait, however large it is. A secondary that has yet to get its state needs
-        only what follows that, and so keeps the newest. One that is about to be primary has nobody
-        to start over from, and producers follow its credit.
+        only what follows that, and so keeps the newest.
         """
         replica = hosted.replica
-        if hosted.demands:
+        if replica.role is ReplicaRole.PRIMARY or hosted.awaits_input:
             return
         most_bytes = max(self.replica_manager.input_bytes, data.chunk.size_bytes)
         if replica.role is ReplicaRole.WARMING:

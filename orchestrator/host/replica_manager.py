@@ -97,12 +97,12 @@ class ReplicaManager:
         self._divide_budget()
 
     def _demands(self, reader: str) -> bool:
-        """Whether a reader here may hold the producers of its input up."""
+        """Whether a reader here may hold the producers of its input up: a primary or a sink."""
         hosted = self.replicas.get(reader)
         if hosted is None:
             waits = self.sinks[reader.removeprefix(SINK_PREFIX)].assignment.overflow
             return not self._observes and waits is Overflow.WAIT
-        return hosted.demands
+        return hosted.replica.role is ReplicaRole.PRIMARY
 
     def batch(self, subscription: Subscription, now_us: int) -> int:
         """B of a stream here: the least that its readers need."""

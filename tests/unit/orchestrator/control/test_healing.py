@@ -8,15 +8,8 @@ import pytest
 from ha.roles import ReplicaRole
 from orchestrator.control.awaited import AWAITED_US
 from orchestrator.control.decision import DecisionSettings
-from orchestrator.records import (
-    CordonRecord,
-    FragmentRecord,
-    ReplicaId,
-    ReplicaLoss,
-    ReplicaStatus,
-    ThirdReplica,
-)
-from orchestrator.store.protocol import CORDONS, FRAGMENTS, NODES
+from orchestrator.records import FragmentRecord, ReplicaId, ReplicaLoss, ReplicaStatus, ThirdReplica
+from orchestrator.store.protocol import FRAGMENTS, NODES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 ALERTS = "proximity.alerts"
@@ -428,19 +421,23 @@ def replace_secondary_that_is_out_of_reach(cluster: ObedientCluster) -> str:
 
 @pytest.mark.parametrize("role", [ReplicaRole.STANDBY, ReplicaRole.PRIMARY])
 @pytest.mark.parametrize("primary", ["is gone", "has another process", "is dead unnoticed"])
-def test_replaced_replica_that_alone_has_the_state_is_listed_again(
+def test_replaced_replica_that_alone_has_the_state_is_promoted(
     cluster: ObedientCluster, primary: str, role: ReplicaRole
 ) -> None:
     before = alerts(cluster)
     kept = replace_secondary_that_is_out_of_reach(cluster)
+    report(cluster, kept, role, 2)
     if primary == "is gone":
         cluster.kill(before.primary.node)
     elif primary == "has another process":
         cluster.restart(before.primary.node)
-    report(cluster, kept, role, 2)
     cluster.settle_coordinator()
-    assert secondary_of(cluster) == kept
-    assert {a.fragment for a in cluster.assignment(kept).fragments} >= {"alerts"}
+    if primary == "has another process":
+        assert alerts(cluster).primary.node == kept
+    else:
+        # It is told nothing, and keeps its state, as long as the primary may live.
+        assert alerts(cluster).primary == before.primary
+        assert not cluster.has_assignment(kept)
     if primary == "is dead unnoticed":
         cluster.kill(before.primary.node)
         cluster.settle_coordinator()
@@ -448,32 +445,72 @@ def test_replaced_replica_that_alone_has_the_state_is_listed_again(
     cluster.settle_coordinator()
     after = alerts(cluster)
     assert (after.primary.node, after.generation) == (kept, before.generation)
+    assert cluster.has_assignment(kept)
     assert not details(cluster, "state lost")
 
 
-@pytest.mark.parametrize("why", ["state of a former generation", "cordoned", "its link is cut"])
-def test_replaced_replica_that_is_of_no_use_is_dismissed(
-    cluster: ObedientCluster, why: str
+def test_replaced_replica_is_dismissed_once_the_primary_has_shown_that_it_lives(
+    cluster: ObedientCluster,
 ) -> None:
     kept = replace_secondary_that_is_out_of_reach(cluster)
-    instead = secondary_of(cluster)
-    report(cluster, kept, ReplicaRole.STANDBY, 2)
-    if why == "cordoned":
-        cluster.store.create(CORDONS.key(kept), CordonRecord(node=kept, since_us=cluster.now_us))
-    elif why == "its link is cut":
-        found = cluster.view().fragments[ALERTS]
-        loss = ReplicaLoss(
-            replica=cluster.view().replica(kept), cause="silent", detected_at_us=cluster.now_us
-        )
-        told = msgspec.structs.replace(found.record, losses=(loss,))
-        cluster.store.update(FRAGMENTS.key(ALERTS), told, found.version)
-    else:
-        host = cluster.hosts[kept]
-        status = msgspec.structs.replace(host.record.replicas["alerts"], generation=0)
-        host.tell(replicas={"alerts": status})
+    before = alerts(cluster)
+    report(cluster, kept, ReplicaRole.PRIMARY, 2)
     cluster.settle_coordinator()
-    assert secondary_of(cluster) == instead
-    assert not cluster.assignment(kept).fragments
+    assert not cluster.has_assignment(kept)
+    cluster.now_us += 500_000
+    cluster.hosts[before.primary.node].tell(reported_us=cluster.now_us)
+    cluster.settle_coordinator()
+    assert cluster.has_assignment(kept)
+    assert alerts(cluster) == before
+
+
+def test_state_of_a_former_generation_is_of_no_use(cluster: ObedientCluster) -> None:
+    before = alerts(cluster)
+    kept = replace_secondary_that_is_out_of_reach(cluster)
+    report(cluster, kept, ReplicaRole.STANDBY, 2)
+    host = cluster.hosts[kept]
+    status = msgspec.structs.replace(host.record.replicas["alerts"], generation=0)
+    host.tell(replicas={"alerts": status})
+    cluster.settle_coordinator()
+    assert cluster.has_assignment(kept)
+    cluster.kill(before.primary.node)
+    cluster.settle_coordinator()
+    cluster.now_us += SETTINGS.takeover_grace_us
+    cluster.settle_coordinator()
+    assert alerts(cluster).generation > before.generation
+
+
+@pytest.mark.parametrize("suspected", ["primary", "secondary"])
+def test_a_moment_of_suspicion_brings_no_replaced_replica_back(
+    cluster: ObedientCluster, suspected: str
+) -> None:
+    kept = replace_secondary_that_is_out_of_reach(cluster)
+    if suspected == "secondary":
+        cluster.hosts[secondary_of(cluster)].cold = False
+        cluster.settle()
+    before = alerts(cluster)
+    report(cluster, kept, ReplicaRole.STANDBY, 2)
+    replica = before.primary if suspected == "primary" else before.secondary
+    assert replica is not None
+    name, found = next(
+        (name, found) for name, found in cluster.view().fragments.items() if name != ALERTS
+    )
+    loss = ReplicaLoss(
+        replica=replica,
+        cause="silent",
+        detected_at_us=cluster.now_us,
+        report=cluster.view().nodes[replica.node].report,
+    )
+    told = msgspec.structs.replace(found.record, losses=(loss,))
+    cluster.store.update(FRAGMENTS.key(name), told, found.version)
+    assert cluster.view().suspected(replica.node)
+    cluster.settle_coordinator()
+    cluster.now_us += 1
+    cluster.hosts[replica.node].tell(reported_us=cluster.now_us)
+    cluster.settle_coordinator()
+    after = alerts(cluster)
+    assert (after.primary, after.secondary) == (before.primary, before.secondary)
+    assert cluster.has_assignment(kept)
 
 
 def test_primary_that_yielded_to_a_dismissed_replica_is_reinstated_without_waiting(
