@@ -291,9 +291,11 @@ class ObedientCluster:
         """What is in the store."""
         return read_view(self.store)
 
-    def has_assignment(self, node: str) -> bool:
-        """Whether a host has been told what to do."""
-        return self.store.get(ASSIGNMENTS.key(node)) is not None
+    def assignment(self, node: str) -> Assignment:
+        """What a host is to do."""
+        found = self.store.get(ASSIGNMENTS.key(node))
+        assert found is not None
+        return found.record
 
     def write(self, write: Write) -> None:
         """Apply one write as the leader does."""

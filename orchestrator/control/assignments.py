@@ -36,12 +36,22 @@ from orchestrator.store.protocol import FRAGMENTS, NODES, STREAMS
 
 
 def assignments(
-    planning: Planning, clocks: ClocksRecord, links: Collection[DisturbedLink] = ()
+    planning: Planning,
+    clocks: ClocksRecord,
+    links: Collection[DisturbedLink] = (),
+    kept: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, Assignment]:
-    """The assignment of every live node, by the records as they will be."""
-    readers = _readers(planning)
+    """The assignment of every live node, by the records as they will be.
+
+    Parameters
+    ----------
+    kept
+        Node → fragments of which it keeps a replica that the record does not list.
+    """
+    readers, keeps = _readers(planning), kept or {}
     found = {
-        name: _assignment(planning, name, readers, clocks) for name in sorted(planning.view.nodes)
+        name: _assignment(planning, name, readers, clocks, keeps.get(name, ()))
+        for name in sorted(planning.view.nodes)
     }
     for link in links:
         if (target := found.get(link.target)) is not None:
@@ -71,7 +81,11 @@ def follows(planning: Planning, name: str) -> bool:
 
 
 def _assignment(
-    planning: Planning, name: str, readers: Mapping[str, Collection[str]], clocks: ClocksRecord
+    planning: Planning,
+    name: str,
+    readers: Mapping[str, Collection[str]],
+    clocks: ClocksRecord,
+    kept: Collection[str],
 ) -> Assignment:
     view = planning.view
     node = view.nodes[name].record
@@ -83,7 +97,7 @@ def _assignment(
     running = tuple(
         assigned
         for key, record in sorted(planning.fragments.items())
-        if here in record.replicas
+        if (here in record.replicas or key in kept)
         and (assigned := _replica_in(planning, record, here, known.get(key))) is not None
     )
     sinks = _sinks(planning, node, before)
@@ -153,6 +167,10 @@ def _replica_in(
     work = planning.work.fragments.get(record.fragment)
     primary = record.primary == here
     peer_replica = record.secondary if primary else record.primary
+    others = record.replicas
+    if here not in others:
+        # It takes over from nobody: the leader decides what becomes of it.
+        peer_replica, others = None, ()
     if work is None:
         if known is None:
             return None
@@ -180,9 +198,7 @@ def _replica_in(
         generation=record.generation,
         # Named even when it is gone: a secondary learns from it whom to take over from.
         peer_replica=None if peer_replica is None else peer_replica.node,
-        further_replicas=tuple(
-            each.node for each in record.replicas if each not in (here, peer_replica)
-        ),
+        further_replicas=tuple(each.node for each in others if each not in (here, peer_replica)),
         sub_deadline_ms=record.timing.sub_deadline_ms,
         standby_lag_ms=record.timing.standby_lag_ms,
         batch=record.timing.batch,

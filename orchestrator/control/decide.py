@@ -18,7 +18,7 @@ from orchestrator.control.assignments import assignments, follows
 from orchestrator.control.clocks import revised_clocks
 from orchestrator.control.decision import DecisionSettings, PendingDecision, Write
 from orchestrator.control.disturbed_links import end_link_faults
-from orchestrator.control.healing import heal, kept_waiting
+from orchestrator.control.healing import heal, kept
 from orchestrator.control.late_hosts import name_late_hosts
 from orchestrator.control.moving import pursue
 from orchestrator.control.placing import place_new
@@ -293,13 +293,10 @@ def _ready(pending: PendingDecision, streams: list[str], queries: set[str]) -> b
 
 def _assign(pending: PendingDecision) -> None:
     view = pending.view
-    waiting = kept_waiting(pending)
-    wanted = assignments(pending.planning, pending.clocks, pending.links)
+    wanted = assignments(pending.planning, pending.clocks, pending.links, kept(pending))
     broken = view.broken(ASSIGNMENTS)
     for name, assignment in wanted.items():
         found, error = view.assignments.get(name), broken.get(name)
-        if name in waiting:
-            continue
         if error is not None:
             if follows(pending.planning, name):
                 pending.write(ASSIGNMENTS.key(name), assignment, error.version)

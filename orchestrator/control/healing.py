@@ -22,9 +22,8 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
                           may live on without its session
 
 A host that was out of reach may run a replica that was replaced meanwhile, and that may lack
-input. While P lives, it is dismissed. If C would have to start over, it promotes that one instead,
-at once if P is dead for certain. Until P has shown that it lives, the host is told nothing
-(`kept_waiting`).
+input. While P lives, it is dismissed. If C would have to start over, it promotes that one instead.
+Until P has shown that it lives, the host is to keep it (`kept`).
 
 A third replica, which is there while another one is moved (`moving`), counts like S wherever one is
 needed that is warm. Starting over loses the fragment's state, and the history says so.
@@ -78,29 +77,28 @@ def heal(pending: PendingDecision, name: str) -> None:
         elif _overdue(pending, record):
             _give_up(pending, record)
         return
-    successor = _successor(pending, record)
-    unlisted = view.unlisted_replica(record) if successor is None else None
-    if unlisted is not None and (view.dead(record.primary) or not patient):
-        _promote(pending, record, unlisted)
-    elif successor is not None and not patient:
+    if patient and not all(view.dead(replica) for replica in record.replicas):
+        return
+    if (successor := _successor(pending, record) or view.unlisted_replica(record)) is not None:
         _promote(pending, record, successor)
-    elif not patient or all(view.dead(replica) for replica in record.replicas):
+    else:
         _start_over(pending, record)
 
 
-def kept_waiting(pending: PendingDecision) -> set[str]:
-    """Nodes whose assignment stays as it is: they may run the only replica that is left of a
-    fragment, whose record does not list it, since its primary has not reported after them."""
+def kept(pending: PendingDecision) -> dict[str, set[str]]:
+    """Fragments of which a node keeps a replica that the record does not list: it may be the only
+    one that is left, since the primary has not reported after it."""
     view = pending.view
-    waiting: set[str] = set()
+    found: dict[str, set[str]] = {}
     for name, unlisted in view.unlisted.items():
         record = pending.fragments.get(name)
-        if record is None or unlisted.replica in record.replicas:
+        if record is None or record.generation != unlisted.generation:
             continue
         primary = view.nodes.get(record.primary.node)
-        if primary is None or primary.report == unlisted.primary_report:
-            waiting.add(unlisted.replica.node)
-    return waiting
+        has_reported = primary is None or primary.report != unlisted.primary_report
+        if not (view.listed(record.primary) and has_reported):
+            found.setdefault(unlisted.replica.node, set()).add(name)
+    return found
 
 
 def _successor(pending: PendingDecision, record: FragmentRecord) -> ReplicaId | None:

@@ -71,6 +71,7 @@ class UnlistedReplica:
     """
 
     replica: ReplicaId
+    generation: int
     primary_report: tuple[int, int] | None
 
 
@@ -479,7 +480,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
             cold[name] = now_us if since_us is None else since_us
         if (only := _only_unlisted(view, record)) is not None:
             seen = None if before is None else before.unlisted.get(name)
-            same = seen is not None and seen.replica == only.replica
+            same = seen is not None and seen == replace(only, primary_report=seen.primary_report)
             unlisted[name] = seen if same else only
         if not view.protected(record):
             since_us = before.unprotected_since_us.get(name) if before else None
@@ -514,7 +515,9 @@ def _only_unlisted(view: ClusterView, record: FragmentRecord) -> UnlistedReplica
         return None
     primary = view.nodes.get(record.primary.node)
     return UnlistedReplica(
-        replica=replica, primary_report=None if primary is None else primary.report
+        replica=replica,
+        generation=record.generation,
+        primary_report=None if primary is None else primary.report,
     )
 
 

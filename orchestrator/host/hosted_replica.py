@@ -45,6 +45,9 @@ class HostedReplica:
         Its last takeover, while it acts in the epoch that it began with.
     promised
         What the plan said then that it would take at most.
+    refuses
+        Whether it has refused input for want of room while it waited to take over, and has yet to
+        process what it holds.
     lost
         The loss of its primary, if it waits for a producer's answer to take over.
     told, tellings
@@ -63,6 +66,7 @@ class HostedReplica:
     everything_until_us: int = 0
     recovering: Recovering | None = None
     promised: RecoverySplit | None = None
+    refuses: bool = False
     lost: Loss | None = None
 
     @property

@@ -192,7 +192,7 @@ class InputProcessor:
         stopped = [
             reader
             for reader in subscription.readers
-            if self.discontinuities.is_stopped(reader, stream)
+            if self.discontinuities.is_stopped(reader, stream) or self._refuses(reader, stream)
         ]
         for node, request in subscription.offered(
             sender, offer, now_us, busy=busy, stopped=stopped
@@ -413,7 +413,7 @@ class InputProcessor:
             if delivery is not None:
                 self.outbox.add(delivery)
             return receipt
-        if hosted.rests(now_us) or self._is_full(hosted, data.stream):
+        if hosted.rests(now_us) or self._refuses(reader, data.stream):
             return Receipt.STALE
         try:
             receipt = hosted.replica.receive(data).receipt
@@ -437,13 +437,20 @@ class InputProcessor:
         if is_news:
             self.dispatcher.arrived(hosted.assignment.fragment, now_us)
 
-    def _is_full(self, hosted: HostedReplica, stream: str) -> bool:
-        """Whether a secondary that is about to take over has no room for more of a stream.
+    def _refuses(self, reader: str, stream: str) -> bool:
+        """Whether a secondary that waits to take over, or has waited, has no room for a stream.
 
-        It may have nobody to start over from. What it does not take, it asks for as primary.
+        It may have nobody to start over from. What it does not take, it asks for later.
         """
-        held_bytes = hosted.replica.waiting_bytes_of(stream)
-        return hosted.awaits_input and held_bytes >= self.replica_manager.input_bytes
+        hosted = self.replica_manager.replicas.get(reader)
+        if hosted is None or not (hosted.awaits_input or hosted.refuses):
+            return False
+        most_bytes = self.replica_manager.input_bytes
+        if not hosted.awaits_input:
+            most_bytes *= RESTING_SHARE
+        held = {each: hosted.replica.waiting_bytes_of(each) for each in hosted.replica.inputs}
+        hosted.refuses = max(held.values()) >= most_bytes
+        return held[stream] >= most_bytes
 
     def _bound_standby(self, hosted: HostedReplica, data: Data, now_us: int) -> None:
         """Have a secondary start over that is slower than another reader of a stream here.
@@ -453,7 +460,7 @@ class InputProcessor:
         only what follows that, and so keeps the newest.
         """
         replica = hosted.replica
-        if replica.role is ReplicaRole.PRIMARY or hosted.awaits_input:
+        if replica.role is ReplicaRole.PRIMARY or hosted.awaits_input or hosted.refuses:
             return
         most_bytes = max(self.replica_manager.input_bytes, data.chunk.size_bytes)
         if replica.role is ReplicaRole.WARMING:
