@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from ha.memory import MemoryBudget
-from ha.messages import Snapshot
+from ha.messages import Data, Message, Snapshot
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.records import FragmentRecord
 from orchestrator.simulation.hosts import SimulatedHost
 from orchestrator.simulation.scenario import Scenario
+from streams.chunk import Position
 from tests.pairs import SETTLE_S, Input, answer
 
 LONGER_US = 100_000
@@ -90,8 +91,35 @@ def test_a_primary_that_acts_is_not_deposed_by_a_replica_with_older_input_that_i
 
 
 @pytest.mark.slow
-def test_a_standby_that_waits_for_input_in_vain_does_not_hold_its_primary_up(
+def test_a_secondary_that_acts_unseen_is_not_deposed_by_a_replica_with_older_input_that_is_back(
     tmp_path: Path,
+) -> None:
+    """The store has not heard that it was warm when its own host, too, was cut off from it."""
+    recording = Input.random(seed=7, seconds=20)
+    scenario = Scenario(recording.manifests(tmp_path), seed=1, settle_s=SETTLE_S)
+    scenario.begin()
+    scenario.run_for(3)
+    world = scenario.world
+    here, first = record_of(scenario, "pairs").primary.node, secondary_of(scenario, "pairs")
+    world.part_from_store(world.hosts[first])
+    second = first
+    while second == first or "pairs" not in world.hosts[second].core.replica_manager.replicas:
+        scenario.run_for(0.005)
+        record = record_of(scenario, "pairs")
+        second = first if record.secondary is None else record.secondary.node
+    world.part_from_store(world.hosts[second])
+    scenario.run_for(2)
+    scenario.kill(here, 1.0)
+    scenario.run_for(0.3)
+    world.reach_store(world.hosts[first])
+    scenario.run_for(1.5)
+    world.reach_store(world.hosts[second])
+    assert_nothing_lost(scenario, recording)
+
+
+@pytest.mark.slow
+def test_a_standby_that_waits_for_input_in_vain_does_not_hold_its_primary_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording = Input.random(seed=7, seconds=20, every_ms=20.0)
     manifests = recording.manifests(tmp_path, standby="upstream")
@@ -105,6 +133,15 @@ def test_a_standby_that_waits_for_input_in_vain_does_not_hold_its_primary_up(
     manager.input_bytes = manager.budget.input_bytes(len(manager.subscriptions))
     makers = record_of(scenario, "strong")
     cut = {here, makers.primary.node, secondary_of(scenario, "strong")} - {alone}
+    sent: list[Position] = []
+    transmit = world.transmit
+
+    def note(host: SimulatedHost, to: str, message: Message) -> None:
+        if to == alone and isinstance(message, Data):
+            sent.append(message.chunk.end)
+        transmit(host, to, message)
+
+    monkeypatch.setattr(world, "transmit", note)
     world.server.go_away()
     for other in cut:
         world.cut(alone, other)
@@ -116,6 +153,8 @@ def test_a_standby_that_waits_for_input_in_vain_does_not_hold_its_primary_up(
         waiting = manager.memory()
         assert waiting.inputs <= waiting.budget
     assert sorted(set(reached_ms)) == reached_ms
+    # What it has no room for is not sent to it again and again.
+    assert len(sent) < 2 * len(set(sent))
     for other in cut:
         world.mend(alone, other)
     world.server.starts += 1
