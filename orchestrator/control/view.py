@@ -480,8 +480,9 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
             cold[name] = now_us if since_us is None else since_us
         if (only := _only_unlisted(view, record)) is not None:
             seen = None if before is None else before.unlisted.get(name)
-            same = seen is not None and seen == replace(only, primary_report=seen.primary_report)
-            unlisted[name] = seen if same else only
+            if seen is None or seen != replace(only, primary_report=seen.primary_report):
+                seen = only
+            unlisted[name] = seen
         if not view.protected(record):
             since_us = before.unprotected_since_us.get(name) if before else None
             if since_us is None:
