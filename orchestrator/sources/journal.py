@@ -28,6 +28,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,8 +48,14 @@ from orchestrator.sources.journal_entries import (
     size_of,
 )
 from streams.arrow_frame import FrameRefused, read_batch
-from streams.chunk import NO_WATERMARK, Chunk, Position
+from streams.chunk import NO_WATERMARK, Chunk, Position, joined
 from topology.arrays import IntArray
+
+READ_BYTES = 2**20
+"""After so much of it, a part that is read again ends."""
+
+MOST_READ_ENTRIES = 64
+"""As many entries are read for it at most: the site's host does nothing else meanwhile."""
 
 SEGMENT_BYTES = 16 * 2**20
 """Size at which a segment ends."""
@@ -254,7 +261,10 @@ class Journal:
         self.watermark_ms, self.newest_ms = told.watermark_ms, told.newest_ms
 
     def read(self, after: Position, until: Position) -> Chunk | None:
-        """The part of the stream that follows `after`, as far as one entry goes; None if none does.
+        """A part of the stream that follows `after`, up to `until` at most; None if there is none.
+
+        It has several entries if these are small: a reader gets a few parts a second, and there may
+        be a hundred entries.
 
         Raises
         ------
@@ -266,17 +276,24 @@ class Journal:
                 f"the journal begins at {self.retained}, and {after} is asked for: raise `retain`"
             )
         with self._changing:
-            following = next(self._following(after.watermark_ms), None)
-        if following is None:
-            return None
-        part = self._chunk(following[1], following[0])
-        if (cut := _cut_at(part, after.watermark_ms)) != after:
-            raise DriverError(
-                f"the journal {self._folder} stands at {cut} where a reader stands at {after}: it "
-                "is another one, or damaged"
-            )
-        rest = part.after(after)
-        return rest if rest is not None and rest.watermark_ms <= until.watermark_ms else None
+            following = list(islice(self._following(after.watermark_ms), MOST_READ_ENTRIES))
+        found: list[Chunk] = []
+        read_bytes = 0
+        for entry, segment in following:
+            part = self._chunk(segment, entry)
+            if not found and (cut := _cut_at(part, after.watermark_ms)) != after:
+                raise DriverError(
+                    f"the journal {self._folder} stands at {cut} where a reader stands at {after}: "
+                    "it is another one, or damaged"
+                )
+            rest = part.after(after)
+            if rest is None or rest.watermark_ms > until.watermark_ms:
+                break
+            found.append(rest)
+            read_bytes += entry.length
+            if read_bytes >= READ_BYTES:
+                break
+        return joined(found) if found else None
 
     def position_at(self, watermark_ms: int) -> Position:
         """The cut after a watermark.

@@ -42,6 +42,7 @@ ONCE_BROKEN_SINCE = (
     89442680,
     730006084,
     750001566,
+    760004426,
 )
 """Seeds that have shown one since."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.drivers import DriverError
 from orchestrator.sources import journal as journals
-from orchestrator.sources.journal import Commit, Journal
+from orchestrator.sources.journal import MOST_READ_ENTRIES, Commit, Journal
 from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 
 SCHEMA = stream_schema({"number": "int"})
@@ -85,7 +85,22 @@ def test_what_was_appended_is_there_again(opened: Open) -> None:
     assert not again.clients.has("c", 5)
     part = again.read(Position(), END)
     assert part is not None
-    assert part.ingestion_times_us.tolist() == [7, 14]
+    assert part.ingestion_times_us.tolist() == [7, 14, 35, 56]
+
+
+def test_small_entries_are_read_again_together(opened: Open) -> None:
+    """Else a reader that has fallen behind the log would never catch up."""
+    journal = opened()
+    most = 3 * MOST_READ_ENTRIES
+    for number in range(most):
+        journal.append(commit(chunk(number, 10 * (number + 1))))
+    parts: list[int] = []
+    cut = Position()
+    while (part := journal.read(cut, Position(next_seq=most - 1, watermark_ms=1905))) is not None:
+        assert part.first_seq == cut.next_seq
+        parts.append(part.rows.num_rows)
+        cut = part.end
+    assert parts == [MOST_READ_ENTRIES, MOST_READ_ENTRIES, 190 - 2 * MOST_READ_ENTRIES]
 
 
 def test_every_process_continues_and_remembers_all_of_them(opened: Open) -> None:
