@@ -478,18 +478,20 @@ def serve(endpoint: Endpoint, name: str, route: Route) -> tuple[Endpoint, Callab
     """
     with _servers.lock:
         shared = _servers.running.get(endpoint)
+        is_new = shared is None
         if shared is None:
-            shared = _Shared(_Server(endpoint))
-            _servers.running[endpoint] = shared
-            threading.Thread(
-                target=shared.server.serve_forever, kwargs={"poll_interval": 0.1},
-                name=f"http {endpoint}", daemon=True,
-            ).start()  # fmt: skip
+            shared = _servers.running[endpoint] = _Shared(_Server(endpoint))
         with shared.server.lock:
             if name in shared.server.routes:
                 raise ValueError(f"{name} is served at {endpoint} already")
             shared.server.routes[name] = route
         shared.users += 1
+        if is_new:
+            # Not before: its first client asks for the stream.
+            threading.Thread(
+                target=shared.server.serve_forever, kwargs={"poll_interval": 0.1},
+                name=f"http {endpoint}", daemon=True,
+            ).start()  # fmt: skip
     actual = Endpoint(host=endpoint.host, port=shared.server.server_address[1])
 
     def end() -> None:

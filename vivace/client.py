@@ -167,12 +167,14 @@ class Site:
             nonlocal begin
             begin = at
 
-        place = self._place.copy()
+        place, was_there = self._place.copy(), False
         waiting = Patience(place.address, place.patience_s)
         while True:
             since = {"from": begin} if after is None else {"after": f"{after[0]}-{after[1]}"}
             try:
-                for batch in _batches(place, name, f"?{urlencode(since | wanted)}", note_begin):
+                query = f"?{urlencode(since | wanted)}"
+                for batch in _batches(place, name, query, note_begin, was_there=was_there):
+                    was_there = True
                     if batch.num_rows:
                         after = _last(batch)
                         yield batch if columns is None else batch.select(columns)
@@ -194,7 +196,7 @@ class Site:
 
 
 def _batches(
-    place: Place, name: str, query: str, began: Callable[[str], None]
+    place: Place, name: str, query: str, began: Callable[[str], None], *, was_there: bool
 ) -> Iterator[pa.RecordBatch]:
     """The results; `began` is told from which place on, if the site says so."""
     with closing(place.connection(SILENCE_S)) as connection:
@@ -202,7 +204,7 @@ def _batches(
         connection.request("GET", path, headers={**place.headers, "Accept": ARROW})
         response = connection.getresponse()
         if response.status != http.client.OK:
-            look_elsewhere(place, response.status, response.read())
+            look_elsewhere(place, response.status, response.read(), was_there=was_there)
         if (at := response.headers.get(BEGINS)) is not None:
             began(at)
         yield from ipc.open_stream(response)

@@ -179,8 +179,17 @@ def refuse(status: int, document: bytes) -> NoReturn:
     raise Refused(status, problem(document))
 
 
-def look_elsewhere(place: Place, status: int, document: bytes) -> NoReturn:
-    """Raise what a response says: `Refused`, unless another site may have the stream."""
-    if status in ELSEWHERE and place.may_be_elsewhere:
+def look_elsewhere(
+    place: Place, status: int, document: bytes, *, was_there: bool = False
+) -> NoReturn:
+    """Raise what a response says: `Refused`, unless the stream may be found later or elsewhere.
+
+    Parameters
+    ----------
+    was_there
+        Whether it was found there before: a site that has just started opens one after the other.
+    """
+    is_absent = status in ELSEWHERE and place.may_be_elsewhere
+    if is_absent or (status == HTTPStatus.NOT_FOUND and was_there):
         raise ConnectionError(problem(document))
     refuse(status, document)

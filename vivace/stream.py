@@ -90,6 +90,7 @@ class Stream:
         self._number = 0
         self._lock = threading.Lock()
         self._connection: http.client.HTTPConnection | None = None
+        self._was_there = False
 
     def send(self, rows: Rows, *, number: int | None = None) -> Sent:
         """Send tuples; returns when the site has them for good.
@@ -174,9 +175,10 @@ class Stream:
                 try:
                     status, document = self._post(body, headers)
                     if status == http.client.OK:
+                        self._was_there = True
                         return document
                     if status not in BUSY:
-                        look_elsewhere(self._place, status, document)
+                        look_elsewhere(self._place, status, document, was_there=self._was_there)
                     error = RuntimeError(problem(document))
                 except (OSError, http.client.HTTPException) as failure:
                     self.close()

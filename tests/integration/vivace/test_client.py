@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pytest
 
 import vivace
 from orchestrator.deploy.embedded.ports import free_port
+from orchestrator.http_server import Route, serve
 from orchestrator.listening import Endpoint
 from orchestrator.sinks import http as results
 from orchestrator.sources import confirmed_input
@@ -26,6 +28,7 @@ from orchestrator.sources.live_input import LiveInput
 from tests.conftest import PATIENCE_S, WaitUntil
 from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.sources.test_http import TOKEN, Site, entered
+from vivace import client as reading
 from vivace import stream as module
 from vivace.exchange import Patience, Place, look_elsewhere
 
@@ -386,3 +389,40 @@ def test_a_reader_that_begins_now_misses_nothing_if_the_site_restarts_before_its
     reader.join(PATIENCE_S)
     assert found == [2, 3, 4, 5]
     site.sink.close()
+
+
+def test_a_reader_waits_for_a_site_that_has_yet_to_open_its_stream_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: WaitUntil
+) -> None:
+    """A site that has just started opens one stream after the other."""
+    absent: list[int] = []
+
+    def noted(place: Place, status: int, document: bytes, *, was_there: bool = False) -> NoReturn:
+        absent.append(status)
+        look_elsewhere(place, status, document, was_there=was_there)
+
+    monkeypatch.setattr(reading, "look_elsewhere", noted)
+    site = Exit(tmp_path / "exit")
+    site.deliver(7, 0, 2)
+    parts = urlsplit(site.sink.address)
+    found: list[int] = []
+
+    def read() -> None:
+        for batch in vivace.connect(f"http://{parts.netloc}").results("alerts"):
+            found.extend(batch.column("_seq").to_pylist())
+            if found[-1] == 3:
+                return
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    wait_until(lambda: found == [0, 1])
+    site.sink.close()
+    here = Endpoint(host=str(parts.hostname), port=parts.port or 0)
+    _, end = serve(here, "other", Route(token=None, get=lambda _: {}))
+    wait_until(lambda: bool(absent))
+    site.open(parts.port or 0)
+    site.deliver(7, 2, 2)
+    reader.join(PATIENCE_S)
+    assert found == [0, 1, 2, 3]
+    site.sink.close()
+    end()
