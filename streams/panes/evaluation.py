@@ -32,7 +32,7 @@ from streams.panes.results import Results
 from streams.panes.saved_window import WindowLoader, save_window
 from streams.panes.window import Pane, PaneWindow, Tuples, no_codes, no_tuples
 from streams.program import Program
-from streams.state import Pieces, State, Stateful, row_slices
+from streams.state import Pieces, SnapshotError, State, Stateful, row_slices
 from streams.vector import Delta, Emitted, Frame, concat_frames, emitted_batch
 from streams.vectorised import BatchColumns
 from topology.arrays import BoolArray, IntArray
@@ -348,6 +348,10 @@ class Panes:
         """Put the panes into the window."""
         window = self._window
         self._loader.loaded()
+        last_ms, first_ms = self._boundary_ms, self._boundary_ms - self._range_ms
+        if any(not first_ms < pane.end_ms <= last_ms for pane in window.held):
+            # It would be evaluated at every boundary since.
+            raise SnapshotError("a window holds panes that its last boundary has not let enter")
         self._results.allocate(window.room)
         alive = window.in_order(list(window.held))
         if not self._key_plans and self._started:

@@ -145,3 +145,16 @@ def test_a_statement_that_raises_is_told_from_a_bug(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("streams.vectorised.Vectorised.run", fails)
     with pytest.raises(EvaluationError, match="no room"):
         engine.advance(1)
+
+
+def test_a_snapshot_with_panes_that_do_not_belong_to_its_boundary_is_refused() -> None:
+    """It would be evaluated at every boundary since, of which there may be any number."""
+    compiled = program(
+        "RSTREAM(SELECT i, count(*) AS c FROM s [RANGE 4 MILLISECONDS SLIDE 2 MILLISECONDS] "
+        "GROUP BY i)"
+    )
+    engine = filled(compiled)
+    FragmentEngine(compiled).restore(engine.snapshot())
+    vars(vars(engine)["_evaluation"])["_boundary_ms"] = -(10**15)
+    with pytest.raises(SnapshotError, match="has not let enter"):
+        FragmentEngine(compiled).restore(engine.snapshot())
