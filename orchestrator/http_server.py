@@ -487,7 +487,7 @@ def serve(endpoint: Endpoint, name: str, route: Route) -> tuple[Endpoint, Callab
             shared.server.routes[name] = route
         shared.users += 1
         if is_new:
-            # Not before: its first client asks for the stream.
+            # Only now: a client that comes at once finds the stream.
             threading.Thread(
                 target=shared.server.serve_forever, kwargs={"poll_interval": 0.1},
                 name=f"http {endpoint}", daemon=True,

@@ -18,7 +18,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.manifest import Manifests, load
+from orchestrator.simulation.scenario import Played
 from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
 
 BEGIN_MS = 1_700_000_000_000
@@ -147,6 +149,14 @@ def answer(delivered: Delivered) -> Rows:
     return sorted(
         tuple(value for name, value in row.items() if name not in numbering) for row in rows
     )
+
+
+def assert_exact(played: Played, recording: Input) -> None:
+    """The outputs have exactly what the answer is, each tuple once."""
+    for stream, expected in recording.expected().items():
+        delivered = played.delivered(stream)
+        assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
+        assert answer(delivered) == expected
 
 
 def _iso(time_ms: int) -> str:

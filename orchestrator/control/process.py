@@ -18,8 +18,9 @@ from orchestrator.control.awaited import AwaitedHosts
 from orchestrator.control.clocks import CoordinatorClock
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings, Write
+from orchestrator.control.noticed import with_times
 from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
-from orchestrator.control.view import ClusterView, read_view, with_times
+from orchestrator.control.view import ClusterView, read_view
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     CORDONS,

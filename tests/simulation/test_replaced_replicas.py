@@ -10,12 +10,11 @@ import pytest
 from ha.memory import MemoryBudget
 from ha.messages import Data, Message, Snapshot
 from orchestrator.control.view import read_view
-from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.records import FragmentRecord
 from orchestrator.simulation.hosts import SimulatedHost
 from orchestrator.simulation.scenario import Scenario
 from streams.chunk import Position
-from tests.pairs import SETTLE_S, Input, answer
+from tests.pairs import SETTLE_S, Input, assert_exact
 
 LONGER_US = 100_000
 
@@ -42,11 +41,7 @@ def replaced(scenario: Scenario, name: str, former: str) -> str:
 
 def assert_nothing_lost(scenario: Scenario, recording: Input) -> None:
     scenario.heal()
-    played = scenario.finish()
-    for stream, expected in recording.expected().items():
-        delivered = played.delivered(stream)
-        assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
-        assert answer(delivered) == expected
+    assert_exact(scenario.finish(), recording)
 
 
 @pytest.mark.slow

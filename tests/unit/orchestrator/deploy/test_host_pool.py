@@ -24,7 +24,9 @@ class Pool:
         if not self.late:
             self.calls.append("all there")
             return self.calls.count("all there") > 3
-        self.cluster.up(self.late.pop())
+        name = self.late.pop()
+        self.cluster.up(name)
+        self.calls.append(f"{name} came")
         return False
 
     def stop(self) -> None:
@@ -67,11 +69,11 @@ def test_spark_of_a_new_cluster_yields_once_all_nodes_have_hosts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = ObedientCluster(EXECUTORS[:1])
-    calls = served(Pool(cluster, *EXECUTORS[1:]), monkeypatch)
-    assert calls[0] == "started"
-    assert calls.count("yields") == 1
-    assert calls.index("yields") >= calls.index("all there") - 1
-    assert calls[-2:] == ["stopped", "Spark stopped"]
+    late = EXECUTORS[1:]
+    calls = served(Pool(cluster, *late), monkeypatch)
+    came = [f"{name} came" for name in reversed(late)]
+    ends = ["all there"] * 4 + ["stopped", "Spark stopped"]
+    assert calls == ["started", *came, "yields", *ends]
 
 
 def test_spark_that_starts_where_something_runs_yields_from_the_beginning(
