@@ -107,8 +107,9 @@ class Site:
                     response = connection.getresponse()
                     status, document = response.status, response.read()
                 if status == http.client.OK:
+                    place.found.add(name)
                     return json.loads(document)
-                look_elsewhere(place, status, document)
+                look_elsewhere(place, name, status, document)
             except (OSError, http.client.HTTPException) as error:
                 place.turn()
                 waiting.failed(error)
@@ -159,6 +160,10 @@ class Site:
             wanted["where"] = json.dumps(list(where))
         if columns is not None:
             wanted["columns"] = ",".join(dict.fromkeys((*_IDENTITY, *columns)))
+        place = self._place.copy()
+        if after is not None or (isinstance(begin, tuple) and begin[0]):
+            # Who names a generation has seen it.
+            place.found.add(name)
         if isinstance(begin, tuple):
             begin = f"{begin[0]}-{begin[1]}"
 
@@ -167,14 +172,12 @@ class Site:
             nonlocal begin
             begin = at
 
-        place, was_there = self._place.copy(), False
         waiting = Patience(place.address, place.patience_s)
         while True:
             since = {"from": begin} if after is None else {"after": f"{after[0]}-{after[1]}"}
             try:
                 query = f"?{urlencode(since | wanted)}"
-                for batch in _batches(place, name, query, note_begin, was_there=was_there):
-                    was_there = True
+                for batch in _batches(place, name, query, note_begin):
                     if batch.num_rows:
                         after = _last(batch)
                         yield batch if columns is None else batch.select(columns)
@@ -196,7 +199,7 @@ class Site:
 
 
 def _batches(
-    place: Place, name: str, query: str, began: Callable[[str], None], *, was_there: bool
+    place: Place, name: str, query: str, began: Callable[[str], None]
 ) -> Iterator[pa.RecordBatch]:
     """The results; `began` is told from which place on, if the site says so."""
     with closing(place.connection(SILENCE_S)) as connection:
@@ -204,7 +207,8 @@ def _batches(
         connection.request("GET", path, headers={**place.headers, "Accept": ARROW})
         response = connection.getresponse()
         if response.status != http.client.OK:
-            look_elsewhere(place, response.status, response.read(), was_there=was_there)
+            look_elsewhere(place, name, response.status, response.read())
+        place.found.add(name)
         if (at := response.headers.get(BEGINS)) is not None:
             began(at)
         yield from ipc.open_stream(response)

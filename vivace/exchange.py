@@ -63,6 +63,12 @@ class Place:
     patience_s
         How long they may be away or full.
 
+    Attributes
+    ----------
+    found
+        Streams that were found there, by whom ever it was copied for. A site that has just started
+        opens one after the other: who has found a stream waits for it.
+
     Raises
     ------
     ValueError
@@ -77,6 +83,7 @@ class Place:
                 _site(each)
         self._addresses = addresses
         self._at = 0
+        self.found: set[str] = set()
         self.headers: Mapping[str, str] = (
             {} if token is None else {"Authorization": f"Bearer {token}"}
         )
@@ -179,17 +186,9 @@ def refuse(status: int, document: bytes) -> NoReturn:
     raise Refused(status, problem(document))
 
 
-def look_elsewhere(
-    place: Place, status: int, document: bytes, *, was_there: bool = False
-) -> NoReturn:
-    """Raise what a response says: `Refused`, unless the stream may be found later or elsewhere.
-
-    Parameters
-    ----------
-    was_there
-        Whether it was found there before: a site that has just started opens one after the other.
-    """
+def look_elsewhere(place: Place, stream: str, status: int, document: bytes) -> NoReturn:
+    """Raise what a response says: `Refused`, unless the stream may be found later or elsewhere."""
     is_absent = status in ELSEWHERE and place.may_be_elsewhere
-    if is_absent or (status == HTTPStatus.NOT_FOUND and was_there):
+    if is_absent or (status == HTTPStatus.NOT_FOUND and stream in place.found):
         raise ConnectionError(problem(document))
     refuse(status, document)

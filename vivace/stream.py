@@ -13,7 +13,7 @@ import json
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -68,6 +68,12 @@ class Sent:
     repeated: int = 0
     undecided: int = 0
 
+    @staticmethod
+    def read(document: bytes) -> Sent:
+        """What a site says of one piece."""
+        told = json.loads(document)
+        return Sent(**{each.name: int(told.get(each.name, 0)) for each in fields(Sent)})
+
     def __add__(self, other: Sent) -> Sent:
         return Sent(
             accepted=self.accepted + other.accepted,
@@ -83,6 +89,7 @@ class Stream:
 
     def __init__(self, place: Place, name: str, client: str) -> None:
         self._place = place
+        self._name = name
         self._path = f"/streams/{quote(name, safe='')}"
         self._client = client
         # Numbers of its own begin anew with each program, and so are those of another client.
@@ -90,7 +97,6 @@ class Stream:
         self._number = 0
         self._lock = threading.Lock()
         self._connection: http.client.HTTPConnection | None = None
-        self._was_there = False
 
     def send(self, rows: Rows, *, number: int | None = None) -> Sent:
         """Send tuples; returns when the site has them for good.
@@ -123,7 +129,7 @@ class Stream:
 
     def send_body(self, body: bytes, content_type: str, *, number: int | None = None) -> Sent:
         """Send a batch that is written already: CSV, JSON lines, or Arrow's IPC stream."""
-        return Sent(**json.loads(self._send(body, content_type, number)))
+        return Sent.read(self._send(body, content_type, number))
 
     def stage(self, rows: Rows, *, number: int, part: str) -> None:
         """Send a part of a batch, which does not enter until the batch is committed.
@@ -148,7 +154,7 @@ class Stream:
             The site lacks a part: the batch must be written again.
         """
         body = json.dumps({"parts": list(parts)}).encode()
-        return Sent(**json.loads(self._send(body, COMMIT, number)))
+        return Sent.read(self._send(body, COMMIT, number))
 
     def abort(self, number: int) -> None:
         """Have the site drop the parts of a batch."""
@@ -175,10 +181,10 @@ class Stream:
                 try:
                     status, document = self._post(body, headers)
                     if status == http.client.OK:
-                        self._was_there = True
+                        self._place.found.add(self._name)
                         return document
                     if status not in BUSY:
-                        look_elsewhere(self._place, status, document, was_there=self._was_there)
+                        look_elsewhere(self._place, self._name, status, document)
                     error = RuntimeError(problem(document))
                 except (OSError, http.client.HTTPException) as failure:
                     self.close()

@@ -280,7 +280,13 @@ class Journal:
         found: list[Chunk] = []
         read_bytes = 0
         for entry, segment in following:
-            part = self._chunk(segment, entry)
+            try:
+                part = self._chunk(segment, entry)
+            except DriverError:
+                if found:
+                    # What comes before it can be had. Who asks for what follows is told.
+                    break
+                raise
             if not found and (cut := _cut_at(part, after.watermark_ms)) != after:
                 raise DriverError(
                     f"the journal {self._folder} stands at {cut} where a reader stands at {after}: "

@@ -71,16 +71,18 @@ class _Results:
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
+        # One for all: it knows which results it has found, and waits for them if the site restarts.
+        self._site = options.site
         self.schema = schema
 
     def ends(self) -> list[Place]:
         """The end of each generation in the site's archive, in order: no restart takes it back."""
-        described = self.options.site.describe(self.options.stream)
+        described = self._site.describe(self.options.stream)
         return [(generation, end) for generation, end in described["generations"]]
 
     def row_bytes(self) -> int:
         """What a row takes, about: the mean of the latest ones at the site."""
-        described = self.options.site.describe(self.options.stream)
+        described = self._site.describe(self.options.stream)
         return max(int(described.get("row_bytes", 1)), 1)
 
     def spans(self, begin: Place, until: Place) -> list[Span]:
@@ -111,7 +113,7 @@ class _Results:
             # Spark plans one partition where there is none.
             return
         wanted = to_arrow_schema(self.schema, timezone="UTC")
-        batches = self.options.site.results(
+        batches = self._site.results(
             self.options.stream,
             begin=span.begin,
             until=span.until,

@@ -161,8 +161,6 @@ def _log_to(file: Path) -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
     logging.getLogger().addHandler(handler)
     logging.getLogger().setLevel(logging.INFO)
-    # While Spark ends, py4j would log every command that it cannot send.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 def _request_end(_number: int, _frame: object) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 import secrets
 import shutil
@@ -213,6 +214,8 @@ def start_session(settings: SessionSettings) -> SparkSession:
     shutil.rmtree(work / SCRATCH, ignore_errors=True)
     private_folder(work)
     (work / SCRATCH).mkdir()
+    # py4j logs each command that is interrupted, or that a Spark which ends takes no more.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if settings.is_local and settings.java is None:
         settings = dataclasses.replace(settings, java=find_java(work))
     log = work / "spark.log"

@@ -77,7 +77,8 @@ def test_large_batches_go_in_pieces(opened: LiveInput, monkeypatch: pytest.Monke
 
 def test_own_numbers_hold_when_the_program_starts_again(opened: LiveInput) -> None:
     assert connected(opened, "reader").send(BATCH, number=7) == vivace.Sent(accepted=2)
-    assert connected(opened, "reader").send(BATCH, number=7) == vivace.Sent(repeated=1)
+    again = connected(opened, "reader").send(BATCH, number=7)
+    assert repr(again) == repr(vivace.Sent(repeated=1))
     assert connected(opened, "other").send(BATCH, number=7) == vivace.Sent(accepted=2)
 
 
@@ -324,10 +325,10 @@ def test_the_time_that_a_reader_takes_for_a_batch_is_not_the_sites(tmp_path: Pat
 def test_a_site_that_does_not_have_it_is_left(status: int) -> None:
     two = Place(["http://a:1", "http://b:1"], token=None, patience_s=1.0)
     with pytest.raises(ConnectionError):
-        look_elsewhere(two, status, b"")
+        look_elsewhere(two, "alerts", status, b"")
     for place, said in ((two, 401), (Place(["http://a:1"], token=None, patience_s=1.0), status)):
         with pytest.raises(vivace.Refused):
-            look_elsewhere(place, said, b"")
+            look_elsewhere(place, "alerts", said, b"")
 
 
 def test_results_go_on_after_a_restart_of_the_site(tmp_path: Path) -> None:
@@ -397,9 +398,9 @@ def test_a_reader_waits_for_a_site_that_has_yet_to_open_its_stream_again(
     """A site that has just started opens one stream after the other."""
     absent: list[int] = []
 
-    def noted(place: Place, status: int, document: bytes, *, was_there: bool = False) -> NoReturn:
+    def noted(place: Place, stream: str, status: int, document: bytes) -> NoReturn:
         absent.append(status)
-        look_elsewhere(place, status, document, was_there=was_there)
+        look_elsewhere(place, stream, status, document)
 
     monkeypatch.setattr(reading, "look_elsewhere", noted)
     site = Exit(tmp_path / "exit")
@@ -424,5 +425,43 @@ def test_a_reader_waits_for_a_site_that_has_yet_to_open_its_stream_again(
     site.deliver(7, 2, 2)
     reader.join(PATIENCE_S)
     assert found == [0, 1, 2, 3]
+    site.sink.close()
+    end()
+
+
+def test_who_knows_a_stream_waits_until_a_site_that_has_just_started_opens_it(
+    tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    """A program that goes on where it was, and one that asks again how far the results have come."""
+    site = Exit(tmp_path / "exit")
+    site.deliver(7, 0, 2)
+    parts = urlsplit(site.sink.address)
+    known = vivace.connect(f"http://{parts.netloc}")
+    known.describe("alerts")
+    site.sink.close()
+    here = Endpoint(host=str(parts.hostname), port=parts.port or 0)
+    _, end = serve(here, "other", Route(token=None, get=lambda _: {}))
+    with pytest.raises(vivace.Refused, match="no stream"):
+        vivace.connect(f"http://{parts.netloc}").describe("alerts")
+    begun = vivace.connect(f"http://{parts.netloc}")
+    waiting = {
+        "described": lambda: known.describe("alerts")["generations"],
+        "after": lambda: next(begun.results("alerts", after=(7, 0))).column("_seq").to_pylist(),
+        "part": lambda: next(begun.results("alerts", begin=(7, 1))).column("_seq").to_pylist(),
+    }
+    found: dict[str, object] = {}
+
+    def ask(name: str) -> None:
+        found[name] = waiting[name]()
+
+    threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in waiting]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    assert all(thread.is_alive() for thread in threads)
+    site.open(parts.port or 0)
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert found == {"described": [[7, 2]], "after": [1], "part": [1]}
     site.sink.close()
     end()

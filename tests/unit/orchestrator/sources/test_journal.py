@@ -103,6 +103,21 @@ def test_small_entries_are_read_again_together(opened: Open) -> None:
     assert parts == [MOST_READ_ENTRIES, MOST_READ_ENTRIES, 190 - 2 * MOST_READ_ENTRIES]
 
 
+def test_what_comes_before_a_damaged_entry_is_read(opened: Open, tmp_path: Path) -> None:
+    journal = opened()
+    for seq in range(3):
+        journal.append(commit(chunk(seq, 7000 + seq)))
+    (segment,) = (tmp_path / "j").glob("*.journal")
+    stored = bytearray(segment.read_bytes())
+    stored[-1] ^= 1
+    segment.write_bytes(stored)
+    part = journal.read(Position(), END)
+    assert part is not None
+    assert part.rows.column(1).to_pylist() == [7000, 7001]
+    with pytest.raises(DriverError, match="damaged at byte"):
+        journal.read(part.end, END)
+
+
 def test_every_process_continues_and_remembers_all_of_them(opened: Open) -> None:
     for number in range(4):
         journal = opened()
