@@ -104,12 +104,13 @@ def succeed(
     Parameters
     ----------
     of_epoch
-        Of an event that brings one. A plan or a peer that knows no newer epoch than this one
-        changes nothing, nor does the store with an older one.
+        Of an event that brings one. A peer that knows no newer epoch than this one changes nothing,
+        nor do a plan and the store with an older one. A plan may bring the epoch that others, who
+        have read it before, have told of.
     """
-    if event in (RoleEvent.PROMOTED, RoleEvent.SUPERSEDED) and of_epoch <= epoch:
+    if event is RoleEvent.SUPERSEDED and of_epoch <= epoch:
         return role, epoch
-    if event is RoleEvent.OVERRULED and of_epoch < epoch:
+    if event in (RoleEvent.PROMOTED, RoleEvent.OVERRULED) and of_epoch < epoch:
         return role, epoch
     after, rule = transition(role, event)
     match rule:

@@ -89,7 +89,7 @@ class HostedReplica:
     def awaits_promotion(self) -> bool:
         """Whether it is a standby that a plan has made primary."""
         a, replica = self.assignment, self.replica
-        is_named = a.role == "primary" and a.epoch > replica.epoch
+        is_named = a.role == "primary" and a.epoch >= replica.epoch
         return is_named and replica.role is ReplicaRole.STANDBY
 
     @property

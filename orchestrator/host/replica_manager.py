@@ -329,7 +329,7 @@ class ReplicaManager:
 
     def _change_role(self, hosted: HostedReplica) -> Iterator[Command]:
         a, replica = hosted.assignment, hosted.replica
-        if a.epoch <= replica.epoch:
+        if a.epoch <= replica.epoch and not hosted.awaits_promotion:
             return
         if a.role == "primary":
             if a.peer_replica is None or not self.lacks_input(hosted):

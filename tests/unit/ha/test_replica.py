@@ -58,12 +58,12 @@ def test_a_primary_is_superseded_in_a_newer_epoch_only() -> None:
     assert (replica.role, replica.epoch) == (ReplicaRole.STANDBY, EPOCH + 1)
 
 
-def test_a_standby_is_promoted_in_a_newer_epoch_only() -> None:
+@pytest.mark.parametrize("heard", [EPOCH + 1, EPOCH + 2])
+def test_a_standby_is_promoted_in_the_newest_epoch_that_it_has_heard_of(heard: int) -> None:
     replica = primary()
-    replica.apply(RoleEvent.SUPERSEDED, EPOCH + 1)
-    for epoch in (EPOCH, EPOCH + 1):
-        assert not replica.apply(RoleEvent.PROMOTED, epoch)
-        assert (replica.role, replica.epoch) == (ReplicaRole.STANDBY, EPOCH + 1)
+    replica.apply(RoleEvent.SUPERSEDED, heard)
+    assert not replica.apply(RoleEvent.PROMOTED, heard - 1)
+    assert (replica.role, replica.epoch) == (ReplicaRole.STANDBY, heard)
     assert replica.apply(RoleEvent.PROMOTED, EPOCH + 2)
     assert (replica.role, replica.epoch) == (ReplicaRole.PRIMARY, EPOCH + 2)
 

@@ -211,3 +211,15 @@ def test_a_host_whose_replica_has_gone_may_say_nothing() -> None:
     host.assign(assignment_of(assigned("primary", peer_replica="two"), at=peers(THIRD)))
     host.hear("three", Control(epochs={"f": 2}))
     assert host.core.counters["epochs_refused"] == 1
+
+
+def test_a_plan_promotes_a_replica_that_has_heard_of_its_epoch_before() -> None:
+    """The other secondary has read the plan first, and says its epoch."""
+    host = standby()
+    plan = with_third("secondary", peer="one", third="three")
+    host.assign(assignment_of(plan, at=peers(THIRD)))
+    host.hear("three", Control(epochs={"f": 2}))
+    assert (host.role, host.epoch) == (ReplicaRole.STANDBY, 2)
+    plan = with_third("primary", epoch=2, peer="one", third="three")
+    host.assign(assignment_of(plan, at=peers(THIRD)))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 2)
