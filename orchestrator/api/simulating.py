@@ -10,7 +10,7 @@ import msgspec
 from orchestrator.errors import InvalidInput
 from orchestrator.simulation import campaign
 from orchestrator.simulation.campaign import Campaign, Selection, TrialReport, TrialVerdict
-from orchestrator.simulation.schedule import KINDS, Schedule, Shape, random_schedule
+from orchestrator.simulation.schedule import KINDS, STRUCK, Schedule, Shape, random_schedule
 from topology.suggestions import closest
 
 
@@ -100,9 +100,11 @@ def _selection(kinds: Sequence[str], shapes: Sequence[str]) -> Selection:
     _refuse_unknown("--kind", kinds, KINDS)
     _refuse_unknown("--shape", shapes, known)
     whole = Selection()
+    # Who names kinds of faults wants faults.
+    drawn = STRUCK if kinds else whole.shapes
     return Selection(
         kinds=tuple(kinds) or whole.kinds,
-        shapes=tuple(known[shape] for shape in shapes) or whole.shapes,
+        shapes=tuple(known[shape] for shape in shapes) or drawn,
     )
 
 

@@ -41,7 +41,7 @@ def command(
     ] = None,
     shape: Annotated[
         list[str] | None,
-        typer.Option(help="single, several, both or none; may be repeated."),
+        typer.Option(help="none, single, several or both; may be repeated. Default: all."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
     seed: Annotated[

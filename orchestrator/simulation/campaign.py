@@ -22,6 +22,7 @@ from orchestrator.simulation.checks import findings
 from orchestrator.simulation.observed import Observed
 from orchestrator.simulation.oracle import expected
 from orchestrator.simulation.schedule import KINDS, Schedule, Shape, random_schedule
+from orchestrator.simulation.setting import LATEST
 from orchestrator.simulation.shrinking import shrink
 from orchestrator.simulation.transcript import transcript
 from orchestrator.simulation.trial import play
@@ -38,13 +39,13 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     kinds
         Names of faults, out of `orchestrator.simulation.schedule.KINDS`.
-    first_forms
-        Whether statements have only the forms that there were first: older seeds replay so.
+    edition
+        Of what is drawn (`orchestrator.simulation.setting`).
     """
 
     kinds: tuple[str, ...] = tuple(KINDS)
-    shapes: tuple[Shape, ...] = (Shape.SINGLE, Shape.SEVERAL, Shape.BOTH)
-    first_forms: bool = False
+    shapes: tuple[Shape, ...] = tuple(Shape)
+    edition: int = LATEST
 
 
 class TrialReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,9 +114,7 @@ def check(schedule: Schedule) -> tuple[Observed, list[str]]:
 
 def judge(seed: int, selection: Selection, *, shrunk: bool = True) -> TrialVerdict:
     """Play the schedule of one seed; if it fails, find a smaller one that fails alike."""
-    schedule = random_schedule(
-        seed, selection.kinds, selection.shapes, first_forms=selection.first_forms
-    )
+    schedule = random_schedule(seed, selection.kinds, selection.shapes, edition=selection.edition)
     try:
         seen, found = check(schedule)
     except Exception as error:

@@ -29,9 +29,6 @@ from streams.chunk import Chunk, Position
 if TYPE_CHECKING:
     from orchestrator.simulation.world import World
 
-EXCHANGE_US = 30_000
-"""From a change to the exchange with the store that it causes: about the delay of a watch."""
-
 RETRY_US = 200_000
 """Time between two attempts while the store is unavailable."""
 
@@ -233,7 +230,7 @@ class SimulatedHost:
         self._world.log(self.spec.node, Report(kind="left", subject=self.spec.node, detail=""))
 
     def _exchange_soon(self) -> None:
-        self._exchange_at(self._world.now_us + EXCHANGE_US)
+        self._exchange_at(self._world.now_us + self._world.watch_delay_us())
 
     def _exchange_at(self, when_us: int) -> None:
         if self._next_exchange_us is not None and self._next_exchange_us <= when_us:

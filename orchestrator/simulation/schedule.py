@@ -1,14 +1,15 @@
 """Random schedules: a seed gives a setting, and a list of timed faults.
 
-Three shapes of schedules are drawn:
+Four shapes of schedules are drawn:
 
+- *none*: no fault. Operators move replicas, and output never rests.
 - *single*: one fault. Everything is promised, the recovery bound included.
 - *several*: two or three faults of any kind, one after the other or at once. Exactness is promised
   as long as each fragment keeps a warm replica (`orchestrator.simulation.exposure` follows
   that), and `state lost` must be said where it does not.
 - *both*: both replicas of one fragment die. `state lost` must be said, and what follows is correct.
 
-In every thirteenth schedule of the second shape, a site stays away until the streams are over, and
+In every thirteenth schedule with several, a site stays away until the streams are over, and
 hosts crash meanwhile: nothing flows any more when it returns.
 """
 
@@ -41,7 +42,7 @@ from orchestrator.simulation.faults import (
 )
 from orchestrator.simulation.links import Fate
 from orchestrator.simulation.operations import AnyOperation, Drain, Move, Switchover
-from orchestrator.simulation.setting import Setting, random_setting
+from orchestrator.simulation.setting import LATEST, Setting, random_setting
 
 FIRST_FAULT_MS, LAST_FAULT_MS = 300, 3500
 """Faults strike between these times; the streams go on for several seconds after them."""
@@ -63,6 +64,10 @@ class Shape(Enum):
     BOTH = "both"
 
 
+STRUCK = (Shape.SINGLE, Shape.SEVERAL, Shape.BOTH)
+"""Shapes with faults. Only these were drawn up to the edition `EVEN_WATCHES`."""
+
+
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """A seed's faults.
 
@@ -78,8 +83,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         When the setting's visitor is applied and deleted, if it is.
     operations
         What operators do meanwhile.
-    first_forms
-        Whether statements have only the forms that there were first.
+    edition
+        Of what is drawn (`orchestrator.simulation.setting`).
     """
 
     seed: int
@@ -89,12 +94,12 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     observers: tuple[Observe, ...] = ()
     visit: Visit | None = None
     operations: tuple[AnyOperation, ...] = ()
-    first_forms: bool = False
+    edition: int = LATEST
 
     @property
     def setting(self) -> Setting:
         """The stage that the faults strike."""
-        whole = random_setting(self.seed, first_forms=self.first_forms)
+        whole = random_setting(self.seed, edition=self.edition)
         return whole if self.queries is None else whole.with_queries(self.queries)
 
 
@@ -288,9 +293,9 @@ WEIGHTS = {"crash": 4.0, "site": 2.0, "pause": 2.0, "cut": 2.0, "one-way": 2.0}
 def random_schedule(
     seed: int,
     kinds: Collection[str] = tuple(KINDS),
-    shapes: Collection[Shape] = (Shape.SINGLE, Shape.SEVERAL, Shape.BOTH),
+    shapes: Collection[Shape] = tuple(Shape),
     *,
-    first_forms: bool = False,
+    edition: int = LATEST,
 ) -> Schedule:
     """The schedule of a seed, with faults of some kinds only.
 
@@ -300,10 +305,10 @@ def random_schedule(
         Names of `KINDS`.
     shapes
         The shapes to choose from; `BOTH` needs the kind `crash`.
-    first_forms
-        Whether statements have only the forms that there were first: older seeds replay so.
+    edition
+        Of what is drawn (`orchestrator.simulation.setting`).
     """
-    setting = random_setting(seed, first_forms=first_forms)
+    setting = random_setting(seed, edition=edition)
     rng = np.random.default_rng((seed, 3))
     names = [name for name in KINDS if name in kinds]
     weights = np.array([WEIGHTS.get(name, 1.0) for name in names])
@@ -343,7 +348,7 @@ def random_schedule(
         operations=_operations(
             np.random.default_rng((seed, 9)), setting, always=shape is Shape.NONE
         ),
-        first_forms=first_forms,
+        edition=edition,
     )
 
 

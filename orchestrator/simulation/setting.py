@@ -46,6 +46,10 @@ BEGIN_MS = 1_700_000_000_000
 COLUMNS = {"key": "int", "value": "int"}
 RECOVERY_BOUND_MS = 500.0
 
+FIRST_FORMS_ONLY, EVEN_WATCHES, LATEST = 1, 2, 3
+"""Editions of what is drawn: a seed replays in the edition in which it was found. In the first,
+statements had fewer forms; up to the second, all hosts heard of a change of the store at once."""
+
 LITTLE_MEMORY_BYTES = 128 * 2**10
 """Budget of a host in some settings: room for some seconds of its streams."""
 LONGEST_WINDOW_MS = 3_000
@@ -159,6 +163,8 @@ class Setting:
         Greatest time that a snapshot takes beyond the link delay.
     step_ms
         Time between two steps in which a host reads a snapshot's state.
+    watch_ms
+        Least and greatest time from a change of the store until a host reads it.
     own_machines
         Whether each host has a machine of its own, whose clocks are others.
     visitor
@@ -178,6 +184,7 @@ class Setting:
     frames: bool
     bulk_ms: int = 0
     step_ms: int = 0
+    watch_ms: tuple[int, int] = (30, 30)
     own_machines: bool = False
     visitor: QueryRecord | None = None
     visiting: dict[str, Program] = field(default_factory=dict[str, Program])
@@ -260,15 +267,9 @@ class Setting:
         return records
 
 
-def random_setting(seed: int, *, first_forms: bool = False) -> Setting:
-    """The setting of a seed.
-
-    Parameters
-    ----------
-    first_forms
-        Whether its statements have only the forms that there were first.
-    """
-    draw = partial(random_statement, first_forms=first_forms)
+def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
+    """The setting of a seed."""
+    draw = partial(random_statement, first_forms=edition <= FIRST_FORMS_ONLY)
     rng, more = np.random.default_rng((seed, 2)), np.random.default_rng((seed, 4))
     seconds = int(rng.integers(7, 9))
     nodes = [f"n{i + 1}" for i in range(int(rng.integers(4, 6)))]
@@ -313,8 +314,14 @@ def random_setting(seed: int, *, first_forms: bool = False) -> Setting:
         frames=bool(rng.random() < 0.2),
         bulk_ms=int(more.choice([0, 20, 200, 600])),
         step_ms=int(more.choice([0, 2, 40])),
+        watch_ms=(30, 30) if edition <= EVEN_WATCHES else _watch_ms(seed),
         own_machines=bool(np.random.default_rng((seed, 7)).random() < 0.5),
     )
+
+
+def _watch_ms(seed: int) -> tuple[int, int]:
+    most_ms = int(np.random.default_rng((seed, 12)).choice([0, 60, 250]))
+    return (1, most_ms) if most_ms else (30, 30)
 
 
 def _spec(node: str, kind: NodeKind) -> HostSpec:

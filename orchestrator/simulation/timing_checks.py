@@ -86,8 +86,9 @@ def _bound(seen: Observed) -> Iterator[str]:
     """
     setting = seen.setting
     interval_ms = max(recording.interval_ms for recording in setting.recordings.values())
+    waits_ms = FULL_LOG_MS if setting.cluster.memory_bytes == LITTLE_MEMORY_BYTES else 0.0
     if seen.schedule.shape is Shape.NONE and not seen.stuck:
-        yield from _steady(seen, interval_ms + SCHEDULING_MS)
+        yield from _steady(seen, interval_ms + SCHEDULING_MS + waits_ms)
     if seen.schedule.shape is not Shape.SINGLE or seen.stuck:
         return
     ((fault),) = seen.schedule.faults
@@ -96,7 +97,6 @@ def _bound(seen: Observed) -> Iterator[str]:
     if kind in NO_BOUND:
         return
     away_ms = fault.ends_ms - fault.at_ms + setting.session_timeout_us / 1000
-    waits_ms = FULL_LOG_MS if setting.cluster.memory_bytes == LITTLE_MEMORY_BYTES else 0.0
     from_us = seen.began_us + fault.at_ms * 1000
     for stream, arrivals in seen.arrivals.items():
         if kind == "cut":

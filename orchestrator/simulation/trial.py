@@ -110,6 +110,8 @@ class Trial:
             own_machines=setting.own_machines,
         )
         self.world.check_every_us = CHECK_EVERY_US
+        least_ms, most_ms = setting.watch_ms
+        self.world.watch_us = least_ms * 1000, most_ms * 1000
         self.world.bulk_us, self.world.step_us = setting.bulk_ms * 1000, setting.step_ms * 1000
         self.world.on_broken = self._broken
         self.world.on_bad_decision = self._bad_decision

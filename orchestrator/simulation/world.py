@@ -46,6 +46,9 @@ COORDINATE_US = 200_000
 IDLE_US = 1_000_000
 """A coordinator decides at least this often, even if nothing has changed."""
 
+EXCHANGE_US = 30_000
+"""From a change of the store to a host's exchange that it causes: about the delay of a watch."""
+
 RECONNECT_US = 50_000
 """Time that a process which was stopped takes to reach the store again."""
 
@@ -115,6 +118,9 @@ class World:
         Greatest time that a snapshot takes beyond the link delay.
     step_us
         Time between two steps in which a host reads a snapshot's state.
+    watch_us
+        Least and greatest time from a change of the store to the exchange that it causes. Hosts
+        differ, and so do changes.
     gathers
         Whether hosts let messages gather before they take them, as real ones do.
     check_every_us
@@ -163,6 +169,8 @@ class World:
         self.check_invariants = False
         self.check_every_us = 0
         self.bulk_us = self.step_us = 0
+        self.watch_us: tuple[int, int] = (EXCHANGE_US, EXCHANGE_US)
+        self._watch_rng = np.random.default_rng((seed, 13))
         self.frames = frames
         self.gathers = False
         self.on_broken: Callable[[SimulatedHost, Exception], None] | None = None
@@ -249,6 +257,11 @@ class World:
         host = SimulatedHost(self, spec, store, claimed, wants)
         self.hosts[spec.node] = host
         host.start()
+
+    def watch_delay_us(self) -> int:
+        """From a change of the store to the exchange that it causes."""
+        least_us, most_us = self.watch_us
+        return int(self._watch_rng.integers(least_us, most_us + 1))
 
     def machine_of(self, node: str) -> Machine:
         """The machine that a node's processes run on."""

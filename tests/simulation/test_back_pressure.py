@@ -19,7 +19,7 @@ from orchestrator.simulation import schedule
 from orchestrator.simulation.campaign import check
 from orchestrator.simulation.memory_sink import MemorySink
 from orchestrator.simulation.scenario import Played, Scenario
-from orchestrator.simulation.setting import Setting, random_setting
+from orchestrator.simulation.setting import FIRST_FORMS_ONLY, Setting, random_setting
 from orchestrator.simulation.world import Costs
 from tests.long_tests import mostly_long
 from tests.pairs import NODES, SETTLE_S, Input, Rows, answer
@@ -237,13 +237,14 @@ def test_random_queries_with_hardly_any_memory_come_to_their_end(
     Output comes at the pace of acknowledgements then: later than elsewhere, but by its deadline.
     """
 
-    def with_little_memory(of_seed: int, *, first_forms: bool) -> Setting:
-        made = random_setting(of_seed, first_forms=first_forms)
+    def with_little_memory(of_seed: int, *, edition: int) -> Setting:
+        made = random_setting(of_seed, edition=edition)
         cluster = msgspec.structs.replace(made.cluster, memory_bytes=24 * 1024)
         return replace(made, cluster=cluster)
 
     monkeypatch.setattr(schedule, "random_setting", with_little_memory)
-    seen, found = check(schedule.random_schedule(seed, first_forms=True))
+    drawn = schedule.random_schedule(seed, shapes=schedule.STRUCK, edition=FIRST_FORMS_ONLY)
+    seen, found = check(drawn)
     late = [each for each in found if " ms late " in each]
     assert [each for each in found if not each.startswith("bound") and each not in late] == []
     deadline_ms = min(query.deadline_ms for query in seen.setting.queries)

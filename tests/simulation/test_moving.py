@@ -233,7 +233,8 @@ def test_leader_killed_at_every_write_of_ten_moves(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", mostly_long(range(6000, 6012), quick=4))
+@pytest.mark.parametrize("seed", mostly_long([6033, 6051, *range(6000, 6010)], quick=4))
 def test_random_operations_without_a_fault(seed: int) -> None:
+    """The first two: a plan was read by a replica that had heard of its epoch from another one."""
     failure = judge(seed, Selection(shapes=(Shape.NONE,))).failure
     assert failure is None, failure.transcript

@@ -432,7 +432,7 @@ def test_a_reader_waits_for_a_site_that_has_yet_to_open_its_stream_again(
 def test_who_knows_a_stream_waits_until_a_site_that_has_just_started_opens_it(
     tmp_path: Path, wait_until: WaitUntil
 ) -> None:
-    """A program that goes on where it was, and one that asks again how far the results have come."""
+    """A program that goes on where it was, and one that asks again how far results have come."""
     site = Exit(tmp_path / "exit")
     site.deliver(7, 0, 2)
     parts = urlsplit(site.sink.address)
