@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, sound_dataflow
+from orchestrator.control.plausible import plausible
 from orchestrator.control.read_cache import Reader
 from orchestrator.records import (
     Assignment,
@@ -388,7 +389,10 @@ def read_view(store: Reader) -> ClusterView:
         moves=_sound(store, MOVES, invalid, lambda record: record.name),
         links=_sound(store, LINKS, invalid, lambda record: record.name),
         streams=_sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault),
-        nodes=_sound(store, NODES, invalid, lambda record: record.node),
+        nodes={
+            name: plausible(found)
+            for name, found in _sound(store, NODES, invalid, lambda record: record.node).items()
+        },
         services=_sound(store, SERVICES, invalid),
         invalid=tuple(invalid),
         settings_readable=settings_readable,

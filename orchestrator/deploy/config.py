@@ -39,6 +39,9 @@ _texts = (
 )  # fmt: skip
 _paths = ("manifest", "secretFile", "archive", "work")
 
+_address = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+"""A host name or an IP address, as sockets take it."""
+
 SECRET_VARIABLE = "VIVACE_SECRET"
 
 VARIABLES: Mapping[str, str] = {
@@ -242,6 +245,10 @@ def _check_names(file: Path, given: Mapping[str, str]) -> None:
         if slug(value) != value or len(value) > MAX_NAME:
             remedy = f"Use small letters, digits and single hyphens, {MAX_NAME} at most."
             raise InvalidInput(str(file), name, value, "cannot be a name", remedy)
+    for name in ("bind", "advertise"):
+        if (value := given.get(name)) is not None and _address.fullmatch(value) is None:
+            remedy = "Write a host name or an IP address, without port or network."
+            raise InvalidInput(str(file), name, value, "is no address", remedy)
     try:
         servers(given["zookeeper"])
     except UnitError as error:

@@ -27,6 +27,7 @@ it (`orchestrator.host.link_faults`).
 from __future__ import annotations
 
 import contextlib
+import logging
 import select
 import socket
 import time
@@ -71,6 +72,8 @@ before this host knows its key is refused silently, and would otherwise wait for
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 
 DEFAULT_BUDGET = MemoryBudget(DEFAULT_MEMORY_BYTES)
+
+_log = logging.getLogger("vivace.host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,12 @@ class Transport:
         self._owners = {peer.public_key.encode(): node for node, peer in wanted.items()}
         for node, peer in wanted.items():
             if node not in self._outlets:
-                self._outlets[node] = self._open(peer)
+                try:
+                    self._outlets[node] = self._open(peer)
+                except zmq.ZMQError:
+                    # Its record is of its own making. Nobody else may suffer from that.
+                    self.counters["unusable_addresses"] += 1
+                    _log.warning("%s cannot be reached at %r", node, peer.endpoint)
 
     def send(self, to: str, frames: list[bytes], *, is_data: bool = False) -> None:
         """Have the next `flush` send a message to a peer, unless it is data and too much waits.
@@ -372,13 +380,19 @@ class Transport:
         dealer.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         dealer.setsockopt(zmq.RECONNECT_IVL, 20)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
-        dealer.curve_serverkey = peer.public_key.encode()
         dealer.curve_publickey = self._keys.public
         dealer.curve_secretkey = self._keys.secret
         events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
         monitor = dealer.get_monitor_socket(events)
+        try:
+            dealer.curve_serverkey = peer.public_key.encode()
+            dealer.connect(peer.endpoint)
+        except zmq.ZMQError:
+            dealer.disable_monitor()
+            monitor.close(0)
+            dealer.close(0)
+            raise
         self._poller.register(monitor, zmq.POLLIN)
-        dealer.connect(peer.endpoint)
         return Outlet(
             peer=peer,
             socket=dealer,

@@ -510,8 +510,20 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(record: Record) -> bytes:
-    """A record as JSON, as the store keeps it."""
-    return _encoder.encode(record)
+    """A record as JSON, as the store keeps it.
+
+    Raises
+    ------
+    ValueError
+        It has a number that is not finite, which nobody could read.
+    """
+    data = _encoder.encode(record)
+    if b"null" in data:
+        try:
+            _decoder(type(record)).decode(data)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{record} cannot be kept: {error}") from None
+    return data
 
 
 def decode(path: str, data: bytes, type: type[R], version: int, created: int = 0) -> Versioned[R]:

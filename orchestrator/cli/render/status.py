@@ -41,6 +41,7 @@ noteworthy = {
     "clocks_contradicted": "probe responses that contradicted what was known of a clock",
     "snapshots_refused": "states from hosts that may not send them",
     "messages_failed": "messages that could not be handled",
+    "unusable_addresses": "addresses of hosts to which no link can be opened",
     "sends_to_full_queue": "messages dropped at a full queue",
     "arrivals_dropped": "messages that arrived and were dropped, because too many waited",
     "standbys_left_behind": "standbys that could not follow and started over",

@@ -9,11 +9,12 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import numpy as np
 
 from orchestrator.control.planning.workload import Workload
-from orchestrator.records import NodeKind, NodeRecord, QueryRecord, Timing
+from orchestrator.records import Coordinate, NodeKind, NodeRecord, QueryRecord, Timing
 from placement.graph import QueryGraph
 from placement.network import NetworkView, Node
 from placement.records import Keep, Request
@@ -164,7 +165,10 @@ def network_view(
     replicas: Counter[str],
     room_cores: Mapping[str, float] | None = None,
 ) -> NetworkView:
-    """The hosts that have a coordinate.
+    """The hosts, those without a coordinate in the middle of the others.
+
+    Nothing new is placed on these. They may run replicas: a host may report a coordinate that
+    cannot be, or one with other dimensions than the others.
 
     Parameters
     ----------
@@ -176,26 +180,33 @@ def network_view(
         Node → processor time that the plan may take there; a node without has no limit.
     """
     room_cores = room_cores or {}
-    located = {name: node for name, node in nodes.items() if node.coordinate is not None}
-    dimensions = max(
-        (len(n.coordinate.position_ms) for n in located.values() if n.coordinate), default=0
+    told = {name: node.coordinate for name, node in nodes.items() if node.coordinate is not None}
+    counts = Counter(len(each.position_ms) for each in told.values())
+    dimensions = max(counts, key=lambda each: (counts[each], each), default=0)
+    places = {name: each for name, each in told.items() if len(each.position_ms) == dimensions}
+    if not places:
+        return NetworkView(nodes=(), rtt_ms={})
+    middle = Coordinate(
+        position_ms=tuple(np.mean([each.position_ms for each in places.values()], axis=0)),
+        cpu_ms=fmean(each.cpu_ms for each in places.values()),
+        error=1.0,
+        error_ms=fmean(each.error_ms for each in places.values()),
     )
     return NetworkView(
         nodes=tuple(
             Node(
                 name=name,
-                position_ms=np.array(node.coordinate.position_ms, dtype=np.float64),
-                error_ms=node.coordinate.error_ms,
-                cpu_ms=node.coordinate.cpu_ms,
+                position_ms=np.array(places.get(name, middle).position_ms, dtype=np.float64),
+                error_ms=places.get(name, middle).error_ms,
+                cpu_ms=places.get(name, middle).cpu_ms,
                 capacity_cores=max(room_cores.get(name, math.inf), NO_ROOM_CORES),
                 domain=node.domain,
-                hosts_operators=node.kind is NodeKind.EXECUTOR,
+                hosts_operators=node.kind is NodeKind.EXECUTOR and name in places,
                 operators=replicas[name],
             )
-            for name, node in sorted(located.items())
-            if node.coordinate is not None and len(node.coordinate.position_ms) == dimensions
+            for name, node in sorted(nodes.items())
         ),
-        rtt_ms=measured_pairs(located),
+        rtt_ms=measured_pairs({name: nodes[name] for name in places}),
     )
 
 

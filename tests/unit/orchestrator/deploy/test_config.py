@@ -114,6 +114,9 @@ def test_unusable_file_is_refused_by_field(tmp_path: Path, config: str, message:
         ("ZOOKEEPER", "zk-0 zk-1", "zookeeper: 'zk-0 zk-1' has no address"),
         ("CLUSTER", "../other", "cluster: '../other' cannot be a name"),
         ("SITE", "north/1", "site: 'north/1' cannot be a name"),
+        ("ADVERTISE", "10.0.0.5/24", "advertise: '10.0.0.5/24' is no address"),
+        ("ADVERTISE", "10.0.0.5 ", "advertise: '10.0.0.5 ' is no address"),
+        ("BIND", "0.0.0.0:9000", "bind: '0.0.0.0:9000' is no address"),
     ],
 )
 def test_value_that_names_nothing_is_refused(

@@ -1,0 +1,66 @@
+"""A consumer that lies about what it has: the fragment that it reads keeps its primary.
+
+"A host that is assigned a replica, a source or a sink is believed about it. If it lies, the streams
+that it produces are wrong, and the fragments whose replicas it has may lose their primary. It
+cannot reach other streams and fragments that way." (docs/security.md)
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.messages import Ack, Control, Message, SnapshotRequest, Subscribe
+from ha.roles import ReplicaRole
+from orchestrator.host.events import Report
+from streams.chunk import Position
+from tests.driven_host import Driven, ack, data, primary, sent_numbers
+from tests.streams_of_numbers import chunk
+
+OTHER = Position(next_seq=7, watermark_ms=20)
+"""Where nobody is who has this fragment's output: only four tuples lie before that time."""
+
+
+def healthy() -> Driven:
+    """A primary that was the first of its fragment: it has no predecessor, and crossed nothing."""
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 4), (20, 4)])))
+    host.work()
+    host.hear("exit", ack(10, 2))
+    assert host.role is ReplicaRole.PRIMARY
+    host.commands.clear()
+    return host
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        Control(
+            acks={"f": Ack(position=OTHER, epoch=1, generation=1, furthest=OTHER, departs_ms=0)}
+        ),
+        Subscribe(stream="f", position=OTHER, generation=1, departs_ms=0),
+    ],
+    ids=["ack", "subscribe"],
+)
+def test_what_a_consumer_says_that_it_has_does_not_depose_a_primary(lie: Message) -> None:
+    host = healthy()
+    host.hear("exit", lie)
+    told = [(each.kind, each.detail) for each in host.take(Report)]
+    assert host.role is ReplicaRole.PRIMARY, told
+
+
+def test_epoch_that_only_a_consumer_tells_does_not_depose_a_primary_without_output() -> None:
+    host = primary()
+    lie = Ack(position=None, demanded=Position(), epoch=2, generation=1)
+    host.hear("exit", Control(acks={"f": lie}))
+    told = [(each.kind, each.detail) for each in host.take(Report)]
+    assert host.role is ReplicaRole.PRIMARY, told
+
+
+def test_a_state_that_was_given_up_for_a_lie_is_gone() -> None:
+    host = healthy()
+    host.hear("exit", Subscribe(stream="f", position=OTHER, generation=1, departs_ms=0))
+    host.commands.clear()
+    host.hear("site", data(chunk(8, [(30, 4)])))
+    host.work()
+    host.hear("two", SnapshotRequest(fragment="f"))
+    assert sent_numbers(host), "its consumers get nothing more"
