@@ -118,9 +118,13 @@ class Field:
         value = self._value()
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             self.refuse("is not a number", "Write a plain number.")
-        if not math.isfinite(value) or value < 0:
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number) or number < 0:
             self.refuse("is not a number from 0 on", "Write a number that is not negative.")
-        return float(value)
+        return number
 
     def count(self) -> int:
         """A whole number, at least 1."""
@@ -166,7 +170,10 @@ class Field:
 
     def path(self) -> Path:
         """An absolute path; what is written is relative to the manifest's file."""
-        return (Path(self.file).parent / self.text()).resolve()
+        text = self.text()
+        if "\0" in text:
+            self.refuse("cannot be a path", "Leave out the zero byte.")
+        return (Path(self.file).parent / text).resolve()
 
     def section(self, resource: str = "") -> Section:
         """A mapping with known fields."""
@@ -197,7 +204,7 @@ class Field:
             constructor: Any = yaml.SafeLoader("")
             try:
                 return constructor.construct_object(self.node)
-            except (yaml.YAMLError, ValueError):
+            except Exception:  # noqa: BLE001  A constructor may raise anything.
                 return self.node.value  # A foreign tag, or a date that is none: as written.
         return _Words("a list" if isinstance(self.node, yaml.SequenceNode) else "a mapping")
 
@@ -288,6 +295,29 @@ Options = Mapping[str, tuple[str, Callable[[Field], object]]]
 """Optional fields of a section: attribute of a record → name of the field and its reader."""
 
 
+MOST_VALUES, MOST_DEPTH = 100_000, 32
+"""Of a document, counting a value as often as aliases name it: aliases of aliases multiply."""
+
+
+def _bound(document: Field) -> None:
+    """Refuse a document that is larger or deeper than any manifest."""
+    count = 0
+    nodes = [(document.node, 0)]
+    while nodes:
+        node, depth = nodes.pop()
+        count += 1
+        if depth > MOST_DEPTH or count > MOST_VALUES:
+            problem = f"is nested deeper than {MOST_DEPTH} levels"
+            if depth <= MOST_DEPTH:
+                problem = f"has more than {MOST_VALUES:,} values, those of aliases included"
+            where = f"{document.file}:{node.start_mark.line + 1}"
+            raise InvalidInput(where, "", None, problem, "Write values out, or fewer.")
+        if isinstance(node, yaml.SequenceNode):
+            nodes += [(each, depth + 1) for each in node.value]
+        elif isinstance(node, yaml.MappingNode):
+            nodes += [(each, depth + 1) for pair in node.value for each in pair]
+
+
 def documents(file: Path) -> list[Field]:
     """The non-empty YAML documents of a file.
 
@@ -307,5 +337,10 @@ def documents(file: Path) -> list[Field]:
         nodes = list(yaml.compose_all(text, yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise explain_yaml(str(file), text, error) from None
+    except RecursionError:
+        problem = "is nested too deeply"
+        raise InvalidInput(str(file), "", None, problem, "Check the brackets.") from None
     found = [Field(str(file), "", node) for node in nodes]
+    for document in found:
+        _bound(document)
     return [document for document in found if document.node.tag != "tag:yaml.org,2002:null"]

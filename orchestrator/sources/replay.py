@@ -39,6 +39,12 @@ RECORDED_TIMESTAMP = "timestamp"
 """Column of the recording that holds the tuples' timestamps, unless a manifest names another."""
 
 
+MOST_INTERVALS = 1_000_000
+"""Of a round: eleven days of seconds. A site makes a list of them when it opens the recording."""
+
+SPEEDS = 1e-6, 1e9
+"""Least and greatest speed."""
+
 PIECE_BYTES = 4 * 1024 * 1024
 """Greatest size of the rows that are emitted or read at once, unless one timestamp has more."""
 
@@ -47,9 +53,18 @@ PIECE_WATERMARKS = 4096
 
 
 def _speed(field: Field) -> float:
-    if not (speed := field.number()):
-        field.refuse("is not above 0", "Write 1 for the speed it was recorded at.")
+    least, most = SPEEDS
+    if not least <= (speed := field.number()) <= most:
+        remedy = "Write 1 for the speed it was recorded at."
+        field.refuse(f"is not from {least:g} to {most:g}", remedy)
     return speed
+
+
+def _interval_ms(field: Field) -> int:
+    interval_ms = field.quantity(duration_ms, positive=True)
+    if interval_ms != int(interval_ms):
+        field.refuse("is no whole number of milliseconds", "Write 1 ms or more.")
+    return int(interval_ms)
 
 
 def _timestamp(field: Field) -> dict[str, str]:
@@ -61,7 +76,7 @@ def _timestamp(field: Field) -> dict[str, str]:
 _options: Options = {
     "speed": ("speed", _speed),
     "repeat": ("repeat", Field.boolean),
-    "interval_ms": ("interval", lambda field: int(field.quantity(duration_ms, positive=True))),
+    "interval_ms": ("interval", _interval_ms),
     "delay_ms": ("delay", lambda field: field.quantity(duration_ms)),
     "timestamp": ("timestamp", _timestamp),
 }
@@ -98,13 +113,20 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
             end.refuse("is not after the begin", "Write timestamps of the recording, in order.")
         given = section.given(_options)
         timestamp = given.pop("timestamp", {})
-        return cls(
+        made = cls(
             path=str(section.need("path").path()),
             begin_ms=begin_ms,
             end_ms=end_ms,
             **timestamp,
             **given,
         )
+        if (intervals := (end_ms - begin_ms) / made.interval_ms) > MOST_INTERVALS:
+            end.refuse(
+                f"is {intervals:,.0f} intervals of {made.interval_ms} ms after the begin",
+                f"Write the range of the recording, or a longer `interval`: there may be "
+                f"{MOST_INTERVALS:,}.",
+            )
+        return made
 
     @property
     def resumable(self) -> bool:

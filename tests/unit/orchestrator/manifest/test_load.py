@@ -415,7 +415,7 @@ def test_an_output_names_its_sink(folder: Path) -> None:
             f"from: {{replay: {{{REPLAY}, sped: 2}}}}",
             "Stream north: from.replay.sped: 'sped' is an unknown field. Did you mean speed?",
         ),
-        (f"from: {{replay: {{{REPLAY}, speed: 0}}}}", "from.replay.speed: 0 is not above 0"),
+        (f"from: {{replay: {{{REPLAY}, speed: 0}}}}", "from.replay.speed: 0 is not from 1e-06"),
     ],
 )
 def test_sources_that_cannot_be_are_refused(folder: Path, given: str, message: str) -> None:
