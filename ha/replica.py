@@ -116,6 +116,9 @@ class Replica:
     followers
         Consumers that had its own output from beyond there. What they have from beyond its end,
         they have from a successor with its state.
+    is_founder
+        Whether it has begun its generation, and been primary ever since: nobody else has made
+        output of it.
     stopped
         Inputs with a discontinuity that only a primary may cross, before which this standby has
         stopped. Its primary's state takes it across. If it takes over, it crosses by itself.
@@ -144,6 +147,7 @@ class Replica:
         self.crossed_ms: int | None = None
         self.departs_ms: int | None = None
         self.followers: set[str] = set()
+        self.is_founder = False
         self.stopped: set[str] = set()
         self._room_bytes = ANY_BYTES
         self._group_bytes = FIRST_GROUP_BYTES
@@ -272,7 +276,10 @@ class Replica:
         if self.role is ReplicaRole.PRIMARY and before is not ReplicaRole.PRIMARY:
             self.log.rewind()
             self.sender = CheckpointSender()
+        if event is RoleEvent.FOUNDED:
+            self.is_founder = True
         if self.role is not ReplicaRole.PRIMARY:
+            self.is_founder = False
             # What consumers have comes from its successor.
             self.crossed_ms = None
             self.followers.clear()

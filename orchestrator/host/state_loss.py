@@ -69,7 +69,7 @@ class StateLoss:
         if hosted is None or hosted.replica.generation != claim.generation:
             return
         replica = hosted.replica
-        if replica.role is not ReplicaRole.WARMING:
+        if replica.role is not ReplicaRole.WARMING and not replica.is_founder:
             replica.learn_departure(claim.departs_ms)
         for had, processed in ((claim.position, True), (claim.furthest, False)):
             if had is not None and not replica.continues(node, had, processed=processed):
