@@ -339,25 +339,24 @@ class _Handler(BaseHTTPRequestHandler):
             raise HttpError(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Encoding {encoding[:50]!r}: use gzip"
             )
-        parts: list[bytes] = []
-        size = 0
+        # In one piece: chunks may be as small as a client likes.
+        body = bytearray()
         unzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
         for part in self._received(most_bytes):
             if unzip is not None:
                 try:
-                    part = unzip.decompress(part, most_bytes + 1 - size)
+                    part = unzip.decompress(part, most_bytes + 1 - len(body))
                 except zlib.error as error:
                     raise HttpError(HTTPStatus.BAD_REQUEST, f"no gzip: {error}") from None
-            size += len(part)
-            if size > most_bytes:
+            body += part
+            if len(body) > most_bytes:
                 _too_large(most_bytes)
             hold(len(part))
-            parts.append(part)
         if unzip is not None and not unzip.eof:
             raise HttpError(HTTPStatus.BAD_REQUEST, "the gzip body is incomplete")
         if unzip is not None and unzip.unused_data:
             raise HttpError(HTTPStatus.BAD_REQUEST, "something follows the gzip body")
-        return b"".join(parts)
+        return bytes(body)
 
     def _received(self, most_bytes: int) -> Iterator[bytes]:
         """The body as it comes."""

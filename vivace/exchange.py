@@ -34,11 +34,14 @@ class Refused(Exception):
     ----------
     status
         Of HTTP.
+    entered
+        Tuples of the same `send` that had entered before: those of its first pieces.
     """
 
-    def __init__(self, status: int, problem: str) -> None:
+    def __init__(self, status: int, problem: str, entered: int = 0) -> None:
         super().__init__(problem)
         self.status = status
+        self.entered = entered
 
 
 class Unavailable(Exception):

@@ -12,7 +12,7 @@ import io
 import json
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from http import HTTPStatus
 from typing import Any
@@ -110,7 +110,8 @@ class Stream:
         Raises
         ------
         Refused
-            The rows are not of the stream's form, or the token is wrong: nothing entered of them.
+            The rows are not of the stream's form, or the token is wrong: nothing entered of them,
+            but what `Refused.entered` says.
         Unavailable
             The site was away or full for too long.
         """
@@ -118,9 +119,14 @@ class Stream:
         if number is not None:
             return self.send_body(_encoded(table), ARROW, number=number)
         sent = Sent()
-        most = max(int(PIECE_BYTES / max(table.nbytes / max(table.num_rows, 1), 1)), 1)
-        for begin in range(0, table.num_rows, most):
-            sent += self.send_body(_encoded(table.slice(begin, most)), ARROW)
+        for piece in pieces(table):
+            try:
+                sent += self.send_body(_encoded(piece), ARROW)
+            except Refused as error:
+                if not sent.accepted:
+                    raise
+                problem = f"{error}; the {sent.accepted:,} tuples before have entered"
+                raise Refused(error.status, problem, sent.accepted) from None
         return sent
 
     async def send_async(self, rows: Rows, *, number: int | None = None) -> Sent:
@@ -210,6 +216,17 @@ class Stream:
         if response.will_close:
             self.close()
         return response.status, document
+
+
+def pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """A table in halves of halves, until each is of `PIECE_BYTES` at most, or a row."""
+    if table.num_rows <= 1 or table.nbytes <= PIECE_BYTES:
+        if table.num_rows:
+            yield table
+        return
+    middle = table.num_rows // 2
+    yield from pieces(table.slice(0, middle))
+    yield from pieces(table.slice(middle))
 
 
 def _table(rows: Rows) -> pa.Table:

@@ -234,7 +234,8 @@ class OpenHttpResults:
 
     def _begin(self, request: Request) -> Begin:
         """Where a client continues."""
-        after = request.query.get("after", request.headers.get("last-event-id"))
+        # A reader that comes again asks for the same address, and says in the header what it has.
+        after = request.headers.get("last-event-id", request.query.get("after"))
         if after is not None:
             try:
                 generation, seq = place(after)

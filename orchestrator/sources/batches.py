@@ -78,6 +78,9 @@ class Batches:
         self, folder: Path, schema: pa.Schema, opened: LiveInput, *, most_bytes: int
     ) -> None:
         self._folder = private_folder(folder)
+        for unfinished in self._folder.glob(".*"):
+            # Of a process that was killed.
+            unfinished.unlink()
         self._schema = schema
         self._input = opened
         self._most_bytes = most_bytes
@@ -181,8 +184,20 @@ class Batches:
 
     def _merge(self, client: str, number: int, parts: Sequence[str], file: Path) -> None:
         """Write the file of a batch; the disk has it when this returns."""
-        staged = self._staged(client, number)
         unfinished = self._folder / f".{uuid.uuid4().hex}"
+        try:
+            self._write_merged(client, number, parts, unfinished)
+            sync(unfinished)
+            unfinished.replace(file)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+        sync(self._folder)
+
+    def _write_merged(
+        self, client: str, number: int, parts: Sequence[str], unfinished: Path
+    ) -> None:
+        staged = self._staged(client, number)
         told = {_CLIENT: client.encode(), _NUMBER: str(number).encode()}
         with contextlib.ExitStack() as maps:
             tables = [self._schema.empty_table()]
@@ -211,9 +226,6 @@ class Batches:
                         piece = table.take(pa.array(order[begin : begin + PIECE_ROWS]))
                     for batch in piece.combine_chunks().to_batches():
                         writer.write_batch(batch)
-        sync(unfinished)
-        unfinished.replace(file)
-        sync(self._folder)
 
     def _staged(self, client: str, number: int) -> Path:
         return self._folder / _key(client, number)

@@ -25,6 +25,8 @@ PATIENCE_S = 20.0
 class ConfirmedInput(LiveInput):
     """A live input whose clients are told the outcome once consumers have acknowledged it."""
 
+    waits_for_consumers = True
+
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self._confirmed_ms = self._had_ms = NO_WATERMARK

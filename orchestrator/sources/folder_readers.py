@@ -26,6 +26,7 @@ import pyarrow as pa
 from orchestrator.drivers import DriverError
 from orchestrator.sources.files import read_file, read_rows, read_whole
 from orchestrator.sources.formats import RowForm, Unreadable
+from orchestrator.sources.journal import MOST_CLIENTS
 from orchestrator.sources.live_input import LiveInput
 
 PIECE_ROWS = 65_536
@@ -125,6 +126,10 @@ class ByName(FolderReader):
         )
         """The last file that was begun; other processes may have read it."""
         self._done = opened.has(CLIENT + self._last, LAST)
+        self._read_names: set[str] = set()
+        known = [c.removeprefix(CLIENT) for c in opened.clients if c.startswith(CLIENT)]
+        self._oldest = min(known, default="") if len(opened.clients) >= MOST_CLIENTS else ""
+        """Names before this one are forgotten: their files have been read, or refused."""
 
     def look(self) -> None:
         """Read the files that are new."""
@@ -154,7 +159,8 @@ class ByName(FolderReader):
             )
 
     def _was_read(self, name: str) -> bool:
-        return self.input.has(CLIENT + name, LAST)
+        is_known = name in self._read_names or self.input.has(CLIENT + name, LAST)
+        return is_known or name < self._oldest
 
     def _read(self, name: str) -> None:
         self._done = False
@@ -163,6 +169,7 @@ class ByName(FolderReader):
         except Unreadable as error:
             rows = self.refused(name, error)
         self._done = self.enter(rows, CLIENT + name, 0, LAST)
+        self._read_names.add(name)
 
 
 class FileNames:

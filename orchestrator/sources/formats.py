@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from json import JSONDecoder
 
 import msgspec
 import numpy as np
@@ -40,6 +42,15 @@ UNITS_MS = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
 ISO = "iso"
 """Format of timestamps such as `2021-10-07T12:00:01.5Z`; without a zone, UTC."""
+
+
+_null_row = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\})\s*null")
+"""Perhaps a row of JSON that is null; it may also stand in a text."""
+
+_row = re.compile(r"\S")
+
+_zoned = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+"""ISO timestamps with a zone."""
 
 
 class Format(Enum):
@@ -228,12 +239,13 @@ def _csv(form: RowForm, body: bytes, header: bool) -> pa.Table:
         given = [name.strip().strip('"') for name in first.decode("utf-8-sig").split(",")]
         _check_names(form, given)
     wanted = form.names
-    return csv.read_csv(
+    quoted = b'"' in body
+    found = csv.read_csv(
         io.BytesIO(body),
         read_options=csv.ReadOptions(
             use_threads=False, column_names=None if header else wanted, block_size=1 << 22
         ),
-        parse_options=csv.ParseOptions(newlines_in_values=False),
+        parse_options=csv.ParseOptions(newlines_in_values=quoted),
         convert_options=csv.ConvertOptions(
             column_types={name: form.written_type(name) for name in wanted},
             include_columns=wanted,
@@ -242,6 +254,9 @@ def _csv(form: RowForm, body: bytes, header: bool) -> pa.Table:
             quoted_strings_can_be_null=False,
         ),
     )
+    if quoted and found.num_rows + header != sum(map(bool, body.splitlines())):
+        raise Unreadable("a quote does not end in its line; each row is one line")
+    return found
 
 
 def _json(form: RowForm, body: bytes, _: bool) -> pa.Table:
@@ -250,6 +265,8 @@ def _json(form: RowForm, body: bytes, _: bool) -> pa.Table:
         return _no_rows(form)
     # The reader takes any bytes for a text; whoever reads it later would break.
     body.decode()
+    if _null_row.search(body) is not None:
+        _check_rows(body)
     if body.count(b"}") * len(form.names) > MOST_VALUES:
         raise Unreadable(f"more than {MOST_VALUES} values; send fewer rows at once")
     try:
@@ -272,6 +289,19 @@ def _json(form: RowForm, body: bytes, _: bool) -> pa.Table:
                 f"{', '.join(form.names[:50])}"
             ) from None
         raise
+
+
+def _check_rows(body: bytes) -> None:
+    """Refuse a body with a row that is null: the reader would end the process."""
+    text, at = body.decode("utf-8-sig"), 0
+    decoder = JSONDecoder()
+    while (row := _row.search(text, at)) is not None:
+        try:
+            found, at = decoder.raw_decode(text, row.start())
+        except (ValueError, RecursionError) as error:
+            raise Unreadable(_short(error)) from None
+        if not isinstance(found, dict):
+            raise Unreadable("a row is no object")
 
 
 def _unknown_name(form: RowForm, body: bytes) -> str | None:
@@ -409,15 +439,27 @@ def _from_text(column: pa.Array, pattern: str) -> pa.Array:
         found = pc.strptime(column, format=pattern, unit="s")
         _check_days(column, found, pattern)
         return found.cast(pa.timestamp("ms")).cast(pa.int64())
-    try:
-        return column.cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
-    except pa.ArrowInvalid:
-        try:
-            return column.cast(pa.timestamp("ms")).cast(pa.int64())
-        except pa.ArrowInvalid:
-            # Finer than milliseconds.
-            fine = pa.timestamp("ns", "UTC")
-            return column.cast(fine).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    for zone in ("UTC", None):
+        with contextlib.suppress(pa.ArrowInvalid):
+            return column.cast(pa.timestamp("ms", zone)).cast(pa.int64())
+    # Some have a zone and some have not, or they are finer than milliseconds.
+    zoned = pc.match_substring_regex(column, _zoned)
+    nothing = pa.scalar(None, pa.string())
+    return pc.coalesce(
+        _from_fine_text(pc.if_else(zoned, column, nothing), "UTC"),
+        _from_fine_text(pc.if_else(zoned, nothing, column), None),
+    )
+
+
+def _from_fine_text(column: pa.Array, zone: str | None) -> pa.Array:
+    for unit in ("ms", "us"):
+        with contextlib.suppress(pa.ArrowInvalid):
+            return _to_ms(column.cast(pa.timestamp(unit, zone)), zone)
+    return _to_ms(column.cast(pa.timestamp("ns", zone)), zone)
+
+
+def _to_ms(column: pa.Array, zone: str | None) -> pa.Array:
+    return column.cast(pa.timestamp("ms", zone), safe=False).cast(pa.int64())
 
 
 def _check_days(texts: pa.Array, found: pa.Array, pattern: str) -> None:

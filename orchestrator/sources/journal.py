@@ -319,12 +319,15 @@ class Journal:
 
     def close(self) -> None:
         """Release the files."""
-        if self._file is not None:
-            self._file.close()
+        try:
+            if self._file is not None:
+                self._file.close()
+        finally:
+            # Also where the disk is full, and does not take what is still to be written.
             self._file = None
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
 
     def _locked(self) -> int:
         lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)

@@ -51,7 +51,14 @@ class LiveInput:
         How often the clock advances the watermark of an idle stream.
     rejections
         Counts what did not enter.
+
+    Attributes
+    ----------
+    waits_for_consumers
+        Whether the outcome of a batch is known only once consumers have it.
     """
+
+    waits_for_consumers = False
 
     def __init__(
         self,

@@ -56,7 +56,8 @@ class SideStreams:
                 del self._opened[stream, side]
 
     def keep(self, stream: str, refused: Refusals, client: str, number: int) -> None:
-        """Keep the refused tuples of a batch; returns when the journals have them."""
+        """Keep the refused tuples of a batch; returns when the journals have them, if there are
+        any."""
         if refused.late_rows is not None and (late := self._get(stream, Side.LATE)) is not None:
             rows = refused.late_rows
             columns = [*rows.columns, rows.column(0)]
@@ -82,7 +83,9 @@ class SideStreams:
 
 def _push(opened: LiveInput, rows: pa.RecordBatch, client: str, number: int) -> None:
     with contextlib.suppress(Full, DriverError):
-        opened.push(rows, client=client, number=number, waits=False)
+        # Consumers of the side stream must not hold up the stream itself.
+        prompt = not opened.waits_for_consumers
+        opened.push(rows, client=client, number=number, waits=False, confirms=prompt)
 
 
 def _rejections(kind: str, reason: str, whats: list[str]) -> pa.RecordBatch:

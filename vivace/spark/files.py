@@ -33,6 +33,9 @@ NAMES = "batch-#########.arrow"
 PIECE_ROWS = 65_536
 """Rows of one record batch of a file."""
 
+MOST_ROWS, MOST_BYTES = 2**24, 2**31
+"""What sites read of one file."""
+
 _QUERY = b"vivace.query"
 
 
@@ -156,22 +159,36 @@ class FilesWriter(DataSourceStreamArrowWriter):
         order = compute.sort_indices(table, [(self._target.timestamp, "ascending")])
         self._target.path.mkdir(parents=True, exist_ok=True)
         hidden = self._target.path / f".{uuid.uuid4().hex}"
-        schema = table.schema.with_metadata({_QUERY: query.encode()})
-        with hidden.open("wb") as raw:
-            writer = ipc.new_file(raw, schema)
-            for begin in range(0, table.num_rows, PIECE_ROWS):
-                piece = table.take(order.slice(begin, PIECE_ROWS))
-                for batch in piece.combine_chunks().to_batches():
-                    writer.write_batch(batch)
-            writer.close()
-            raw.flush()
-            os.fsync(raw.fileno())
-        hidden.replace(file)
+        try:
+            _write(hidden, table, order, query)
+            hidden.replace(file)
+        except BaseException:
+            hidden.unlink(missing_ok=True)
+            raise
         opened = os.open(self._target.path, os.O_RDONLY)
         try:
             os.fsync(opened)
         finally:
             os.close(opened)
+
+
+def _write(file: Path, table: pa.Table, order: pa.Array, query: str) -> None:
+    """Write a table's rows in an order; the disk has them when this returns."""
+    with file.open("wb") as raw:
+        writer = ipc.new_file(raw, table.schema.with_metadata({_QUERY: query.encode()}))
+        for begin in range(0, table.num_rows, PIECE_ROWS):
+            piece = table.take(order.slice(begin, PIECE_ROWS))
+            for batch in piece.combine_chunks().to_batches():
+                writer.write_batch(batch)
+        writer.close()
+        raw.flush()
+        os.fsync(raw.fileno())
+    if table.num_rows > MOST_ROWS or file.stat().st_size > MOST_BYTES:
+        raise RuntimeError(
+            f"vivace: the batch has {table.num_rows:,} rows in {file.stat().st_size:,} bytes, and "
+            f"sites read at most {MOST_ROWS:,} rows and {MOST_BYTES:,} bytes of a file: have Spark "
+            "read less at a time (`maxFilesPerTrigger`, `maxOffsetsPerTrigger`)"
+        )
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

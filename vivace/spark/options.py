@@ -61,15 +61,18 @@ class Options:
             given=named,
         )
 
-    def whole(self, name: str) -> int | None:
+    def whole(self, name: str, *, positive: bool = False) -> int | None:
         """An option that is a whole number; None if it is not given."""
         text = self.given.get(name.lower())
         if text is None:
             return None
         try:
-            return int(text)
+            found = int(text)
         except ValueError:
             raise ValueError(f'vivace: the option "{name}" is {text!r}, no whole number') from None
+        if positive and found < 1:
+            raise ValueError(f'vivace: the option "{name}" is {text!r}; write 1 or more')
+        return found
 
     @property
     def site(self) -> Site:

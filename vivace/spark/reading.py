@@ -93,7 +93,7 @@ class _Results:
             last = until[1] if generation == until[0] else end
             if not begin[0] <= generation <= until[0] or first >= last:
                 continue
-            most = self.options.whole("partitions") or MOST_PARTITIONS
+            most = self.options.whole("partitions", positive=True) or MOST_PARTITIONS
             count = max(1, min(most, -(-(last - first) // PARTITION_ROWS)))
             cuts = [first + (last - first) * n // count for n in range(count + 1)]
             spans += [
@@ -157,7 +157,8 @@ class ResultsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         """The option `maxRowsPerBatch` or `maxBytesPerBatch`."""
         options = self._results.options
-        rows, size = options.whole("maxRowsPerBatch"), options.whole("maxBytesPerBatch")
+        rows = options.whole("maxRowsPerBatch", positive=True)
+        size = options.whole("maxBytesPerBatch", positive=True)
         if rows is not None and size is not None:
             raise ValueError("vivace: write maxRowsPerBatch or maxBytesPerBatch, not both")
         if size is not None:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 )
 
 from vivace.spark.options import Options
-from vivace.stream import PIECE_BYTES
+from vivace.stream import PIECE_BYTES, pieces
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Properties of Spark's tasks."""
@@ -118,14 +118,12 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Rows in pieces that a site takes at once."""
     gathered: list[pa.RecordBatch] = []
     for batch in batches:
-        most = max(int(PIECE_BYTES / max(batch.nbytes / max(batch.num_rows, 1), 1)), 1)
-        for begin in range(0, batch.num_rows, most):
-            gathered.append(batch.slice(begin, most))
-            if sum(each.nbytes for each in gathered) >= PIECE_BYTES:
-                yield pa.Table.from_batches(gathered)
-                gathered = []
+        gathered.append(batch)
+        if sum(each.nbytes for each in gathered) >= PIECE_BYTES:
+            yield from pieces(pa.Table.from_batches(gathered))
+            gathered = []
     if gathered:
-        yield pa.Table.from_batches(gathered)
+        yield from pieces(pa.Table.from_batches(gathered))
 
 
 def _commit(options: Options, messages: Sequence[WriterCommitMessage | None]) -> None:

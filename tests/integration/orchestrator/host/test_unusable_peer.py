@@ -76,8 +76,7 @@ def test_an_address_of_one_host_that_nobody_can_connect_to_ends_no_other_host(
     cluster.hosts["lyon"].tell(**unusable)
     cluster.settle()
     loop = run_paris(cluster, transport)
-    loop.link._read_assignment()  # noqa: SLF001  As its thread does.
+    loop.link.exchange()
     assert loop.link.events, "it is told of its peers"
     # `HostProcess.run` ends with whatever a turn raises.
     loop.turn(())
-

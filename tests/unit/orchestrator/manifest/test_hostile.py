@@ -1,7 +1,6 @@
 """Manifests that nobody means well with: one clear error each, with status 2, and soon.
 
-"Every message fits one paragraph and names the offending value" (`orchestrator/errors.py`); whatever
-else is raised is a bug to the command line, which exits with 1 and writes a traceback.
+Whatever else is raised is a bug to the command line, which exits with 1 and writes a traceback.
 """
 
 from __future__ import annotations
@@ -26,7 +25,9 @@ kind: Cluster
 name: c
 nodes: [n1, n2]
 """
-REPLAY = 'from: {replay: {path: %s, begin: "2021-10-07T12:00:00Z", end: "2021-10-07T13:00:00Z"%s}}\n'
+REPLAY = (
+    'from: {replay: {path: %s, begin: "2021-10-07T12:00:00Z", end: "2021-10-07T13:00:00Z"%s}}\n'
+)
 MANY = "9" * 400
 
 MISTAKES = {
