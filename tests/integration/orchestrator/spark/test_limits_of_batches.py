@@ -29,7 +29,7 @@ def test_a_batch_that_no_site_would_read_is_not_committed(
     writer = ipc.new_file(str(staged / "0-a.arrow"), rows.schema)
     writer.write_batch(rows)
     writer.close()
-    with pytest.raises(RuntimeError, match="11 rows .* at most 10 rows"):
+    with pytest.raises(RuntimeError, match=r"11 rows .* at most 10 rows"):
         files.FilesWriter(target, schema).commit([files.Staged("query", 0, 0, "0-a.arrow")], 0)
     assert [each for each in tmp_path.iterdir() if each.is_file()] == []
 
