@@ -457,10 +457,16 @@ class Trial:
         return len(feeding) == 1 and is_open
 
     def _rests(self) -> bool:
-        """Whether the replicas of each fragment end alike, and everything is acknowledged."""
+        """Whether the replicas of each fragment end alike, and everything is acknowledged.
+
+        A producer that has just come back may have yet to be asked again.
+        """
         ends: dict[str, set[Position]] = {}
         for node, host in self.world.hosts.items():
             manager = host.core.replica_manager
+            asked = [each for each in manager.subscriptions.values() if each.readers]
+            if host.runs and not all(each.confirmed for each in asked):
+                return False
             for name, hosted in manager.replicas.items():
                 ends.setdefault(name, set()).add(hosted.replica.log.end)
             for producer in manager.producers() if node in self._nodes else ():
