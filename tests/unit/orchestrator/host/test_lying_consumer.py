@@ -11,7 +11,15 @@ from ha.messages import Ack, Control, Message, SnapshotRequest, Subscribe
 from ha.roles import ReplicaRole
 from orchestrator.host.events import Report
 from streams.chunk import Position
-from tests.driven_host import Driven, ack, data, primary, sent_numbers
+from tests.driven_host import (
+    Driven,
+    ack,
+    assigned,
+    assignment_of,
+    data,
+    primary,
+    sent_numbers,
+)
 from tests.streams_of_numbers import chunk
 
 OTHER = Position(next_seq=7, watermark_ms=20)
@@ -54,3 +62,15 @@ def test_a_state_that_was_given_up_for_a_lie_is_gone() -> None:
     host.work()
     host.hear("two", SnapshotRequest(fragment="f"))
     assert sent_numbers(host), "its consumers get nothing more"
+
+
+def test_a_primary_that_had_a_successor_listens_to_consumers() -> None:
+    """What they have may come from the successor."""
+    host = healthy()
+    host.hear("two", Control(epochs={"f": 2}, watermarks_ms={"f": 20}))
+    host.hear("exit", Control(acks={"f": Ack(position=None, epoch=2, generation=1)}))
+    assert host.role is ReplicaRole.STANDBY
+    host.assign(assignment_of(assigned("primary", epoch=3, peer_replica="two")))
+    assert host.role is ReplicaRole.PRIMARY
+    host.hear("exit", Subscribe(stream="f", position=OTHER, generation=1, departs_ms=0))
+    assert host.role is ReplicaRole.WARMING
