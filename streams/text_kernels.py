@@ -17,6 +17,12 @@ from streams.vector import Array, Vector, fillers
 from topology.arrays import BoolArray
 
 
+_like_parts = re.compile(r"\\.|.", re.DOTALL)
+"""Characters of a pattern of LIKE, with the backslash before them."""
+
+_wildcards = {"%": ".*", "_": "."}
+
+
 def concatenated(arguments: Sequence[Vector]) -> Vector:
     """Texts one after the other."""
     values: Array = arguments[0].values
@@ -55,9 +61,20 @@ def like(arguments: Sequence[Vector]) -> Vector:
     found = np.zeros(texts.shape, dtype=np.bool_)
     for pattern in dict.fromkeys(arguments[1].values.ravel().tolist()):
         these: BoolArray = np.equal(patterns, pattern)
-        matching = pc.match_like(pa.array(texts[these], pa.string()), pattern)
+        matching = _matching(pa.array(texts[these], pa.string()), pattern)
         found[these] = matching.to_numpy(zero_copy_only=False)
     return Vector(found, valid_in_all(arguments))
+
+
+def _matching(texts: pa.Array, pattern: str) -> pa.Array:
+    if "\\" not in pattern:
+        return pc.match_like(texts, pattern)
+    # Arrow takes a backslash for itself where the rest is a beginning, an end or a part of a text.
+    parts = (
+        _wildcards.get(part) or re.escape(part[1:] if len(part) == 2 else part)
+        for part in _like_parts.findall(pattern)
+    )
+    return pc.match_substring_regex(texts, rf"(?s)\A{''.join(parts)}\z")
 
 
 def lowered(arguments: Sequence[Vector]) -> Vector:

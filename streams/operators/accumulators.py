@@ -232,7 +232,11 @@ class Deviation:
 
 
 class End:
-    """The first or the last value, in the order of their identities. Keeps all values."""
+    """The first or the last value, in the order of their identities. Keeps all values.
+
+    Equal zeros are one value: what is equal must look the same, for one of two equal rows may stand
+    for both.
+    """
 
     __slots__ = ("_last", "_stays", "_values")
 
@@ -249,7 +253,7 @@ class End:
             if not self._last:
                 return
             self._values.clear()
-        self._values[identity] = one
+        self._values[identity] = one + 0.0 if isinstance(one, float) else one
 
     def leave(self, value: Any) -> None:
         """Take the value of an identity out."""

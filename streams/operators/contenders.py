@@ -30,7 +30,7 @@ from streams.panes.reference_contenders import (
     RANK,
     VALUE,
 )
-from streams.program import ENDS, EXTREMES, AggregatePlan
+from streams.program import ENDS, AggregatePlan
 from streams.state import SnapshotError
 from streams.vector import Array, Vector
 from topology.arrays import BoolArray, IntArray
@@ -62,7 +62,7 @@ class Contenders:
     def enter(self, value: Contender) -> None:
         """Add a value with its identity."""
         held = self._held
-        if self._function in EXTREMES and isinstance(value[1], float):
+        if isinstance(value[1], float):
             # Equal zeros are one value.
             value = (value[0], value[1] + 0.0)
         if self._stays:
@@ -183,10 +183,8 @@ class ContenderLists:
         """Values in 64 bits."""
         if self._kind != "float":
             return values.astype(np.int64)
-        if self._function in EXTREMES:
-            # Equal zeros are one value.
-            values = values + 0.0
-        return np.ascontiguousarray(values).view(np.int64)
+        # Equal zeros are one value.
+        return np.ascontiguousarray(values + 0.0).view(np.int64)
 
     def _ranks(self, numbers: IntArray, ids: IntArray) -> IntArray:
         """Less for the better value."""

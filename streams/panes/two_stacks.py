@@ -197,5 +197,6 @@ class End(TwoStacks):
 
 def _in_64_bits(values: Array) -> IntArray:
     if values.dtype == np.float64:
-        return np.ascontiguousarray(values).view(np.int64)
+        # Equal zeros are one value.
+        return np.ascontiguousarray(values + 0.0).view(np.int64)
     return values.astype(np.int64)

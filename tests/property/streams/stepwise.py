@@ -8,9 +8,10 @@ but knows no order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -313,6 +314,14 @@ def boundaries(plan: WindowPlan | Window, at_ms: int) -> list[int]:
     return list(range(first, last + 1, plan.slide_ms)) if first < last else []
 
 
+_choices: Mapping[str, Callable[[list[Any]], Any]] = {
+    "min": min,
+    "max": max,
+    "first": itemgetter(0),
+    "last": itemgetter(-1),
+}
+
+
 def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str]) -> Any:
     values: list[Any] = [
         1 if plan.argument is None else _value(plan.argument, row, kinds) for row in rows
@@ -324,12 +333,10 @@ def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str
         return len(values)
     if not values:
         return None
-    if plan.function in ("min", "max"):
-        best = min(values) if plan.function == "min" else max(values)
+    if plan.function in ("min", "max", "first", "last"):
+        chosen = _choices[plan.function](values)
         # Equal zeros are one value.
-        return best + 0.0 if isinstance(best, float) else best
-    if plan.function in ("first", "last"):
-        return values[0] if plan.function == "first" else values[-1]
+        return chosen + 0.0 if isinstance(chosen, float) else chosen
     if plan.function == "stddev":
         return deviation(values)
     if plan.function.startswith("exact"):
