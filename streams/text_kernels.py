@@ -16,7 +16,6 @@ from streams.scalar_kernels import to_integer
 from streams.vector import Array, Vector, fillers
 from topology.arrays import BoolArray
 
-
 _like_parts = re.compile(r"\\.|.", re.DOTALL)
 """Characters of a pattern of LIKE, with the backslash before them."""
 
