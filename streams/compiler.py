@@ -13,7 +13,6 @@ rows by the same keys share their groups and the aggregates that they have in co
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from itertools import accumulate
 
 from streams.chunk import TIMESTAMP
@@ -244,6 +243,13 @@ class _Compiler:
 
 
 def _all_of(conditions: list[Typed]) -> Typed | None:
-    if not conditions:
-        return None
-    return reduce(lambda one, other: Apply("and", (one, other), "bool"), conditions)
+    return _conjunction(conditions) if conditions else None
+
+
+def _conjunction(conditions: list[Typed]) -> Typed:
+    """All of some conditions, as a tree that is no deeper than it must be."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = (len(conditions) + 1) // 2
+    halves = _conjunction(conditions[:middle]), _conjunction(conditions[middle:])
+    return Apply("and", halves, "bool")

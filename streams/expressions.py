@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,13 +29,30 @@ class Constant:
     kind: str
 
 
+MOST_DEPTH = 150
+"""Of an expression: making an evaluator of it, and evaluating, takes several calls a level."""
+
+
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A function of `streams.functions` applied to expressions of types that it takes."""
+    """A function of `streams.functions` applied to expressions of types that it takes.
+
+    Raises
+    ------
+    RecursionError
+        They are nested more deeply than could be evaluated.
+    """
 
     function: str
     arguments: tuple[Typed, ...]
     kind: str
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        depths = [each.depth for each in self.arguments if isinstance(each, Apply)]
+        object.__setattr__(self, "depth", 1 + max(depths, default=0))
+        if self.depth > MOST_DEPTH:
+            raise RecursionError(f"an expression of {self.depth} levels")
 
 
 Typed = Field | Constant | Apply

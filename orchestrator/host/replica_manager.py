@@ -386,15 +386,17 @@ class ReplicaManager:
         return [Report(kind="stopped", subject=fragment, detail=hosted.replica.role.value)]
 
     def _start(self, a: FragmentAssignment) -> Iterator[Command]:
+        schemas = {stream: stream_schema(columns) for stream, columns in a.inputs.items()}
         try:
             (statement,) = parse(a.statement)
             program = compile_statement(statement, a.inputs)
-        except QueryError as error:
-            # The coordinator could compile it, so it runs another version of the software.
-            yield Report(kind="assignment refused", subject=a.fragment, detail=str(error))
+            replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
+        except Exception as error:  # noqa: BLE001  One statement must not end what runs others.
+            # The coordinator could compile it: it runs another version of the software, or there is
+            # a bug.
+            kind = "" if isinstance(error, QueryError) else f"{type(error).__name__}: "
+            yield Report(kind="assignment refused", subject=a.fragment, detail=f"{kind}{error}")
             return
-        schemas = {stream: stream_schema(columns) for stream, columns in a.inputs.items()}
-        replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
         if a.role == "primary" and a.epoch == a.generation:
             replica.apply(RoleEvent.FOUNDED, a.epoch)
         self.replicas[a.fragment] = HostedReplica(assignment=a, replica=replica)
