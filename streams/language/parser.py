@@ -54,6 +54,9 @@ CAST_TYPES = ("int", "float", "string")
 
 LARGEST_INTEGER = 2**63 - 1
 
+MOST_DIGITS = 100
+"""Of a number, zeros in front included."""
+
 REMEMBERED = 64
 """Texts that need not be parsed again: replicas come and go, and plans name the same statements."""
 
@@ -80,7 +83,9 @@ def parse(text: str) -> tuple[Statement, ...]:
     except VisitError as failed:
         if isinstance(failed.orig_exc, QueryError):
             raise failed.orig_exc from None
-        raise
+        if not isinstance(failed.orig_exc, RecursionError):
+            raise
+        raise QueryError(text, 0, "the query is nested too deeply") from None
     except RecursionError:
         raise QueryError(text, 0, "the query is nested too deeply") from None
     seen: set[str] = set()
@@ -264,11 +269,11 @@ class _Builder(Transformer[Token, Any]):
         return Window(**_at(meta), **limits)
 
     def _positive(self, token: Token, what: str) -> int:
-        value = int(token)
-        if not 1 <= value <= 10**12:
-            at = token.start_pos or 0
-            raise QueryError(self._text, at, f"{what} must be from 1 to 10^12, not {token}")
-        return value
+        # Python reads no number of thousands of digits.
+        if len(token) > MOST_DIGITS or not 1 <= int(token) <= 10**12:
+            at, given = token.start_pos or 0, token[:MOST_DIGITS]
+            raise QueryError(self._text, at, f"{what} must be from 1 to 10^12, not {given}")
+        return int(token)
 
     def _call(self, meta: Meta, function: str, arguments: tuple[Expression, ...]) -> Call:
         return Call(**_at(meta), function=function, arguments=arguments, infix=True)

@@ -110,6 +110,7 @@ def test_most_words_are_free_as_names(name: str) -> None:
         ("REGISTER QUERY q RSTREAM(SELECT FROM s [NOW]);", 1, 33, "'FROM' is not expected here"),
         ("REGISTER QUERY q RSTREAM(SELECT a FROM s [RANGE 5 SECS]);", 1, 51, "SECONDS"),
         ("REGISTER QUERY q RSTREAM(SELECT a FROM s [ROWS 0]);", 1, 48, "from 1 to 10^12, not 0"),
+        (f"REGISTER QUERY q RSTREAM(SELECT a FROM s [ROWS {'9' * 5000}]);", 1, 48, "from 1 to"),
         ("REGISTER QUERY q RSTREAM(SELECT 'a FROM s [NOW]);", 1, 33, "the string does not end"),
         ("REGISTER QUERY q RSTREAM(SELECT a # b FROM s [NOW]);", 1, 35, "'#' is not expected"),
         ("REGISTER QUERY q RSTREAM(SELECT * FROM s [NOW]", 1, 47, "the text ends; expected"),
@@ -203,9 +204,18 @@ def test_two_statements_of_one_name_are_refused() -> None:
         parse(statement + statement)
 
 
-def test_deep_nesting_is_an_error_not_a_crash() -> None:
+@pytest.mark.parametrize(
+    "nested",
+    [
+        "- " * 5000 + "1",
+        "CASE WHEN b THEN " * 260 + "1" + " END" * 260,
+        "(b OR " * 600 + "b" + ")" * 600,
+    ],
+    ids=["signs", "cases", "brackets"],
+)
+def test_deep_nesting_is_an_error_not_a_crash(nested: str) -> None:
     with pytest.raises(QueryError, match="nested too deeply"):
-        select("SELECT " + "- " * 5000 + "1 AS x FROM s [NOW]")
+        select(f"SELECT {nested} AS x FROM s [NOW]")
 
 
 def test_a_stream_beside_another_one_has_a_name_of_two_parts() -> None:
