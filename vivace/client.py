@@ -176,8 +176,7 @@ class Site:
         while True:
             since = {"from": begin} if after is None else {"after": f"{after[0]}-{after[1]}"}
             try:
-                query = f"?{urlencode(since | wanted)}"
-                for batch in _batches(place, name, query, note_begin):
+                for batch in _batches(place, name, f"?{urlencode(since | wanted)}", note_begin):
                     if batch.num_rows:
                         after = _last(batch)
                         yield batch if columns is None else batch.select(columns)

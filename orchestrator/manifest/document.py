@@ -306,12 +306,13 @@ def _bound(document: Field) -> None:
     while nodes:
         node, depth = nodes.pop()
         count += 1
-        if depth > MOST_DEPTH or count > MOST_VALUES:
+        where = f"{document.file}:{node.start_mark.line + 1}"
+        if depth > MOST_DEPTH:
             problem = f"is nested deeper than {MOST_DEPTH} levels"
-            if depth <= MOST_DEPTH:
-                problem = f"has more than {MOST_VALUES:,} values, those of aliases included"
-            where = f"{document.file}:{node.start_mark.line + 1}"
-            raise InvalidInput(where, "", None, problem, "Write values out, or fewer.")
+            raise InvalidInput(where, "", None, problem, "Check the brackets and aliases.")
+        if count > MOST_VALUES:
+            problem = f"has more than {MOST_VALUES:,} values, those of aliases included"
+            raise InvalidInput(where, "", None, problem, "Name fewer aliases.")
         if isinstance(node, yaml.SequenceNode):
             nodes += [(each, depth + 1) for each in node.value]
         elif isinstance(node, yaml.MappingNode):

@@ -68,7 +68,7 @@ STRUCK = (Shape.SINGLE, Shape.SEVERAL, Shape.BOTH)
 """Shapes with faults. Only these were drawn up to the edition `EVEN_WATCHES`."""
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A seed's faults.
 
     Attributes

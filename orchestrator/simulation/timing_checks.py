@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from ha.output_log import DEMAND_US
+from ha.output_log import CREDIT_US, DEMAND_US
 from orchestrator.drills.links import CUT_LINK_MS, SCHEDULING_MS
 from orchestrator.simulation.faults import Slow
 from orchestrator.simulation.observed import Arrival, Observed
@@ -24,6 +24,10 @@ IN_TIME_MS = 1000.0
 
 NO_BOUND = frozenset({"clock", "slow", "delay", "replaced", "disk"})
 """Kinds of faults after which output may be late for as long as they last."""
+
+CREDIT_MS = CREDIT_US / 1000
+"""Where hosts have little memory: a chunk fills a window, and its consumer may acknowledge it late;
+for so long a producer waits."""
 
 FULL_LOG_MS = DEMAND_US / 1000
 """Where hosts have little memory: a producer whose log is full waits for so long for a consumer
@@ -88,7 +92,10 @@ def _bound(seen: Observed) -> Iterator[str]:
     interval_ms = max(recording.interval_ms for recording in setting.recordings.values())
     waits_ms = FULL_LOG_MS if setting.cluster.memory_bytes == LITTLE_MEMORY_BYTES else 0.0
     if seen.schedule.shape is Shape.NONE and not seen.stuck:
-        yield from _steady(seen, interval_ms + SCHEDULING_MS + waits_ms)
+        # The join of a visitor holds one stream up until the other has come as far.
+        visited = seen.schedule.visit is not None
+        held_ms = waits_ms if visited else min(waits_ms, CREDIT_MS)
+        yield from _steady(seen, interval_ms + SCHEDULING_MS + held_ms)
     if seen.schedule.shape is not Shape.SINGLE or seen.stuck:
         return
     ((fault),) = seen.schedule.faults

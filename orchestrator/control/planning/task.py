@@ -196,15 +196,16 @@ def network_view(
         nodes=tuple(
             Node(
                 name=name,
-                position_ms=np.array(places.get(name, middle).position_ms, dtype=np.float64),
-                error_ms=places.get(name, middle).error_ms,
-                cpu_ms=places.get(name, middle).cpu_ms,
+                position_ms=np.array(place.position_ms, dtype=np.float64),
+                error_ms=place.error_ms,
+                cpu_ms=place.cpu_ms,
                 capacity_cores=max(room_cores.get(name, math.inf), NO_ROOM_CORES),
                 domain=node.domain,
                 hosts_operators=node.kind is NodeKind.EXECUTOR and name in places,
                 operators=replicas[name],
             )
             for name, node in sorted(nodes.items())
+            for place in (places.get(name, middle),)
         ),
         rtt_ms=measured_pairs({name: nodes[name] for name in places}),
     )

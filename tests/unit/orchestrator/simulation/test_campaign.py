@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from orchestrator.simulation import campaign
@@ -20,3 +21,9 @@ def test_a_schedule_that_cannot_be_played_is_named(monkeypatch: pytest.MonkeyPat
     assert "the session is SUSPENDED" in str(caught.value)
     # The process that sums up can be handed it: errors of the product have arguments of their own.
     assert type(caught.value) is RuntimeError
+
+
+def test_a_schedule_of_a_former_edition_is_refused_and_not_played_as_another_one() -> None:
+    former = b'{"seed": 1, "shape": "none", "faults": [], "first_forms": true}'
+    with pytest.raises(msgspec.ValidationError, match="first_forms"):
+        msgspec.json.decode(former, type=Schedule)
