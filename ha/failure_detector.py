@@ -83,8 +83,8 @@ class _Peer:
         Between its signs of life, if thresholds are learnt.
     met
         Whether it has been heard at all since it is watched.
-    again
-        Whether it was suspected before it was given more to do, and has not been heard since.
+    missed
+        Whether it counted as lost before it was given more to do, and has not been heard since.
     """
 
     heard_us: int
@@ -94,7 +94,7 @@ class _Peer:
     suspected: bool = False
     gaps: HeartbeatGaps | None = None
     met: bool = False
-    again: bool = False
+    missed: bool = False
 
 
 class FailureDetector:
@@ -146,14 +146,14 @@ class FailureDetector:
         if self._last_tick_us is None:
             self._last_tick_us = now_us
         heard_us = self._at(now_us)
-        suspected = {name for name, peer in self._peers.items() if peer.suspected or peer.again}
+        missed = {name for name in self._peers if self.misses(name)}
         known = {
             name: peer
             for name, peer in self._peers.items()
             if not (peer.given_up and name in renewed)
         }
         self._peers = {
-            peer: known.get(peer) or _Peer(heard_us, gaps=self._new_gaps(), again=peer in suspected)
+            peer: known.get(peer) or _Peer(heard_us, gaps=self._new_gaps(), missed=peer in missed)
             for peer in sorted(peers)
         }
 
@@ -190,7 +190,7 @@ class FailureDetector:
         if known.gaps is not None and not known.given_up:
             known.gaps.note(at_us - known.heard_us)
         known.heard_us, known.others_us, known.met = at_us, None, True
-        known.again = False
+        known.missed = False
         if known.suspected:
             self._alarms = min(self._alarms + 1, MOST_ALARMS)
         known.given_up = known.suspected = False
@@ -204,6 +204,14 @@ class FailureDetector:
         """Whether a peer was lost or suspected, and has not been heard since."""
         known = self._peers.get(peer)
         return known is not None and known.given_up
+
+    def misses(self, peer: str) -> bool:
+        """Whether a peer counted as lost, and has not been heard since.
+
+        That it was given more to do meanwhile says nothing: whoever chose it may not have known.
+        """
+        known = self._peers.get(peer)
+        return known is not None and (known.given_up or known.missed)
 
     def told_lag(self, peer: str, lag_us: int) -> None:
         """Note by how much a peer says that its ticks have been late lately."""
@@ -224,7 +232,7 @@ class FailureDetector:
             for name, silence_us in silences_us.items()
             if silence_us > self._patience_us(self._peers[name], silent)
             and self._hears_others(self._peers[name])
-            and (self._listened_us >= self._rests_until_us or self._peers[name].again)
+            and (self._listened_us >= self._rests_until_us or self._peers[name].missed)
         ]
         if not overdue:
             return []

@@ -173,10 +173,15 @@ def _record(pending: PendingDecision, key: str) -> FragmentRecord | None:
 
 
 def _is_steady(pending: PendingDecision, record: FragmentRecord) -> bool:
-    """Whether its query runs, nothing else is done about a fragment, and both replicas are warm."""
+    """Whether its query runs, nothing else is done about a fragment, and both replicas are warm.
+
+    If another replica than the primary acts, it is about to record that it took over. It must not
+    lose its place before that: the store would refuse it, and nobody would act.
+    """
     return (
         record == pending.view.fragments[record.key].record
         and pending.view.protected(record)
+        and pending.view.acts(record.primary, record.fragment)
         and pending.planning.runs(record.query)
     )
 

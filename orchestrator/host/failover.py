@@ -150,7 +150,7 @@ class Failover:
     def on_answer(self, now_us: int) -> None:
         """Have standbys become primary that waited until a producer can give them their input."""
         for hosted in self.replica_manager.replicas.values():
-            if (loss := hosted.lost) is not None and not self.detector.counts_as_lost(loss.lost):
+            if (loss := hosted.lost) is not None and not self.detector.misses(loss.lost):
                 hosted.lost = loss = None
             if not hosted.awaits_input or self.replica_manager.lacks_input(hosted):
                 continue
@@ -300,7 +300,7 @@ class Failover:
         lost, kept_back = hosted.peer_replica or "", frozenset[str]()
         if isinstance(hosted, HostedReplica):
             known = hosted.lost
-            if known is not None and known.lost == lost and self.detector.counts_as_lost(lost):
+            if known is not None and known.lost == lost and self.detector.misses(lost):
                 return known
             kept_back = self.replica_manager.kept_back(hosted)
         return Loss(

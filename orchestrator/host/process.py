@@ -149,7 +149,10 @@ class HostProcess:
             link_counters=self._transport.counters,
             sinks=sinks,
             sources=SourceContext(
-                folder=source_folder, wake=self._transport.wake, check_claim=check_claim
+                folder=source_folder,
+                wake=self._transport.wake,
+                check_claim=check_claim,
+                opens_aside=True,
             ),
             report=lambda r: _log.info("%s: %s %s", r.subject, r.kind, r.detail),
             finish=self._finish,

@@ -45,6 +45,7 @@ from topology.arrays import IntArray
 BEGIN_MS = 1_700_000_000_000
 COLUMNS = {"key": "int", "value": "int"}
 RECOVERY_BOUND_MS = 500.0
+DEADLINE_MS = 5_000.0
 
 FIRST_FORMS_ONLY, EVEN_WATCHES, LATEST = 1, 2, 3
 """Editions of what is drawn: a seed replays in the edition in which it was found. In the first,
@@ -416,7 +417,7 @@ def _visitor(
         statements="\n".join(statements),
         outputs={name: str(rng.choice(sites)) for name in visiting},
         sinks={name: DriverSpec(driver="archive") for name in visiting},
-        deadline_ms=5_000.0,
+        deadline_ms=DEADLINE_MS,
         recovery_bound_ms=RECOVERY_BOUND_MS,
     )
     return query, visiting
@@ -473,7 +474,7 @@ def _queries(
                 statements="\n".join(statements),
                 outputs={name: str(rng.choice(sites)) for name in leaving},
                 sinks={name: DriverSpec(driver="archive") for name in leaving},
-                deadline_ms=5_000.0,
+                deadline_ms=DEADLINE_MS,
                 recovery_bound_ms=RECOVERY_BOUND_MS,
             )
         )

@@ -7,11 +7,18 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from ha.output_log import CREDIT_US, DEMAND_US
+from orchestrator.control.moving import SWITCHED
 from orchestrator.drills.links import CUT_LINK_MS, SCHEDULING_MS
+from orchestrator.host.rests import REST_SHARE
 from orchestrator.simulation.faults import Slow
 from orchestrator.simulation.observed import Arrival, Observed
 from orchestrator.simulation.schedule import Shape
-from orchestrator.simulation.setting import LITTLE_MEMORY_BYTES, RECOVERY_BOUND_MS, Setting
+from orchestrator.simulation.setting import (
+    DEADLINE_MS,
+    LITTLE_MEMORY_BYTES,
+    RECOVERY_BOUND_MS,
+    Setting,
+)
 
 TAKEOVER_EVERY_MS = 1000.0
 """How often a fragment may change its primary because a host that lives is slow."""
@@ -105,6 +112,9 @@ def _bound(seen: Observed) -> Iterator[str]:
         return
     away_ms = fault.ends_ms - fault.at_ms + setting.session_timeout_us / 1000
     from_us = seen.began_us + fault.at_ms * 1000
+    if kind == "pause" and _given_work_after(seen, seen.began_us + fault.ends_ms * 1000):
+        # Who was stopped takes itself to be late for a while, and rests for longer.
+        allowed_ms += REST_SHARE * DEADLINE_MS
     for stream, arrivals in seen.arrivals.items():
         if kind == "cut":
             # From fragment to fragment, and to the sink.
@@ -120,6 +130,16 @@ def _bound(seen: Observed) -> Iterator[str]:
                 f"bound: {stream} was silent for {silence:.0f} ms after a {kind}, "
                 f"{most_ms:.0f} are allowed"
             )
+
+
+def _given_work_after(seen: Observed, since_us: float) -> bool:
+    """Whether operators have made a node primary that a fault had hit before."""
+    return any(
+        entry.at_us >= since_us
+        and entry.text.startswith(f"{SWITCHED} ")
+        and any(f" → {node}, " in entry.text for node in seen.struck)
+        for entry in seen.entries
+    )
 
 
 def _alone(setting: Setting, stream: str) -> set[str]:

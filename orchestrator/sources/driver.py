@@ -65,6 +65,8 @@ class SourceContext:
         Raises an error if another process has replaced this one here.
     side_streams
         The streams of what others here refuse.
+    opens_aside
+        Whether sources are opened on threads of their own, for a loop that must not stand still.
     """
 
     folder: Path | None = None
@@ -74,6 +76,7 @@ class SourceContext:
     buffer_bytes: int = BUFFER_BYTES
     check_claim: Callable[[], None] = nobody_else
     side_streams: SideStreams = field(default_factory=SideStreams)
+    opens_aside: bool = False
 
 
 class OpenSource(Protocol):

@@ -46,6 +46,7 @@ def read_file(path: Path, form: RowForm) -> pa.RecordBatch:
         It is missing, of an unknown kind, or does not hold such rows.
     """
     try:
+        _check_regular(path)
         with path.open("rb") as file:
             return read_rows(path.suffix, file, form)
     except OSError as error:
@@ -62,12 +63,17 @@ def read_whole(path: Path) -> bytes:
     Unreadable
         It is too large.
     """
+    if _check_regular(path) > MOST_BYTES:
+        raise _too_large()
+    return path.read_bytes()
+
+
+def _check_regular(path: Path) -> int:
+    """The size of a file in bytes, unless it is a pipe or a device; a folder opens as an error."""
     status = path.stat()
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise OSError(f"{path} is no regular file")
-    if status.st_size > MOST_BYTES:
-        raise _too_large()
-    return path.read_bytes()
+    return status.st_size
 
 
 def read_rows(suffix: str, file: BinaryIO, form: RowForm) -> pa.RecordBatch:

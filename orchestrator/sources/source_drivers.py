@@ -39,7 +39,11 @@ from orchestrator.sources.driver import (
     SourceContext,
     WaitingSource,
 )
+from orchestrator.sources.opening import Opening
 from streams.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
+
+LONG_OPENING_US = 5_000_000
+"""A source that takes longer to be opened is a problem that people are told of."""
 
 SourceEvent = SourceOpened | SourceEmitted | SourceFailed | SourceWaits
 
@@ -54,6 +58,8 @@ class _Attended:
         Of the stream's rows.
     source
         None while it cannot be used.
+    opening
+        What opens it; None: nothing does at present.
     resumable, waiting, confirmed
         The same source, if it can be read again; if it says what it waits for; if it is told what
         consumers have. Hosts ask in every turn, and checking a protocol takes as long as handling a
@@ -79,6 +85,7 @@ class _Attended:
     generation: int
     schema: pa.Schema
     source: OpenSource | None = None
+    opening: Opening | None = None
     resumable: ResumableSource | None = None
     waiting: WaitingSource | None = None
     confirmed: ConfirmedSource | None = None
@@ -95,6 +102,9 @@ class _Attended:
     def close(self) -> None:
         """Close the source, whatever state it is in."""
         source, self.source = self.source, None
+        if self.opening is not None:
+            self.opening.abandon()
+        self.opening = None
         self.resumable = self.waiting = self.confirmed = self.waits_for = None
         if source is not None:
             with contextlib.suppress(Exception):
@@ -124,6 +134,7 @@ class SourceDrivers:
         self._clock = clock or ClusterClock()
         self._context = context or SourceContext()
         self._attended: dict[str, _Attended] = {}
+        self._openings: dict[str, Opening] = {}
 
     @property
     def attended(self) -> bool:
@@ -277,7 +288,10 @@ class SourceDrivers:
             if each is None:
                 continue
             if each.source is None:
-                soonest.append(each.failures.retry_us)
+                opening = self._openings.get(a.stream)
+                # What opens a source says when it has ended.
+                if opening is None or opening.ended:
+                    soonest.append(each.failures.retry_us)
             elif a.start_at_us is not None and a.stream not in throttled:
                 try:
                     due_us = each.source.next_due_us(a.start_at_us + each.slipped_us)
@@ -298,10 +312,10 @@ class SourceDrivers:
         throttled: bool,
     ) -> Iterator[SourceEvent]:
         if each.source is None:
-            if now_us < each.failures.retry_us:
+            opened = self._open(each, a, now_us)
+            if opened is None:
                 return
-            at_us = self._clock.at(now_us)
-            yield SourceOpened(stream=a.stream, position=_open(each, a, at_us, self._context))
+            yield SourceOpened(stream=a.stream, position=opened)
         source = each.source
         assert source is not None
         if each.waiting is not None and each.waiting.waits_for != each.waits_for:
@@ -339,21 +353,41 @@ class SourceDrivers:
         else:
             each.failures.mended()
 
+    def _open(self, each: _Attended, a: SourceAssignment, now_us: int) -> Position | None:
+        """Have a source opened; once it is, where the stream stands."""
+        former = self._openings.get(a.stream)
+        if former is not each.opening and former is not None and not former.ended:
+            # It may hold the port, the journal.
+            return None
+        if each.opening is None:
+            if now_us < each.failures.retry_us:
+                return None
+            assert a.source is not None
+            driver, context = restore(a.source), self._context
+            each.paced = driver.paced
+            each.opening = self._openings[a.stream] = Opening(
+                lambda: driver.open(a, context), context, now_us
+            )
+        if not each.opening.ended:
+            if now_us - each.opening.since_us >= LONG_OPENING_US:
+                each.waits_for = f"its source takes more than {LONG_OPENING_US // 10**6} s to open"
+            return None
+        opening, each.opening = each.opening, None
+        del self._openings[a.stream]
+        return _begin(each, opening.opened(), a, self._clock.at(now_us))
+
     def _rests_until_us(self, each: _Attended) -> int:
         return 0 if each.emitted_us is None else each.emitted_us + self._batch_us
 
 
-def _open(each: _Attended, a: SourceAssignment, at_us: int, context: SourceContext) -> Position:
-    """Open a source; returns where the stream stands at a time of the cluster's clock.
+def _begin(each: _Attended, source: OpenSource, a: SourceAssignment, at_us: int) -> Position:
+    """Use a source that has been opened; returns where the stream stands at a time of the cluster's
+    clock.
 
     A source that resumes goes on where this process was, else with what comes due from now on: what
     came due before is read again for the consumers that lack it.
     """
-    assert a.source is not None
-    context.check_claim()
-    driver = restore(a.source)
-    source, each.paced = driver.open(a, context), driver.paced
-    each.source = source
+    each.source, each.waits_for = source, None
     position = Position()
     if isinstance(source, WaitingSource):
         each.waiting = source

@@ -257,3 +257,18 @@ def test_a_suspected_peer_that_is_given_something_to_do_is_suspected_again_witho
     # Once it has been heard, another suspicion would be one more takeover.
     made.heard("peer", twice)
     assert ticked(made, twice, twice + 2 * LIMIT + 3 * TICK, "other") == []
+
+
+def test_a_lost_peer_is_missed_until_it_is_heard_whatever_it_is_given_to_do() -> None:
+    made = detector(0, "peer", "other")
+    assert not made.misses("peer")
+    made.lost("peer")
+    assert made.misses("peer")
+    made.watch({"peer", "other"}, TICK, {"peer", "other"})
+    assert not made.counts_as_lost("peer")
+    assert (made.misses("peer"), made.misses("other")) == (True, False)
+    made.watch({"peer", "other"}, TICK, {"peer"})
+    assert made.misses("peer")
+    made.heard("peer", 2 * TICK)
+    assert not made.misses("peer")
+    assert not made.misses("nobody")

@@ -159,6 +159,25 @@ def test_a_secondary_moves_without_a_new_epoch(cluster: ObedientCluster) -> None
     assert "redundancy lost" not in kinds(cluster)
 
 
+def test_a_secondary_that_has_taken_over_does_not_lose_its_place(cluster: ObedientCluster) -> None:
+    """It has yet to record that. The store refuses that of a host without a replica."""
+    before = record(cluster)
+    primary, secondary = nodes(before)
+    target = free(cluster)
+    submit(cluster, (ALERTS, "secondary", target))
+    cluster.settle_coordinator()
+    cluster.hosts[target].obey()
+    for node, role in (
+        (primary, ReplicaRole.STANDBY),
+        (secondary, ReplicaRole.PRIMARY),
+        (target, ReplicaRole.STANDBY),
+    ):
+        report(cluster, node, role, before.epoch + 1)
+    cluster.settle_coordinator()
+    assert nodes(record(cluster)) == (primary, secondary)
+    assert not plan(cluster).steps[0].done
+
+
 def test_the_record_of_a_plan_goes_after_a_while(cluster: ObedientCluster) -> None:
     submit(cluster, (ALERTS, "primary", nodes(record(cluster))[1]))
     cluster.settle()

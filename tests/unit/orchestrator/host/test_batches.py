@@ -482,3 +482,23 @@ def test_a_standby_that_waits_to_take_over_is_not_left_behind(primary: str) -> N
         for stream in "st":
             two.hear("site", subscribed(stream=stream))
         assert two.role is ReplicaRole.PRIMARY
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_standby_that_waits_to_take_over_does_so_though_its_primary_is_given_more_to_do(
+    heard: bool,
+) -> None:
+    """The leader had not heard of the loss yet, when it had this host fetch a state there."""
+    two, _ = with_two_inputs()
+    two.hear("one", Control(watermarks_ms={"f": 20}))
+    two.handle(PeerLost(node="one"))
+    assert two.role is ReplicaRole.STANDBY
+    known = two.core.replica_manager.replicas["f"].assignment
+    moved = structs.replace(assigned("secondary", peer_replica="one"), fragment="g")
+    more = structs.replace(assignment_of(known, moved), producers=dict.fromkeys("st", ("site",)))
+    two.assign(more)
+    if heard:
+        two.hear("one", Control())
+    for stream in "st":
+        two.hear("site", subscribed(stream=stream))
+    assert two.role is (ReplicaRole.STANDBY if heard else ReplicaRole.PRIMARY)

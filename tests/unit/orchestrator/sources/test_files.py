@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -180,3 +181,11 @@ def test_files_that_hold_much_more_than_their_size_are_refused(
     monkeypatch.setattr(module, "MOST_ROWS", 2**18 - 1)
     with pytest.raises(Unreadable, match=r"more than"):
         read_rows(suffix, io.BytesIO(body), FORM)
+
+
+def test_a_pipe_is_no_recording(tmp_path: Path) -> None:
+    """Whoever opened it would wait for a writer for ever."""
+    path = tmp_path / "recording.csv"
+    os.mkfifo(path)
+    with pytest.raises(Unreadable, match="is no regular file"):
+        read_file(path, FORM)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -315,6 +316,102 @@ def test_a_source_that_fails_before_its_stream_starts_is_opened_again(line: Line
     (opened,) = made.feed(assigned, 502_000)
     assert isinstance(opened, SourceOpened)
     assert made.problems == {}
+
+
+class Door:
+    """Where openings wait on their threads until a test lets them through."""
+
+    def __init__(self) -> None:
+        self.passable, self.ended = threading.Event(), threading.Event()
+        self.opened = list[drivers.OpenNumbers]()
+        self.closed = list[drivers.OpenNumbers]()
+
+    def wait_for_end(self) -> None:
+        """Return when an opening has ended since the last call."""
+        assert self.ended.wait(30)
+        self.ended.clear()
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+    made = Door()
+
+    class Closing(drivers.OpenNumbers):
+        def close(self) -> None:
+            made.closed.append(self)
+
+    def opened(
+        options: drivers.Numbers, assigned: SourceAssignment, context: SourceContext
+    ) -> drivers.OpenNumbers:
+        if assigned.stream == "slow":
+            assert made.passable.wait(30)
+        made.opened.append(Closing(options, assigned))
+        return made.opened[-1]
+
+    monkeypatch.setattr(drivers.Numbers, "open", opened)
+    yield made
+    made.passable.set()
+
+
+def opening_aside(door: Door) -> SourceDrivers:
+    return SourceDrivers(context=SourceContext(opens_aside=True, wake=door.ended.set))
+
+
+def test_a_source_that_takes_long_to_open_holds_up_no_other(door: Door) -> None:
+    made = opening_aside(door)
+    assigned = [assignment("slow"), assignment("good")]
+    opened = made.feed(assigned, 0)
+    door.wait_for_end()
+    opened += made.feed(assigned, 2_000)
+    assert SourceOpened(stream="good", position=Position()) in opened
+    assert {each.stream for each in emitted(opened)} == {"good"}
+    # Nothing is to be done for the other one until its opening has ended.
+    assert made.next_due_us(assigned[:1]) is None
+    assert made.problems == {}
+    assert made.feed(assigned[:1], 5_000_000) == []
+    assert made.problems == {"slow": "slow: its source takes more than 5 s to open"}
+    door.passable.set()
+    door.wait_for_end()
+    assert SourceOpened(stream="slow", position=Position()) in made.feed(assigned[:1], 6_000_000)
+    assert made.problems == {}
+
+
+def test_a_source_is_closed_if_nobody_wants_it_any_more_once_it_is_open(door: Door) -> None:
+    made, slow = opening_aside(door), assignment("slow")
+    made.feed([slow], 0)
+    made.feed([], 1_000)
+    # The same stream's next life waits: the former one may hold its port, or its journal.
+    anew = [msgspec.structs.replace(slow, generation=2)]
+    made.feed(anew, 2_000)
+    assert made.next_due_us(anew) is None
+    assert door.opened == []
+    door.passable.set()
+    door.wait_for_end()
+    (former,) = door.opened
+    assert door.closed == [former]
+    opened = made.feed(anew, 3_000)
+    door.wait_for_end()
+    opened += made.feed(anew, 4_000)
+    assert SourceOpened(stream="slow", position=Position()) in opened
+    assert len(door.opened) == 2
+    made.close()
+    assert door.closed == door.opened
+
+
+def test_a_source_that_cannot_be_opened_aside_is_a_problem(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> drivers.OpenNumbers:
+        raise ConnectionError("the line is dead")
+
+    monkeypatch.setattr(drivers.Numbers, "open", failing)
+    made, assigned = opening_aside(door), [assignment("s")]
+    failed = made.feed(assigned, 0)
+    door.wait_for_end()
+    failed += made.feed(assigned, 0)
+    assert failed == [SourceFailed(stream="s")]
+    assert made.problems == {"s": "s: the source failed: ConnectionError: the line is dead"}
+    assert made.next_due_us(assigned) == RETRY_US
 
 
 def test_a_time_axis_slips_no_further_than_what_another_site_has_sent(tmp_path: Path) -> None:
