@@ -25,8 +25,10 @@ QUICK_RUNS = 2
 EXECUTORS = 3
 """Of each system: a primary, a secondary and one more; and as many parts of Spark's state."""
 
-SPARK_DEFAULTS = {
-    # What the session for Vivace's hosts sets otherwise; the peer runs as it comes.
+SPARK_SETTINGS = {
+    # A task whose executor has died would wait for 3 s for another one on the same place.
+    "spark.locality.wait": "0s",
+    # What the session for Vivace's hosts sets otherwise; else the peer runs as it comes.
     "spark.task.maxFailures": "4",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
@@ -46,7 +48,7 @@ def measure_structured_streaming(runs: int, settings: Settings) -> Measurement:
                 work_dir=Path(folder),
                 executors=EXECUTORS,
                 executor_memory_mb=768,
-                extra=SPARK_DEFAULTS,
+                extra=SPARK_SETTINGS,
             )
         )
         try:

@@ -21,6 +21,7 @@ from bench.ingest_site import Passed, Passing, clock_us
 from bench.ingest_sources import PROCESSORS, SOURCES, Source, running_site
 from bench.ingest_spark_runs import spark_latencies_ms, spark_rates
 from bench.registry import Figures, Settings, benchmark
+from orchestrator.errors import VivaceError
 from topology.arrays import FloatArray
 
 KINDS = (*SOURCES, "spark")
@@ -62,7 +63,13 @@ def _ratios(flat: dict[str, float]) -> dict[str, float]:
 
 
 def measured_rate(source: Source, rows: int) -> float:
-    """Tuples a second, from the first send until the last one has passed the filter."""
+    """Tuples a second, from the first send until the last one has been filtered.
+
+    Raises
+    ------
+    VivaceError
+        Others have passed the filter than should have.
+    """
     size = source.batch_rows
     batches = [workload.batch(n, min(size, rows - n)) for n in range(0, rows, size)]
     # Few different bodies: their numbers come again, which no source looks at.
@@ -71,6 +78,7 @@ def measured_rate(source: Source, rows: int) -> float:
         send = source.connect(site.address, few)
         begun_us = clock_us()
         whole, rest = divmod(rows, size)
+        due = 0
         passed_rows = 0
         for number in range(whole):
             if source.ahead_rows is not None:
@@ -78,12 +86,17 @@ def measured_rate(source: Source, rows: int) -> float:
                     told = _told(site.said)
                     assert isinstance(told, Passing)
                     passed_rows = told.rows
-            send(batches[number % len(few)])
+            sent = batches[number % len(few)]
+            send(sent)
+            due += workload.passing(sent)
         if rest:
             # Kept to the end: a client may still hold what it was told to send.
             send_rest = source.connect(site.address, {whole * size: source.encode(batches[-1])})
             send_rest(batches[-1])
+            due += workload.passing(batches[-1])
         passed = _all_passed(site.said)
+    if passed.passed != due:
+        raise VivaceError(f"{passed.passed} tuples have passed the filter, and {due} should have")
     return rows / ((passed.times[-1][1] - begun_us) / 1e6)
 
 

@@ -84,21 +84,24 @@ class Delivery:
 
 
 class Passing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """How many tuples have passed the filter so far."""
+    """How many tuples have been filtered so far."""
 
     rows: int
 
 
 class Passed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """When tuples had passed the filter.
+    """When tuples had been filtered.
 
     Attributes
     ----------
     times
         The number of the last tuple of each evaluation, and the machine's monotonic clock, µs.
+    passed
+        How many have.
     """
 
     times: list[tuple[int, int]]
+    passed: int
 
 
 def clock_us() -> int:
@@ -136,7 +139,7 @@ def run(order: Order, tell: Callable[[Passing | Passed], None]) -> None:
     if delivery is not None:
         sys.stdout.write(f"{delivery.address}\n")
     sys.stdout.flush()
-    seq = told = 0
+    seq = told = passed = 0
     while seq < order.rows:
         # What is pushed wakes; an error is looked for without that.
         wake.wait(0.1)
@@ -153,6 +156,7 @@ def run(order: Order, tell: Callable[[Passing | Passed], None]) -> None:
             )
             seq += emitted.rows.num_rows
             while (evaluated := engine.advance(1 << 20)) is not None:
+                passed += evaluated.rows.num_rows
                 if delivery is not None:
                     delivery.take(evaluated)
             if emitted.rows.num_rows:
@@ -161,7 +165,7 @@ def run(order: Order, tell: Callable[[Passing | Passed], None]) -> None:
             if seq - told >= TELLS_ROWS:
                 told = seq
                 tell(Passing(rows=seq))
-    tell(Passed(times=times))
+    tell(Passed(times=times, passed=passed))
     # Threads of the source and the sink go on.
     threading.Event().wait()
 

@@ -31,7 +31,7 @@ SCHEMA = ", ".join(
 
 PASSES = f"value > {LEAST_VALUE:g}"
 
-RATE_TASKS, LATENCY_TASKS = 32, 4
+LINE_TASKS = {"socket": 32, "write_socket": 4, "follow_socket": 4}
 """Tasks of a micro-batch of lines. The time that Spark's source of a socket takes grows with the
 square of a task's lines, which it looks up in a linked list; each task takes some time, too."""
 
@@ -45,10 +45,10 @@ def write(session: SparkSession, folder: Path, address: str) -> None:
     query.trigger(availableNow=True).start().awaitTermination()
 
 
-def files(session: SparkSession, folder: Path, _: str) -> None:
+def files(session: SparkSession, folder: Path, _: str, name: str = "files") -> None:
     """Spark's source of files, a filter, and a sink that does nothing."""
     rows = _file_rows(session, folder).where(PASSES)
-    _noop(rows, folder, "files").trigger(availableNow=True).start().awaitTermination()
+    _noop(rows, folder, name).trigger(availableNow=True).start().awaitTermination()
 
 
 def socket(session: SparkSession, folder: Path, port: str) -> None:
@@ -134,7 +134,7 @@ def main() -> None:
     session = (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
-        .config("spark.default.parallelism", RATE_TASKS if what in RATES else LATENCY_TASKS)
+        .config("spark.default.parallelism", LINE_TASKS.get(what, 1))
         .config("spark.driver.memory", "2g")
         .config("spark.sql.streaming.numRecentProgressUpdates", "100000")
         .getOrCreate()
@@ -142,6 +142,9 @@ def main() -> None:
     session.sparkContext.setLogLevel("ERROR")
     # What starts once is no part of it.
     session.range(10).write.format("noop").mode("overwrite").save()
+    if what == "files":
+        # Nor is the time that Java takes to compile the query.
+        files(session, Path(folder), "", "warm-up")
     sys.stdout.write("Spark has started.\n")
     sys.stdout.flush()
     begun = time.perf_counter()

@@ -9,13 +9,18 @@ due until its last tuple that passes the filter has come to a client. Three ways
 - `spark_files`: files into a folder, which Spark reads, filters and collects.
 
 Set up in Spark's favour: the next micro-batch starts as soon as the last one has ended; its own
-sources keep no state and write no results; files come ten times a second, because it lists the
-folder for each micro-batch; no tuple waits for its file to be filled; and before ticks are due,
-some are sent one by one, each when the last one has come: the first micro-batches take seconds.
+sources keep no state and write no results; files are read once before that is timed; files come ten
+times a second, because it lists the folder for each micro-batch; no tuple waits for its file to be
+filled; and before ticks are due, some are sent one by one, each when the last one has come: the
+first micro-batches take seconds.
+
+Its own sources have a processor to themselves, as a site has. On the way into a site, Spark is the
+client, and shares the other processor with whoever sends and receives.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -40,7 +45,7 @@ from bench.ingest_latency import (
     settled_ms,
     ticks,
 )
-from bench.ingest_sources import SOURCES, running_site
+from bench.ingest_sources import PROCESSORS, SOURCES, running_site
 from bench.registry import Figures, Settings
 from bench.report import ROOT
 from topology.arrays import FloatArray
@@ -197,6 +202,7 @@ def _spark(what: str, folder: Path, *addresses: str) -> Generator[IO[str]]:
             text=True,
             cwd=ROOT,
         )
+        os.sched_setaffinity(process.pid, PROCESSORS[:1] if "write" in what else PROCESSORS[-1:])
         patience = threading.Timer(ENDS_S, process.kill)
         patience.start()
         try:

@@ -45,6 +45,11 @@ def batch(first: int, rows: int) -> pa.RecordBatch:
     )
 
 
+def passing(rows: pa.RecordBatch) -> int:
+    """How many of the tuples pass the filter."""
+    return int((rows.column("value").to_numpy() > LEAST_VALUE).sum())
+
+
 def as_csv(rows: pa.RecordBatch) -> bytes:
     """Lines without one that names the columns."""
     columns = [column.to_pylist() for column in rows.columns]

@@ -6,8 +6,8 @@ count from when tuples were due to enter until their timestamp was complete at t
 tuple; the first seconds are left out. Every tuple has to come out, once.
 
 Spark Structured Streaming runs the same question on as many executors of the same machine, in the
-same run: its socket source, the shortest trigger there is (the next micro-batch starts when the
-last one has ended), and a sink in the driver's memory (`bench/spark_latency.py`).
+same run: its socket source, micro-batches without a pause (the next one starts when the last one
+has ended), and a sink in the driver's memory (`bench/spark_latency.py`).
 """
 
 from __future__ import annotations

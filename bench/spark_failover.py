@@ -10,8 +10,9 @@ Set up in Spark's favour wherever there is a choice:
 
 The query is comparable to a partition window: the newest tuple of each of the keys, kept as state
 and given out when it changes (micro-batches, triggered every 100 ms, update mode). Output arrives
-when the sink's function has a micro-batch's rows in the driver's memory. Settings that decide how
-fast Spark notices and recovers are Spark's defaults.
+when the sink's function has a micro-batch's rows in the driver's memory. A task waits for no place
+(`spark.locality.wait`); the other settings that decide how fast Spark notices and recovers are its
+defaults.
 """
 
 from __future__ import annotations

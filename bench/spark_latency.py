@@ -26,7 +26,7 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from bench.failover import SPARK_DEFAULTS
+from bench.failover import SPARK_SETTINGS
 from orchestrator.errors import VivaceError
 from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
 from topology.arrays import FloatArray, IntArray
@@ -170,7 +170,7 @@ def measure_spark(folder: Path, given: SparkSettings, say: Callable[[str], None]
                 executors=EXECUTORS,
                 executor_memory_mb=768,
                 extra={
-                    **SPARK_DEFAULTS,
+                    **SPARK_SETTINGS,
                     "spark.sql.shuffle.partitions": str(EXECUTORS),
                     "spark.default.parallelism": str(source_tasks(given.rate)),
                 },

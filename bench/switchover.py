@@ -24,7 +24,7 @@ from bench.silence import STEADY_S, longest_silence_ms
 from orchestrator.api import Cluster, drain, switch, uncordon
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import read_view
-from orchestrator.errors import Refused
+from orchestrator.errors import Refused, VivaceError
 from orchestrator.manifest import load
 from orchestrator.records import FragmentRecord
 from orchestrator.sinks import read_back
@@ -92,8 +92,17 @@ def switchover(settings: Settings) -> Mapping[str, float]:
 
 
 def figures(delivered: Delivered, operated: Sequence[Operated]) -> dict[str, float]:
-    """Flat figures: what was lost and repeated in all, and each kind beside its quiet seconds."""
+    """Flat figures: what was lost and repeated in all, and each kind beside its quiet seconds.
+
+    Raises
+    ------
+    VivaceError
+        Nothing has come since the last operation.
+    """
     found = faults(delivered)
+    last_us = int(delivered.completed_column("ingestion_time_us").max(initial=0))
+    if last_us < max(each.ended_us for each in operated):
+        raise VivaceError("the output has ended before the operations: nobody would be late")
     flat: dict[str, float] = {
         "lost": found.lost,
         "repeated": found.repeated,

@@ -159,7 +159,7 @@ def test_up_apply_status_tail_drill_down(
     kill_server(data, 1)
     report = drilled(vivace, "kill-executor")
     assert report["bound_ms"] == 300
-    assert report["detection_ms"] >= 0
+    assert isinstance(report["detection_ms"], float)
     assert report["gap_ms"] > 0
     assert report["redundancy_restored_s"] > 0
     assert report["killed_node"] in {"n1", "n2", "n3"}

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bench.switchover import Operated, figures, seen
+from orchestrator.errors import VivaceError
 from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered, completed_schema
 from streams.chunk import TIMESTAMP
 
@@ -60,3 +61,9 @@ def test_each_kind_stands_beside_its_quiet_seconds() -> None:
     assert (flat["drain.misses_s_max"], flat["drain.quiet_misses_s_max"]) == (0.0, 1.0)
     assert (flat["switchover.done"], flat["drain.done"]) == (1, 0)
     assert flat["drain.took_ms_max"] == 500.0
+
+
+def test_an_output_that_has_ended_is_no_success() -> None:
+    last = Operated(kind="drain", began_us=5 * SECOND_US, ended_us=5_100_000, done=True)
+    with pytest.raises(VivaceError, match="has ended"):
+        figures(delivered({}), [last])
