@@ -261,9 +261,8 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 request = self._request(route)
                 if route.post is None:
-                    raise HttpError(
-                        HTTPStatus.METHOD_NOT_ALLOWED, "nothing enters here", {"Allow": "GET"}
-                    )
+                    problem = "nothing enters here: the stream is an output"
+                    raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, problem, {"Allow": "GET"})
                 if not route.has_room():
                     raise busy("consumers do not follow; send this again")
                 body = self._body(route.most_bytes, hold)
@@ -295,12 +294,11 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {key.lower(): value for key, value in self.headers.items()}
         if route.token is not None:
             scheme, _, given = headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not same_token(given.strip(), route.token):
-                raise HttpError(
-                    HTTPStatus.UNAUTHORIZED,
-                    "a token is needed: Authorization: Bearer …",
-                    {"WWW-Authenticate": "Bearer"},
-                )
+            is_given = scheme.lower() == "bearer" and bool(given.strip())
+            if not is_given or not same_token(given.strip(), route.token):
+                needed = "a token is needed: Authorization: Bearer …"
+                problem = "the token is not the stream's" if is_given else needed
+                raise HttpError(HTTPStatus.UNAUTHORIZED, problem, {"WWW-Authenticate": "Bearer"})
         query = parse_qs(self._target().query, keep_blank_values=True)
         return Request(headers=headers, query={key: values[-1] for key, values in query.items()})
 

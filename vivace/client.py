@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 from pyarrow import ipc
 
-from vivace.exchange import ARROW, Address, Patience, Place, look_elsewhere
+from vivace.exchange import ARROW, Address, Patience, Place, Refused, look_elsewhere
 from vivace.stream import Stream
 
 PATIENCE_S = 60.0
@@ -207,6 +207,9 @@ def _batches(
         response = connection.getresponse()
         if response.status != http.client.OK:
             look_elsewhere(place, name, response.status, response.read())
+        if response.headers.get_content_type() != ARROW:
+            # Sites tell of their inputs in JSON.
+            raise Refused(response.status, f"{name} is an input: results come from outputs")
         place.found.add(name)
         if (at := response.headers.get(BEGINS)) is not None:
             began(at)

@@ -241,6 +241,9 @@ def _table(rows: Rows) -> pa.Table:
         kept = list(rows)
         names = dict.fromkeys(name for row in kept for name in row)
         return pa.Table.from_pydict({n: [row.get(n) for row in kept] for n in names})
+    except (TypeError, AttributeError):
+        problem = "rows are a list of dicts, a dict of columns that are lists, or a table of Arrow"
+        raise Refused(HTTPStatus.BAD_REQUEST, f"nothing was sent: {problem}") from None
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
         raise Refused(HTTPStatus.BAD_REQUEST, f"nothing was sent: {error}") from None
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
 BROKERS = os.environ.get("BROKERS", "localhost:9092")
 RESULTS = 90
@@ -18,9 +18,13 @@ consumer = Consumer(
         # A flush that did not end is no result.
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
+        "log_level": 0,
     }
 )
-partitions = consumer.list_topics("large", timeout=30).topics["large"].partitions
+try:
+    partitions = consumer.list_topics("large", timeout=10).topics["large"].partitions
+except KafkaException as error:
+    raise SystemExit(f"no broker responds at {BROKERS} (variable BROKERS): {error}") from None
 consumer.assign([TopicPartition("large", p, OFFSET_BEGINNING) for p in partitions])
 found: Counter[str] = Counter()
 while found.total() < RESULTS:

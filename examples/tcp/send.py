@@ -32,7 +32,7 @@ def send(lines: list[bytes]) -> int:
                         return has
                     has = int(response)
     except OSError as error:
-        sys.stderr.write(f"{error}; connecting again\n")
+        sys.stderr.write(f"METERS, {HOST}:{PORT}: {error}; connecting again\n")
     return has
 
 

@@ -82,9 +82,10 @@ def send(
         try:
             total += opened.send_body(body, content_type)
         except vivace.Refused as error:
-            raise LinesRefused(
-                f"stream {stream}: {error}. {total.accepted} tuples entered before"
-            ) from None
+            before = (
+                f"{total.accepted:,} tuples entered; of the next ones " if total.accepted else ""
+            )
+            raise LinesRefused(f"stream {stream}: {before}{error}") from None
         except vivace.Unavailable as error:
             raise Unreachable(
                 f"Stream {stream}",

@@ -253,7 +253,8 @@ class OpenHttpResults:
                 latest = self._latest[-1][0] if self._latest else (0, 0)
                 return Begin(at=max(latest, self._kept_until or (0, 0)), is_now=True)
         if not (begin.isascii() and begin.isdigit() and len(begin) <= 16):
-            raise HttpError(HTTPStatus.BAD_REQUEST, "`from` is a sequence number, or now")
+            problem = "`from` is a sequence number, a generation and one such as 7-50, or now"
+            raise HttpError(HTTPStatus.BAD_REQUEST, problem)
         return Begin(least_seq=int(begin))
 
     def _as_events(self, begin: Begin, selection: Selection) -> Iterator[bytes]:

@@ -50,6 +50,10 @@ _line = re.compile(rb"[^\r\n]+")
 _null_row = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\})\s*null")
 """Perhaps a row of JSON that is null; it may also stand in a text."""
 
+_other_kind = re.compile(
+    r"JSON parse error: Column\(/(.*)\) changed from (\w+) to (\w+) in row (\d+)"
+)
+_csv_column = re.compile(r"In CSV column #(\d+): ")
 _row = re.compile(r"\S")
 
 _zoned = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -237,26 +241,32 @@ def _csv(form: RowForm, body: bytes, header: bool) -> pa.Table:
         if header:
             raise Unreadable("the body is empty; CSV begins with the names of the columns")
         return _no_rows(form)
+    wanted = given = form.names
     if header:
         first, _, _ = body.partition(b"\n")
         given = [name.strip().strip('"') for name in first.decode("utf-8-sig").split(",")]
         _check_names(form, given)
-    wanted = form.names
     quoted = b'"' in body
-    found = csv.read_csv(
-        io.BytesIO(body),
-        read_options=csv.ReadOptions(
-            use_threads=False, column_names=None if header else wanted, block_size=1 << 22
-        ),
-        parse_options=csv.ParseOptions(newlines_in_values=quoted),
-        convert_options=csv.ConvertOptions(
-            column_types={name: form.written_type(name) for name in wanted},
-            include_columns=wanted,
-            null_values=["", "NULL", "null", "NaN", "nan"],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
+    try:
+        found = csv.read_csv(
+            io.BytesIO(body),
+            read_options=csv.ReadOptions(
+                use_threads=False, column_names=None if header else wanted, block_size=1 << 22
+            ),
+            parse_options=csv.ParseOptions(newlines_in_values=quoted),
+            convert_options=csv.ConvertOptions(
+                column_types={name: form.written_type(name) for name in wanted},
+                include_columns=wanted,
+                null_values=["", "NULL", "null", "NaN", "nan"],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        # The reader counts columns, from 0.
+        named = dict(enumerate(given))
+        said = _csv_column.sub(lambda at: f"Column {named.get(int(at[1]))}: ", _short(error))
+        raise Unreadable(said) from None
     # One after the other: a file may have millions.
     if quoted and found.num_rows + header != sum(1 for _ in _line.finditer(body)):
         raise Unreadable("a quote does not end in its line; each row is one line")
@@ -267,6 +277,8 @@ def _json(form: RowForm, body: bytes, _: bool) -> pa.Table:
     # The reader takes a line in which nothing is written for an end.
     if not body.strip():
         return _no_rows(form)
+    if body.lstrip().startswith(b"["):
+        raise Unreadable("an array; each row is an object on a line of its own")
     # The reader takes any bytes for a text; whoever reads it later would break.
     body.decode()
     if _null_row.search(body) is not None:
@@ -292,7 +304,13 @@ def _json(form: RowForm, body: bytes, _: bool) -> pa.Table:
                 f"column {_short(name)} is not one of the stream's, which are "
                 f"{', '.join(form.names[:50])}"
             ) from None
-        raise
+        raise Unreadable(_other_kind.sub(_in_words, _short(error))) from None
+
+
+def _in_words(other: re.Match[str]) -> str:
+    """The reader counts rows from 0, and tells what it expects as what there was before."""
+    name, expected, found, row = other.groups()
+    return f"Column {name}: {found} instead of {expected} in row {int(row) + 1}"
 
 
 def _check_rows(body: bytes) -> None:

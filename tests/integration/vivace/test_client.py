@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -465,3 +465,17 @@ def test_who_knows_a_stream_waits_until_a_site_that_has_just_started_opens_it(
     assert found == {"described": [[7, 2]], "after": [1], "part": [1]}
     site.sink.close()
     end()
+
+
+def test_an_input_has_no_results(opened: LiveInput) -> None:
+    """The site tells of it in JSON, which no reader of Arrow can read, however often it asks."""
+    parts = urlsplit(address(opened))
+    name = parts.path.rpartition("/")[2]
+    with pytest.raises(vivace.Refused, match=f"{name} is an input"):
+        next(vivace.connect(f"http://{parts.netloc}").results(name))
+
+
+@pytest.mark.parametrize("rows", [{"number": 1, "name": "a"}, None, "a,b", [1]])
+def test_what_is_no_rows_is_refused_in_words(opened: LiveInput, rows: Any) -> None:
+    with pytest.raises(vivace.Refused, match="rows are a list of dicts"):
+        connected(opened).send(rows)

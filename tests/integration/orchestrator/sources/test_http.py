@@ -263,6 +263,10 @@ def test_unknown_stream_wrong_token_wrong_method(site: Site) -> None:
         assert request(source, body, **wrong)[0] == 401
         assert request(source, None, **wrong)[0] == 401
     assert source.status.malformed == 3
+    said = [
+        request(source, None, Authorization=given)[1]["error"] for given in ("Bearer ", "Bearer x")
+    ]
+    assert said == ["a token is needed: Authorization: Bearer …", "the token is not the stream's"]
     assert "number" not in (site.folder / "south.rejected.jsonl").read_text()
     assert request(source, body, Authorization=f"Bearer {TOKEN}")[1] == accepted(1)
     source.address = source.address.replace("south", "east")
