@@ -25,6 +25,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 import msgspec
 
 from orchestrator.listening import Endpoint, same_token
+from streams.bounds import MOST_DIGITS
 
 MOST_CONNECTIONS = 128
 
@@ -251,6 +252,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._drain()
 
     def _get(self) -> Streamed | object:
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            # Its body, which nobody reads, would be taken for the next request.
+            self.close_connection = True
         route = self._route()
         return route.get(self._request(route))
 
@@ -346,14 +350,15 @@ class _Handler(BaseHTTPRequestHandler):
                     part = unzip.decompress(part, most_bytes + 1 - len(body))
                 except zlib.error as error:
                     raise HttpError(HTTPStatus.BAD_REQUEST, f"no gzip: {error}") from None
+                if unzip.unused_data:
+                    # It would be gathered.
+                    raise HttpError(HTTPStatus.BAD_REQUEST, "something follows the gzip body")
             body += part
             if len(body) > most_bytes:
                 _too_large(most_bytes)
             hold(len(part))
         if unzip is not None and not unzip.eof:
             raise HttpError(HTTPStatus.BAD_REQUEST, "the gzip body is incomplete")
-        if unzip is not None and unzip.unused_data:
-            raise HttpError(HTTPStatus.BAD_REQUEST, "something follows the gzip body")
         return bytes(body)
 
     def _received(self, most_bytes: int) -> Iterator[bytes]:
@@ -366,7 +371,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
             raise HttpError(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing")
-        if int(length[:20]) > most_bytes:
+        if len(length) > MOST_DIGITS or int(length) > most_bytes:
             _too_large(most_bytes)
         yield from self._exactly(int(length))
 
@@ -374,7 +379,7 @@ class _Handler(BaseHTTPRequestHandler):
         while length:
             part = self.rfile.read(min(length, READ_BYTES))
             if not part:
-                raise ConnectionError("the client ended within its request")
+                raise HttpError(HTTPStatus.BAD_REQUEST, "the body ends before it is complete")
             length -= len(part)
             yield part
 
@@ -399,7 +404,8 @@ class _Handler(BaseHTTPRequestHandler):
                     if self.rfile.readline(65536) in (b"\r\n", b"\n", b""):
                         return
                 raise HttpError(HTTPStatus.BAD_REQUEST, "too many trailers")
-            self.rfile.readline(1024)
+            if self.rfile.readline(1024) not in (b"\r\n", b"\n"):
+                raise HttpError(HTTPStatus.BAD_REQUEST, "a chunk is longer than it says")
 
     def _document(self, status: HTTPStatus, document: object, headers: Mapping[str, str]) -> None:
         body = msgspec.json.encode(document) + b"\n"

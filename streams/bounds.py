@@ -13,6 +13,9 @@ import msgspec
 MAX_NUMBER = 2**53
 """A stream of a million tuples a second takes 285 years to get there."""
 
+MOST_DIGITS = 20
+"""Of a number in a text: one of thousands takes long to read, and Python refuses it."""
+
 MAX_NAME = 128
 """Characters of a name. Names become parts of file names, which may have 255 bytes."""
 

@@ -270,7 +270,8 @@ class OpenHttpResults:
                 identity = f"id: {row[GENERATION]}-{row[SEQUENCE]}\n".encode()
                 data = msgspec.json.encode({name: row[name] for name in shown})
                 events.append(identity + b"data: " + data + b"\n\n")
-            yield b"".join(events)
+            # A sign of life, if the reader wants none of them.
+            yield b"".join(events) or b": still here\n\n"
 
     def _as_arrow(self, begin: Begin, selection: Selection) -> Iterator[bytes]:
         sink = io.BytesIO()
@@ -290,6 +291,7 @@ class OpenHttpResults:
     ) -> Iterator[pa.RecordBatch | None]:
         """Results from a place on up to the selection's end; None after a while without any."""
         at, least_seq = begin.at, begin.least_seq
+        meant: int | None = None
         until = selection.until
         while not self._closed:
             if until is not None and at >= until:
@@ -303,6 +305,9 @@ class OpenHttpResults:
             for batch in found:
                 if least_seq:
                     # It is meant in the numbers of the first generation that there is.
+                    generation = _number(batch, 0)
+                    meant = generation if meant is None else meant
+                    least_seq = least_seq if generation == meant else 0
                     batch, least_seq = _skipped(batch, least_seq)
                 for first in range(0, batch.num_rows, most_rows):
                     piece = batch.slice(first, most_rows)

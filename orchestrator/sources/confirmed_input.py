@@ -57,6 +57,9 @@ class ConfirmedInput(LiveInput):
     def _wait_for(self, push: Push) -> None:
         """Wait for the outcome; a batch without a number must not be sent twice."""
         if not push.done.wait(PATIENCE_S if push.client else None):
+            with self._changed:
+                # Nobody waits for it any more, and the client sends it again and again.
+                self._unconfirmed = [each for each in self._unconfirmed if each is not push]
             raise Full
 
     def _respond(self, pushes: Sequence[Push]) -> None:

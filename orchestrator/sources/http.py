@@ -31,7 +31,7 @@ from orchestrator.sources.formats import Format, RowForm, Unreadable, parse
 from orchestrator.sources.ingestion import Full, Taken
 from orchestrator.sources.live import LiveSource
 from orchestrator.sources.live_input import LiveInput
-from streams.bounds import MAX_NUMBER, Name
+from streams.bounds import MAX_NUMBER, MOST_DIGITS, Name
 
 if TYPE_CHECKING:
     from orchestrator.site_check import SiteCheck
@@ -240,7 +240,8 @@ def _identity(request: Request) -> tuple[str, int]:
         return "", 0
     if client is None or number is None:
         raise HttpError(HTTPStatus.BAD_REQUEST, "Vivace-Client and Vivace-Number belong together")
-    if not (number.isascii() and number.isdigit() and int(number[:20]) <= MAX_NUMBER):
+    digits = number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
+    if not (digits and int(number) <= MAX_NUMBER):
         raise HttpError(HTTPStatus.BAD_REQUEST, "Vivace-Number is no whole number from 0 on")
     return f"client {client}", int(number)
 

@@ -42,6 +42,7 @@ from orchestrator.sources.journal_entries import (
     PREFIX,
     Header,
     Pieces,
+    is_followed,
     packed,
     parts,
     payloads,
@@ -422,6 +423,9 @@ class Journal:
             for (offset, length), header, batch in self._entries(path, data):
                 if not headed:
                     headed = True
+                    if self._segments and self.end.is_before(header.end):
+                        former = self._segments[-1]
+                        raise _damaged(former.path, former.size_bytes)
                     self.end = header.end
                     segment.begin = self.end
                 elif header.watermarks_ms:
@@ -433,6 +437,8 @@ class Journal:
                     self.clients.note(client, number)
                 self._note(header)
                 segment.size_bytes = offset + length
+            if is_followed(data, segment.size_bytes):
+                raise _damaged(path, segment.size_bytes)
             if not headed:
                 continue
             self._segments.append(segment)
@@ -453,6 +459,13 @@ class Journal:
             if header.whole:
                 yield from unfinished
                 unfinished.clear()
+
+
+def _damaged(path: Path, offset: int) -> DriverError:
+    return DriverError(
+        f"the journal {path} is damaged at byte {offset}, and clients were told that what follows "
+        "is kept: restore the file, or delete the stream and apply it again"
+    )
 
 
 def _entry_of(header: Header, offset: int, length: int) -> _Entry:

@@ -62,6 +62,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Header)
 
+_marker = msgspec.msgpack.encode("first_seq")
+_MARKER_AT = 4 + _encoder.encode(Header(first_seq=0)).index(_marker)
+"""What each entry has at this place after its prefix."""
+
 Pieces = Sequence[bytes | pa.Buffer]
 """Bytes that belong together; rows are not copied to join them."""
 
@@ -84,9 +88,8 @@ def size_of(pieces: Pieces) -> int:
     return sum(len(piece) for piece in pieces)
 
 
-def payloads(data: bytes) -> Iterator[tuple[int, bytes]]:
+def payloads(data: bytes, offset: int = 0) -> Iterator[tuple[int, bytes]]:
     """Entries of a file with their offsets, up to the first that is damaged or incomplete."""
-    offset = 0
     while offset + PREFIX.size <= len(data):
         length, checksum = PREFIX.unpack_from(data, offset)
         payload = data[offset + PREFIX.size : offset + PREFIX.size + length]
@@ -95,6 +98,21 @@ def payloads(data: bytes) -> Iterator[tuple[int, bytes]]:
             return
         yield offset, payload
         offset += PREFIX.size + length
+
+
+def is_followed(data: bytes, offset: int) -> bool:
+    """Whether a whole entry follows what is no whole entry at an offset.
+
+    A process that was killed, or a machine that lost power, leaves a damaged end behind. What lies
+    before a whole entry was written whole, and has been damaged since.
+    """
+    at = data.find(_marker, offset)
+    while at >= 0:
+        begin = at - _MARKER_AT - PREFIX.size
+        if begin > offset and next(payloads(data, begin), None) is not None:
+            return True
+        at = data.find(_marker, at + 1)
+    return False
 
 
 def parts(payload: bytes) -> tuple[Header, bytes, bytes]:

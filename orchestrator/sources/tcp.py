@@ -222,10 +222,9 @@ class Lines:
             The source has ended.
         """
         rest = b""
-        if self._token is not None:
-            self._connection.settimeout(TOKEN_TIMEOUT_S)
+        until_s = time.monotonic() + TOKEN_TIMEOUT_S
         try:
-            while data := self._connection.recv(READ_BYTES):
+            while data := self._received(until_s):
                 head, newline, tail = (rest + data).rpartition(b"\n")
                 rest = b""
                 if newline and not self._take(head):
@@ -238,6 +237,15 @@ class Lines:
             # Also where it was reset, or a token did not come in time.
             if rest.strip():
                 self._refuse(rest, "the connection ended within this line")
+
+    def _received(self, until_s: float) -> bytes:
+        """What comes next, by then as long as the token has not come."""
+        if self._token is not None:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._connection.settimeout(left_s)
+        return self._connection.recv(READ_BYTES)
 
     def _take(self, body: bytes) -> bool:
         """Bring lines in; False if the connection must end."""

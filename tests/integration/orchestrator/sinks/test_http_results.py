@@ -243,3 +243,19 @@ def test_a_bounded_response_has_what_comes_between_a_look_and_its_end(
     address = site.sink.address.rpartition("/streams/")[0]
     batches = vivace.connect(address).results("alerts", times_ms=(None, 7003))
     assert [seq for each in batches for seq in each.column("_seq").to_pylist()] == [0, 1, 2, 3]
+
+
+def test_a_number_to_begin_with_is_meant_in_the_first_generation_alone(site: Site) -> None:
+    site.deliver(7, 0, 2)
+    site.deliver(9, 0, 3)
+    assert events(site.sink, 3, "?from=2") == identities(9, 0, 1, 2)
+
+
+def test_a_reader_that_wants_none_of_many_results_gets_signs_of_life(site: Site) -> None:
+    """Only then is it noticed that one has gone."""
+    connection, response = get(site.sink, '?where=[["number","<",0]]'.replace('"', "%22"))
+    assert response.readline() == b": results of alerts\n"
+    site.deliver(7, 0, 1)
+    assert response.readline() == b"\n"
+    assert response.readline() == b": still here\n"
+    connection.close()

@@ -20,8 +20,11 @@ from pyarrow import ipc
 
 from orchestrator.drivers import DriverError
 from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.sources import confirmed_input
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.http import Http
+from orchestrator.sources.ingestion import Full
+from orchestrator.sources.live import Durable
 from orchestrator.sources.live_input import LiveInput
 
 TOKEN = "a-token-that-nobody-guesses"
@@ -365,3 +368,24 @@ def test_a_name_that_is_served_already_is_refused(site: Site) -> None:
     site.open(Http(durable=Http().durable))
     with pytest.raises(DriverError, match="another process"):
         site.open(Http())
+
+
+def test_a_batch_that_is_repeated_in_vain_is_not_kept_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Consumers that do not follow have it sent again and again."""
+    monkeypatch.setattr(confirmed_input, "PATIENCE_S", 0.05)
+    source = site.open(Http(durable=Durable.REPLICAS, time_column="number", time_format="ms"))
+    count, held, size_bytes = 4000, list[int](), 0
+    for _ in range(12):
+        # As the body of a request that is parsed: each has memory of its own.
+        times = [NOW_US // 1000] * count
+        columns = [pa.array(times), pa.array(times), pa.array(["x" * 1000] * count)]
+        rows = pa.RecordBatch.from_arrays(columns, schema=source.schema)
+        with pytest.raises(Full):
+            source.push(rows, client="client c", number=1, waits=False)
+        source.emit(0, NOW_US)
+        size_bytes = rows.nbytes
+        del rows, columns
+        held.append(pa.default_memory_pool().bytes_allocated())
+    assert held[-1] - held[0] < 4 * size_bytes

@@ -15,6 +15,7 @@ import pytest
 from orchestrator.drivers import DriverError
 from orchestrator.listening import Endpoint
 from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.sources import tcp
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.formats import Format
 from orchestrator.sources.live import Durable
@@ -287,3 +288,22 @@ def test_a_connection_that_ends_by_a_fault_of_its_site_is_counted(
     assert "ZeroDivisionError: made up" in str(site.source.status.last_rejected)
     send(address, b"2,b\n")
     wait_until(lambda: site.entered() == [2])
+
+
+def test_a_token_that_comes_byte_by_byte_holds_no_connection(
+    site: Site, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tcp, "TOKEN_TIMEOUT_S", 0.3)
+    site.folder.mkdir()
+    (site.folder / "token").write_text(TOKEN)
+    host, port = site.open(Tcp(token_file=str(site.folder / "token"))).rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=60) as slow:
+
+        def drip() -> bool:
+            try:
+                slow.sendall(b"x")
+            except OSError:
+                return True
+            return False
+
+        wait_until(drip)

@@ -118,6 +118,43 @@ def test_what_comes_before_a_damaged_entry_is_read(opened: Open, tmp_path: Path)
         journal.read(part.end, END)
 
 
+@pytest.mark.parametrize("entry", [0, 1])
+def test_a_journal_that_is_damaged_before_its_end_is_not_opened(
+    opened: Open, tmp_path: Path, entry: int
+) -> None:
+    """Clients were told that what follows is kept, and consumers may have it: the same numbers for
+    other tuples would be two results."""
+    journal = opened()
+    ends = [journal.size_bytes]
+    for seq in range(3):
+        journal.append(commit(chunk(seq, 7000 + seq)))
+        ends.append(journal.size_bytes)
+    journal.close()
+    (segment,) = (tmp_path / "j").glob("*.journal")
+    whole = segment.read_bytes()
+    for place in (0, 2, 20):
+        stored = bytearray(whole)
+        stored[(0 if not entry else ends[entry]) + place] ^= 1
+        segment.write_bytes(stored)
+        with pytest.raises(DriverError, match="damaged at byte"):
+            opened()
+    # Its end may be damaged: nobody was told of that.
+    segment.write_bytes(whole[:-1])
+    assert opened().end.next_seq == 2
+
+
+def test_a_segment_whose_end_is_missing_is_damaged(opened: Open, tmp_path: Path) -> None:
+    journal = opened()
+    for seq in range(3):
+        journal.append(commit(chunk(seq, 7000 + seq)))
+    journal.close()
+    opened().close()
+    first, *_ = sorted((tmp_path / "j").glob("*.journal"))
+    first.write_bytes(first.read_bytes()[:-1])
+    with pytest.raises(DriverError, match="damaged at byte"):
+        opened()
+
+
 def test_every_process_continues_and_remembers_all_of_them(opened: Open) -> None:
     for number in range(4):
         journal = opened()
