@@ -34,7 +34,7 @@ MOST_ROWS = 2**24
 MOST_VALUES = 2**25
 """Of one body of JSON, whose rows may leave columns out: `{}` is a row of any number of columns."""
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 """Left out at the beginning of what is read together, so that a line with one is read alone."""
 
 ARRIVAL = "arrival"
@@ -206,7 +206,7 @@ def _read_together(
 def _are_closed(body: bytes, written: Format) -> bool:
     """Whether no line is empty and each surely one row, as far as can be told at a glance."""
     if written is Format.CSV:
-        return b"\r" not in body and BYTE_ORDER_MARK not in body
+        return b"\r" not in body and BOM not in body
     joints = body.count(b"}\n{")
     return body.startswith(b"{") and body.endswith(b"}") and joints == body.count(b"\n")
 
@@ -218,7 +218,7 @@ def is_closed(line: bytes, written: Format) -> bool:
     would depend on what comes with it: two sites get messages in different portions.
     """
     if written is Format.CSV:
-        return b"\r" not in line[:-1] and BYTE_ORDER_MARK not in line
+        return b"\r" not in line[:-1] and BOM not in line
     stripped = line.strip()
     return stripped.startswith(b"{") and stripped.endswith(b"}")
 

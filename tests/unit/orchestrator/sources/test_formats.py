@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import ipc
 
 from orchestrator.sources.formats import (
-    BYTE_ORDER_MARK,
+    BOM,
     MOST_VALUES,
     Format,
     RowForm,
@@ -194,7 +194,7 @@ def test_what_a_line_is_does_not_depend_on_what_comes_with_it(
 
 
 _pieces = {
-    Format.CSV: [b"1", b",", b"a", b'"', b" ", b"\r", b"\n", b"2,b\n", b"3,c", BYTE_ORDER_MARK],
+    Format.CSV: [b"1", b",", b"a", b'"', b" ", b"\r", b"\n", b"2,b\n", b"3,c", BOM],
     Format.JSON: [b"{", b"}", b"1", b'{"number": 2, "name": "b"}', b"\n", b" ", b"{}"],
 }
 
@@ -223,7 +223,7 @@ def test_lines_that_come_together_are_read_as_each_alone(
 def test_a_line_that_begins_with_a_bom_is_the_same_in_whatever_portion_it_comes() -> None:
     """Two files, one after the other."""
     form = RowForm(columns={"name": "string", "number": "int"})
-    first, second = b"a,1", BYTE_ORDER_MARK + b"b,2"
+    first, second = b"a,1", BOM + b"b,2"
 
     def refuse(line: bytes, reason: str) -> None:
         raise AssertionError(f"{line!r}: {reason}")
