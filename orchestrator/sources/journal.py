@@ -187,6 +187,7 @@ class Journal:
         """The host's loop reads while the source's thread appends."""
         self._segments: list[_Segment] = []
         self._file: BinaryIO | None = None
+        self._commits = 0
         self.end = Position()
         self.watermark_ms = self.newest_ms = NO_WATERMARK
         self.waiting = pa.RecordBatch.from_pylist([], schema=schema)
@@ -219,6 +220,7 @@ class Journal:
         """
         if self._file is None:
             raise DriverError("the journal is closed")
+        self._commits += 1
         written: list[tuple[Header, Pieces]] = []
         for number, chunk in enumerate(commit.chunks or (None,)):
             last = number >= len(commit.chunks) - 1
@@ -381,6 +383,7 @@ class Journal:
             newest_ms=commit.newest_ms,
             clients=list(commit.clients) if last else [],
             whole=last,
+            commit=self._commits,
         )
         rows = None if chunk is None else chunk.rows
         return header, packed(header, rows, commit.waiting if last else None)
@@ -402,6 +405,7 @@ class Journal:
         path.unlink(missing_ok=True)
         self._file = path.open("xb")
         self._segments.append(_Segment(path=path, begin=self.end))
+        self._commits = 0
         head = Header(
             first_seq=self.end.next_seq,
             complete_ms=self.end.watermark_ms,
@@ -419,7 +423,7 @@ class Journal:
             data = path.read_bytes()
             segment = _Segment(path=path, begin=self.end)
             waiting: list[pa.RecordBatch] = []
-            headed = False
+            headed, commit = False, 0
             for (offset, length), header, batch in self._entries(path, data):
                 if not headed:
                     headed = True
@@ -437,7 +441,9 @@ class Journal:
                     self.clients.note(client, number)
                 self._note(header)
                 segment.size_bytes = offset + length
-            if is_followed(data, segment.size_bytes):
+                commit = header.commit + 1
+            # What lies there may be the rest of a commit that has begun before.
+            if is_followed(data, segment.size_bytes, commit):
                 raise _damaged(path, segment.size_bytes)
             if not headed:
                 continue

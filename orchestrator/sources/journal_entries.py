@@ -5,6 +5,7 @@ entry = length, checksum, header (msgpack), rows, waiting (messages of Arrow's I
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         all.
     whole
         Whether the commit ends with it.
+    commit
+        Number of the commit in its segment; 0: the head.
     """
 
     first_seq: Number
@@ -52,6 +55,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     newest_ms: EventTime = NO_WATERMARK
     clients: list[tuple[str, Number]] = []
     whole: bool = True
+    commit: Number = 0
 
     @property
     def end(self) -> Position:
@@ -100,17 +104,26 @@ def payloads(data: bytes, offset: int = 0) -> Iterator[tuple[int, bytes]]:
         offset += PREFIX.size + length
 
 
-def is_followed(data: bytes, offset: int) -> bool:
-    """Whether a whole entry follows what is no whole entry at an offset.
+def is_followed(data: bytes, offset: int, commit: int) -> bool:
+    """Whether a whole entry of a later commit follows what is no whole entry at an offset.
 
-    A process that was killed, or a machine that lost power, leaves a damaged end behind. What lies
-    before a whole entry was written whole, and has been damaged since.
+    A process that was killed, or a machine that lost power, may leave any part of its last commit
+    behind. What lies before a later one was written whole, and has been damaged since.
+
+    Parameters
+    ----------
+    commit
+        The one to which what lies at the offset belongs.
     """
     at = data.find(_marker, offset)
     while at >= 0:
         begin = at - _MARKER_AT - PREFIX.size
-        if begin > offset and next(payloads(data, begin), None) is not None:
-            return True
+        if begin > offset:
+            for _, payload in payloads(data, begin):
+                with contextlib.suppress(msgspec.DecodeError):
+                    if parts(payload)[0].commit > commit:
+                        return True
+                break
         at = data.find(_marker, at + 1)
     return False
 

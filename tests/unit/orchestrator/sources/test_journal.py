@@ -143,6 +143,20 @@ def test_a_journal_that_is_damaged_before_its_end_is_not_opened(
     assert opened().end.next_seq == 2
 
 
+def test_the_last_commit_may_be_damaged_anywhere(opened: Open, tmp_path: Path) -> None:
+    """A machine that loses power leaves any part of what it had not synced."""
+    journal = opened()
+    journal.append(commit(chunk(0, 7000)))
+    before = journal.size_bytes
+    journal.append(commit(chunk(1, 7001), chunk(2, 7002), chunk(3, 7003)))
+    journal.close()
+    (segment,) = (tmp_path / "j").glob("*.journal")
+    stored = bytearray(segment.read_bytes())
+    stored[before + 20] ^= 1
+    segment.write_bytes(stored)
+    assert opened().end.next_seq == 1
+
+
 def test_a_segment_whose_end_is_missing_is_damaged(opened: Open, tmp_path: Path) -> None:
     journal = opened()
     for seq in range(3):
