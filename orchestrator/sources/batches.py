@@ -163,7 +163,13 @@ class Batches:
     def _enter_all(self) -> None:
         """Let enter what was committed and has not entered, the earliest first."""
         for file in sorted(self._folder.glob("*.batch"), key=lambda f: f.stat().st_mtime_ns):
-            self._enter(file)
+            try:
+                self._enter(file)
+            except (pa.ArrowException, KeyError, ValueError, EOFError) as error:
+                # Nobody was told that it has entered: its client writes it again.
+                file.rename(file.with_suffix(".damaged"))
+                problem = f"the committed batch {file.name} is damaged: {error}"
+                self._input.rejections.malformed(b"", problem)
 
     def _enter(self, file: Path) -> Taken:
         with pa.memory_map(str(file)) as raw:
@@ -199,33 +205,31 @@ class Batches:
     ) -> None:
         staged = self._staged(client, number)
         told = {_CLIENT: client.encode(), _NUMBER: str(number).encode()}
-        with contextlib.ExitStack() as maps:
-            tables = [self._schema.empty_table()]
-            for part in parts:
-                try:
-                    raw = maps.enter_context(
-                        pa.memory_map(str(staged / f"{path_part(part)}.arrow"))
-                    )
-                except FileNotFoundError:
-                    raise Missing(
-                        f"part {part} of batch {number} is not here: write the batch again"
-                    ) from None
-                tables.append(ipc.open_file(raw).read_all())
-            table = pa.concat_tables(tables)
-            stamps: IntArray = table.column(0).to_numpy()
-            order = None
-            if len(stamps) > 1 and np.any(stamps[1:] < stamps[:-1]):
-                order = np.argsort(stamps, kind="stable")
-            with (
-                unfinished.open("wb") as written,
-                _writer(written, self._schema.with_metadata(told)) as writer,
-            ):
-                for begin in range(0, table.num_rows, PIECE_ROWS):
-                    piece = table.slice(begin, PIECE_ROWS)
-                    if order is not None:
-                        piece = table.take(pa.array(order[begin : begin + PIECE_ROWS]))
-                    for batch in piece.combine_chunks().to_batches():
-                        writer.write_batch(batch)
+        tables = [self._schema.empty_table()]
+        for part in parts:
+            try:
+                # What is mapped stays so. There may be more parts than files that may be open.
+                with pa.memory_map(str(staged / f"{path_part(part)}.arrow")) as raw:
+                    tables.append(ipc.open_file(raw).read_all())
+            except FileNotFoundError:
+                raise Missing(
+                    f"part {part} of batch {number} is not here: write the batch again"
+                ) from None
+        table = pa.concat_tables(tables)
+        stamps: IntArray = table.column(0).to_numpy()
+        order = None
+        if len(stamps) > 1 and np.any(stamps[1:] < stamps[:-1]):
+            order = np.argsort(stamps, kind="stable")
+        with (
+            unfinished.open("wb") as written,
+            _writer(written, self._schema.with_metadata(told)) as writer,
+        ):
+            for begin in range(0, table.num_rows, PIECE_ROWS):
+                piece = table.slice(begin, PIECE_ROWS)
+                if order is not None:
+                    piece = table.take(pa.array(order[begin : begin + PIECE_ROWS]))
+                for batch in piece.combine_chunks().to_batches():
+                    writer.write_batch(batch)
 
     def _staged(self, client: str, number: int) -> Path:
         return self._folder / _key(client, number)

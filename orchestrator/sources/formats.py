@@ -59,6 +59,9 @@ _other_kind = re.compile(
 _csv_column = re.compile(r"In CSV column #(\d+): ")
 _row = re.compile(r"\S")
 
+_too_fine = r"(\.\d{3})\d+"
+"""A fraction of a second with more digits than milliseconds have."""
+
 _zoned = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 """ISO timestamps with a zone."""
 
@@ -466,25 +469,19 @@ def _from_text(column: pa.Array, pattern: str) -> pa.Array:
         return found.cast(pa.timestamp("ms")).cast(pa.int64())
     for zone in ("UTC", None):
         with contextlib.suppress(pa.ArrowInvalid):
-            return column.cast(pa.timestamp("ms", zone)).cast(pa.int64())
+            return _at_ms(column, zone)
     # Some have a zone and some have not, or they are finer than milliseconds.
-    zoned = pc.match_substring_regex(column, _zoned)
+    coarse = pc.replace_substring_regex(column, _too_fine, r"\1")
+    zoned = pc.match_substring_regex(coarse, _zoned)
     nothing = pa.scalar(None, pa.string())
     return pc.coalesce(
-        _from_fine_text(pc.if_else(zoned, column, nothing), "UTC"),
-        _from_fine_text(pc.if_else(zoned, nothing, column), None),
+        _at_ms(pc.if_else(zoned, coarse, nothing), "UTC"),
+        _at_ms(pc.if_else(zoned, nothing, coarse), None),
     )
 
 
-def _from_fine_text(column: pa.Array, zone: str | None) -> pa.Array:
-    for unit in ("ms", "us"):
-        with contextlib.suppress(pa.ArrowInvalid):
-            return _to_ms(column.cast(pa.timestamp(unit, zone)), zone)
-    return _to_ms(column.cast(pa.timestamp("ns", zone)), zone)
-
-
-def _to_ms(column: pa.Array, zone: str | None) -> pa.Array:
-    return column.cast(pa.timestamp("ms", zone), safe=False).cast(pa.int64())
+def _at_ms(texts: pa.Array, zone: str | None) -> pa.Array:
+    return texts.cast(pa.timestamp("ms", zone)).cast(pa.int64())
 
 
 def _check_days(texts: pa.Array, found: pa.Array, pattern: str) -> None:

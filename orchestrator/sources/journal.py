@@ -105,6 +105,7 @@ class _Segment:
     path: Path
     begin: Position
     size_bytes: int = 0
+    head_bytes: int = 0
     entries: list[_Entry] = field(default_factory=list[_Entry])
 
 
@@ -241,8 +242,12 @@ class Journal:
 
     @property
     def is_full(self) -> bool:
-        """Whether its newest segment should end."""
-        return self._segments[-1].size_bytes >= SEGMENT_BYTES
+        """Whether its newest segment should end.
+
+        Its head does not count: where much waits, each commit would write all of that again.
+        """
+        newest = self._segments[-1]
+        return newest.size_bytes - newest.head_bytes >= SEGMENT_BYTES
 
     def roll(self, waiting: pa.RecordBatch) -> None:
         """Begin a segment, and drop the oldest beyond what is retained.
@@ -414,6 +419,7 @@ class Journal:
             clients=self.clients.all(),
         )
         self._write(packed(head, None, self.waiting if self.waiting.num_rows else None))
+        self._segments[-1].head_bytes = self._segments[-1].size_bytes
         sync(self._folder)
 
     def _recover(self) -> None:

@@ -325,7 +325,7 @@ class Reader:
 
     def _parsed(self, messages: Sequence[Message]) -> tuple[pa.RecordBatch, IntArray]:
         values = [_value(message) for message in messages]
-        if any(not value or b"\n" in value for value in values):
+        if any(not value.strip() or b"\n" in value for value in values):
             raise Unreadable("a message is one line, and not empty")
         written = self._options.format
         if len(values) > 1 and not all(is_closed(value, written) for value in values):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -181,3 +182,33 @@ def test_without_a_journal_or_a_name_there_are_no_parts(site: Site) -> None:
     for part in ("../a", ".a", "a/b"):
         with pytest.raises(vivace.Refused, match="cannot be a part of a path"):
             stream.stage(rows(1), number=1, part=part)
+
+
+def test_a_damaged_batch_of_one_client_does_not_refuse_those_of_others(site: Site) -> None:
+    site.open(Http()).close()
+    (folder,) = site.folder.glob("batches/north/*")
+    (folder / ("0" * 32 + "-0.batch")).write_bytes(b"ARROW1\0\0" + bytes(100))
+    source = site.open(Http())
+    stream = connected(source)
+    stream.stage(rows(1), number=0, part="a")
+    assert stream.commit(0, ["a"]).accepted == 1
+    assert source.status.malformed == 1
+    assert "is damaged" in (site.folder / "north.rejected.jsonl").read_text()
+
+
+def test_a_batch_may_have_more_parts_than_files_may_be_open(site: Site) -> None:
+    """One for each task of a batch of Spark."""
+    source = site.open(Http())
+    own = Batches(site.folder / "own", source.schema, source, most_bytes=2**30)
+    columns = {"_ts": [0], "number": [1], "name": ["a"]}
+    row = pa.RecordBatch.from_pydict(columns, schema=source.schema)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = len(os.listdir("/proc/self/fd"))
+    parts = [f"{number}-x-0" for number in range(100)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 50, hard))
+    try:
+        for part in parts:
+            own.stage("c", 0, part, row)
+        assert own.commit("c", 0, parts).accepted == len(parts)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -80,6 +80,19 @@ def test_formats_of_timestamps(written: str, stamp: str) -> None:
     assert read.to_pylist() == [{"_ts": SECOND_MS + 123, "number": 7}]
 
 
+def test_fine_timestamps_of_any_year_are_read_alike_alone_and_together() -> None:
+    form = RowForm(columns={"a": "int"}, time_column="t", time_format="iso")
+    lines = [
+        b"2300-01-01T00:00:00Z,1",
+        b"2021-01-01T00:00:00.123456789Z,2",
+        b"1500-01-01T00:00:00.123999999,3",
+        b"1969-12-31T23:59:59.9999+00:00,4",
+    ]
+    alone = [parse(form, Format.CSV, b"t,a\n" + line).to_pylist()[0] for line in lines]
+    assert parse(form, Format.CSV, b"t,a\n" + b"\n".join(lines)).to_pylist() == alone
+    assert [row["_ts"] % 1000 for row in alone] == [0, 123, 123, 999]
+
+
 def test_a_pattern_and_a_timestamp_that_is_a_column_of_the_stream() -> None:
     form = RowForm(columns={"at": "string"}, time_column="at", time_format="%d.%m.%Y %H:%M:%S")
     read = parse(form, Format.CSV, b"at\n07.10.2021 12:00:01\n")

@@ -245,6 +245,22 @@ def test_the_oldest_segments_go_and_the_rest_says_where_it_begins(
     assert again.waiting.column(0).to_pylist() == [seq + 1000]
 
 
+def test_what_waits_is_not_written_again_by_each_commit(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A head repeats it. If it counted, each commit would begin a segment, and the oldest would go:
+    consumers that lag would lose input."""
+    monkeypatch.setattr(journals, "SEGMENT_BYTES", 2**14)
+    journal = opened()
+    waiting = tuple(range(10_000, 20_000))
+    journal.append(commit(chunk(0, 7), waiting=waiting))
+    assert journal.is_full
+    journal.roll(rows(*waiting))
+    assert not journal.is_full
+    journal.append(commit(waiting=(20_000,)))
+    assert not journal.is_full
+
+
 def test_a_second_process_is_refused(opened: Open, tmp_path: Path) -> None:
     opened()
     with pytest.raises(DriverError, match="another process"):
