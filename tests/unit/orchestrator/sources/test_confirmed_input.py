@@ -60,11 +60,16 @@ def send(
     return clients.submit(source.push, rows(*stamps), client=client, number=number or 0)
 
 
+def has_entered(source: ConfirmedInput) -> bool:
+    """Whether something has: what is pushed may wait, and enter together with what comes later."""
+    return source.next_due_us(0) is not None
+
+
 def test_a_response_comes_once_the_stream_is_acknowledged_as_far_as_the_batch_goes(
     source: ConfirmedInput, clients: ThreadPoolExecutor, wait_until: WaitUntil
 ) -> None:
     first = send(source, clients, 10, 20)
-    wait_until(lambda: source.status.buffered_bytes > 0)
+    wait_until(lambda: has_entered(source))
     later = send(source, clients, 100)
     source.confirm(19, NO_WATERMARK)
     assert not first.done()
@@ -83,7 +88,7 @@ def test_of_what_consumers_had_before_the_site_was_started_again_nobody_can_tell
 ) -> None:
     """It may have come before, or be new and late: consumers leave it out either way."""
     first = send(source, clients, 10, 20, 30)
-    wait_until(lambda: source.status.buffered_bytes > 0)
+    wait_until(lambda: has_entered(source))
     source.confirm(30, 20)
     assert first.result(WAIT_S) == Taken(accepted=1, undecided=2)
     late = send(source, clients, 15, 31)
@@ -101,7 +106,7 @@ def test_of_a_tuple_that_is_late_now_the_client_is_told_once_it_is_known_what_co
 ) -> None:
     """Two clients send again, the one with the later timestamps first."""
     first = send(source, clients, 10, 20, 30)
-    wait_until(lambda: source.status.buffered_bytes > 0)
+    wait_until(lambda: has_entered(source))
     again = send(source, clients, 15)
     wait_until(lambda: source.status.late > 0)
     source.confirm(30, 20)
@@ -132,7 +137,7 @@ def test_a_source_that_ends_tells_clients_to_send_again(
     source: ConfirmedInput, clients: ThreadPoolExecutor, wait_until: WaitUntil
 ) -> None:
     pushed = send(source, clients, 10)
-    wait_until(lambda: source.status.buffered_bytes > 0)
+    wait_until(lambda: has_entered(source))
     assert not pushed.done()
     source.close()
     with pytest.raises(DriverError, match="the source ends"):
