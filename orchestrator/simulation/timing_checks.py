@@ -112,15 +112,17 @@ def _bound(seen: Observed) -> Iterator[str]:
         return
     away_ms = fault.ends_ms - fault.at_ms + setting.session_timeout_us / 1000
     from_us = seen.began_us + fault.at_ms * 1000
-    if kind == "pause" and _given_work_after(seen, seen.began_us + fault.ends_ms * 1000):
-        # Who was stopped takes itself to be late for a while, and rests for longer.
-        allowed_ms += REST_SHARE * DEADLINE_MS
+    # Who was stopped takes itself to be late for a while, and rests for longer.
+    ends_us = seen.began_us + fault.ends_ms * 1000
+    resting = _given_to_struck(seen, ends_us) if kind == "pause" else set[str]()
     for stream, arrivals in seen.arrivals.items():
         if kind == "cut":
             # From fragment to fragment, and to the sink.
             hops = setting.depth(stream) + 1
             allowed_ms = hops * CUT_LINK_MS + interval_ms + SCHEDULING_MS
         most_ms = allowed_ms + waits_ms
+        if resting & setting.upstream(stream):
+            most_ms += REST_SHARE * DEADLINE_MS
         if seen.struck.keys() & _alone(setting, stream):
             # What enters and leaves there rests until the site is back.
             most_ms += away_ms
@@ -132,14 +134,15 @@ def _bound(seen: Observed) -> Iterator[str]:
             )
 
 
-def _given_work_after(seen: Observed, since_us: float) -> bool:
-    """Whether operators have made a node primary that a fault had hit before."""
-    return any(
-        entry.at_us >= since_us
+def _given_to_struck(seen: Observed, since_us: float) -> set[str]:
+    """Fragments of which operators have made a node primary that a fault had hit before."""
+    return {
+        entry.text.removeprefix(f"{SWITCHED} ").partition(":")[0].partition(".")[2]
+        for entry in seen.entries
+        if entry.at_us >= since_us
         and entry.text.startswith(f"{SWITCHED} ")
         and any(f" → {node}, " in entry.text for node in seen.struck)
-        for entry in seen.entries
-    )
+    }
 
 
 def _alone(setting: Setting, stream: str) -> set[str]:

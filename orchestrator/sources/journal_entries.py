@@ -5,7 +5,6 @@ entry = length, checksum, header (msgpack), rows, waiting (messages of Arrow's I
 
 from __future__ import annotations
 
-import contextlib
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -118,12 +117,9 @@ def is_followed(data: bytes, offset: int, commit: int) -> bool:
     at = data.find(_marker, offset)
     while at >= 0:
         begin = at - _MARKER_AT - PREFIX.size
-        if begin > offset:
-            for _, payload in payloads(data, begin):
-                with contextlib.suppress(msgspec.DecodeError):
-                    if parts(payload)[0].commit > commit:
-                        return True
-                break
+        found = next(payloads(data, begin), None) if begin > offset else None
+        if found is not None and parts(found[1])[0].commit > commit:
+            return True
         at = data.find(_marker, at + 1)
     return False
 

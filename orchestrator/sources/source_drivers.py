@@ -355,24 +355,22 @@ class SourceDrivers:
 
     def _open(self, each: _Attended, a: SourceAssignment, now_us: int) -> Position | None:
         """Have a source opened; once it is, where the stream stands."""
-        former = self._openings.get(a.stream)
-        if former is not each.opening and former is not None and not former.ended:
-            # It may hold the port, the journal.
-            return None
-        if each.opening is None:
+        opening = self._openings.get(a.stream)
+        if opening is None or (opening.ended and opening is not each.opening):
             if now_us < each.failures.retry_us:
                 return None
             assert a.source is not None
             driver, context = restore(a.source), self._context
             each.paced = driver.paced
-            each.opening = self._openings[a.stream] = Opening(
+            opening = each.opening = self._openings[a.stream] = Opening(
                 lambda: driver.open(a, context), context, now_us
             )
-        if not each.opening.ended:
-            if now_us - each.opening.since_us >= LONG_OPENING_US:
+        if not opening.ended:
+            # It may be one that is wanted no more, and holds the port, or the journal.
+            if now_us - opening.since_us >= LONG_OPENING_US:
                 each.waits_for = f"its source takes more than {LONG_OPENING_US // 10**6} s to open"
             return None
-        opening, each.opening = each.opening, None
+        each.opening = None
         del self._openings[a.stream]
         return _begin(each, opening.opened(), a, self._clock.at(now_us))
 

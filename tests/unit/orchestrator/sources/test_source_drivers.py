@@ -384,6 +384,8 @@ def test_a_source_is_closed_if_nobody_wants_it_any_more_once_it_is_open(door: Do
     anew = [msgspec.structs.replace(slow, generation=2)]
     made.feed(anew, 2_000)
     assert made.next_due_us(anew) is None
+    assert made.feed(anew, 5_000_000) == []
+    assert made.problems == {"slow": "slow: its source takes more than 5 s to open"}
     assert door.opened == []
     door.passable.set()
     door.wait_for_end()
