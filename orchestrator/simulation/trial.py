@@ -41,7 +41,7 @@ from orchestrator.simulation.operations import (
     operation_text,
     steps_of,
 )
-from orchestrator.simulation.queues import over_budget
+from orchestrator.simulation.queues import QueueBudget
 from orchestrator.simulation.schedule import Schedule
 from orchestrator.simulation.setting import BEGIN_MS
 from orchestrator.simulation.strikes import Strikes
@@ -125,6 +125,7 @@ class Trial:
         self.world.on_kill = exposure.expose
         self.world.server.on_change = exposure.store_changed
         self._nodes = [spec.node for spec in setting.specs]
+        self._queues = {node: QueueBudget() for node in self._nodes}
         self._newest_generation: dict[str, int] = {}
         self._shed_before: dict[str, int] = {}
         # Last, for the first one leads at once.
@@ -243,7 +244,7 @@ class Trial:
         for node in self._nodes:
             host = self.world.hosts[node]
             if host.alive:
-                if (memory := over_budget(host.core.replica_manager)) is not None:
+                if (memory := self._queues[node].over(host.core.replica_manager)) is not None:
                     self.observed.over_budget.setdefault(node, memory)
                 continue
             if host.store.writes_left == 0:
