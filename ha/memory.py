@@ -4,7 +4,8 @@ Every queue on the way of a tuple is bounded in bytes, and all of them together 
 (`memory` in the cluster's manifest). The shares are fixed, not handed out on demand: then no stream
 can take the room that another one needs to go on, which is part of the reason why back-pressure
 does not deadlock (ARCHITECTURE.md). A live source takes up to a sixteenth in addition, for input
-that its host has not numbered yet.
+that its host has not numbered yet, and another one for tuples that wait for a later timestamp; more
+of these lie in files.
 
 | share | for |
 | --- | --- |
@@ -48,6 +49,11 @@ class MemoryBudget:
     def source_bytes(self) -> int:
         """For input that a live source has taken and the host has not numbered yet."""
         return int(self.total_bytes * SOURCE_SHARE)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """For tuples of a live source that wait for a later timestamp, most of them in files."""
+        return self.total_bytes
 
     @property
     def unheard_bytes(self) -> int:

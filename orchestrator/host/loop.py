@@ -190,6 +190,7 @@ class HostLoop:
             site=identity.node,
             clock_us=lambda: clock.at(clock_us()),
             buffer_bytes=min(budget.source_bytes, surroundings.sources.buffer_bytes),
+            waiting_bytes=budget.waiting_bytes,
         )
         surroundings.sinks.check_claim = context.check_claim
         self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000), clock, context)

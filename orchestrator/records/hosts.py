@@ -202,6 +202,8 @@ class InputStatus(Record, frozen=True, kw_only=True):
     """Why the last of them did not enter."""
     buffered_bytes: int = 0
     """Input that waits for the host."""
+    waiting_bytes: int = 0
+    """Input that waits for its turn, in memory and in files."""
 
     @property
     def refused(self) -> int:

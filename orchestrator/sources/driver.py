@@ -27,6 +27,7 @@ from orchestrator.drivers import Driver
 from orchestrator.host.events import SourceEmitted
 from orchestrator.records import InputStatus, SourceAssignment
 from orchestrator.sources.refused import SideStreams
+from orchestrator.sources.waiting_tuples import MOST_WAITING_BYTES
 from streams.chunk import Position
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class SourceContext:
         Makes the host's loop ask again when its sources are due; for any thread.
     buffer_bytes
         Memory that input may take until the host has numbered it.
+    waiting_bytes
+        What input may take, most of it in files, until its timestamps are complete.
     check_claim
         Raises an error if another process has replaced this one here.
     side_streams
@@ -74,6 +77,7 @@ class SourceContext:
     clock_us: Callable[[], int] = _no_clock
     wake: Callable[[], None] = lambda: None
     buffer_bytes: int = BUFFER_BYTES
+    waiting_bytes: int = MOST_WAITING_BYTES
     check_claim: Callable[[], None] = nobody_else
     side_streams: SideStreams = field(default_factory=SideStreams)
     opens_aside: bool = False

@@ -176,8 +176,8 @@ class Posts:
         rows = self._rows(request)
         try:
             taken = self._input.push(rows, client=client, number=number, waits=False)
-        except Full:
-            raise busy("consumers do not follow; send this again") from None
+        except Full as error:
+            raise busy(f"{error}; send this again") from None
         except DriverError as error:
             raise _unavailable(error) from None
         return _told(taken)

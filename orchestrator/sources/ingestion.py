@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.sources.journal import Clients, Commit, Journal
-from orchestrator.sources.orderer import EventTime, Orderer, Refusals, Released
+from orchestrator.sources.orderer import ANY_BYTES, EventTime, Orderer, Refusals, Released
+from orchestrator.sources.waiting_tuples import WaitingTuples
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from topology.arrays import IntArray
 
@@ -31,6 +32,9 @@ PIECE_BYTES = 4 * 2**20
 
 class Full(Exception):
     """There is no room for a batch now; the client should try again."""
+
+    def __init__(self, why: str = "consumers do not follow") -> None:
+        super().__init__(why)
 
 
 @dataclass(slots=True)
@@ -120,10 +124,12 @@ class Ingestion:
     refuse
         Told the tuples of a batch that do not enter, with its client and number, before the journal
         has the others.
+    waiting
+        Where tuples wait for their turn; None: as it is made without options.
 
     Attributes
     ----------
-    schema
+    schema, time
         As given.
     clients
         The last batches of clients.
@@ -139,20 +145,55 @@ class Ingestion:
         now_us: int = 0,
         *,
         refuse: Callable[[Refusals, str, int], None] = _nobody_told,
+        waiting: WaitingTuples | None = None,
     ) -> None:
         self.schema = schema
+        self.time = time
         self._refuse = refuse
         self._journal = journal
-        self._orderer = Orderer(schema, time)
+        self._orderer = Orderer(schema, time, waiting or WaitingTuples(schema))
         self.clients = Clients() if journal is None else journal.clients
         self._entered_us = 0
         self.end = Position()
         if journal is not None:
             self.end = journal.end
-            self._orderer.resume(journal.watermark_ms, journal.newest_ms, journal.waiting, now_us)
+            left, journal.waiting = journal.waiting, []
+            self._orderer.resume(journal.watermark_ms, journal.newest_ms, left, now_us)
 
-    def take(self, pushes: list[Push], now_us: int) -> list[Chunk]:
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is complete that was too much for the last commit."""
+        return self._orderer.is_behind
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What has been accepted and waits for its turn."""
+        return self._orderer.waiting.size_bytes
+
+    @property
+    def opens_ms(self) -> int | None:
+        """The timestamp that a batch must reach to enter, as so much waits; None: all may enter."""
+        waiting = self._orderer.waiting
+        if not waiting.is_full or (earliest_ms := waiting.earliest_ms) is None:
+            return None
+        return earliest_ms + self.time.slack_ms + 1
+
+    def take(
+        self,
+        pushes: list[Push],
+        now_us: int,
+        most_bytes: int = ANY_BYTES,
+        *,
+        hears: bool = True,
+    ) -> list[Chunk]:
         """Take batches in; returns the parts of the stream that are complete now.
+
+        Parameters
+        ----------
+        most_bytes
+            Of these, unless one timestamp has more. 0: nothing.
+        hears
+            Whether somebody who has said nothing since the last call was silent.
 
         Raises
         ------
@@ -183,7 +224,9 @@ class Ingestion:
                 waiting.append(rows)
                 push.until_ms = self._orderer.newest_ms
         arrived_us = min((push.arrived_us for push in pushes), default=now_us)
-        released = self._orderer.release(now_us)
+        if not hears:
+            self._orderer.excuse(now_us)
+        released = self._orderer.release(now_us, most_bytes)
         chunks = [] if released is None else self._numbered(released, arrived_us)
         if self._journal is None:
             for client, number in clients:
@@ -223,7 +266,7 @@ class Ingestion:
         )
         journal.append(commit)
         if journal.is_full:
-            journal.roll(orderer.waiting)
+            journal.roll(orderer.waiting.batches())
 
     def _numbered(self, released: Released, arrived_us: int) -> list[Chunk]:
         """What was released in pieces of bounded size, each with the next numbers.

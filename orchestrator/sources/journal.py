@@ -9,24 +9,26 @@ A *commit* holds the tuples that have become part of the stream, in its order; t
 accepted and wait for their turn; the clients' numbers of the batches that they came in. It is
 written and synced as a whole. One sync serves all batches that arrived meanwhile.
 
-A segment, the file `<number>.journal`, is a head and entries
+A segment, the file `<number>.journal`, is a head and commits, of entries
 (`orchestrator.sources.journal_entries`). A head repeats what a process needs to continue, so that
-older segments can be dropped: the journal keeps its newest `retain_bytes`. A commit may be several
-entries, all but the last marked as unfinished. A process that was killed while it wrote leaves an
-unfinished commit behind, which nobody was told of: it is ignored. Every process begins a segment of
-its own. A lock keeps a process that was stopped and replaced from writing when it wakes up.
+older segments can be dropped: the journal keeps its newest `retain_bytes`. Head and commit may be
+several entries, all but the last marked as unfinished. A process that was killed while it wrote
+leaves an unfinished commit behind, which nobody was told of: it is ignored. Every process begins a
+segment of its own. A lock keeps a process that was stopped and replaced from writing when it wakes
+up.
 """
 
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import struct
 import threading
 import zlib
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -60,6 +62,9 @@ MOST_READ_ENTRIES = 64
 
 SEGMENT_BYTES = 16 * 2**20
 """Size at which a segment ends."""
+
+HEAD_PIECE_BYTES = 4 * 2**20
+"""Size of an entry of a head, about."""
 
 MOST_CLIENTS = 16_384
 """Clients and idempotency keys that are remembered. Beyond that the oldest are forgotten: a batch
@@ -158,7 +163,8 @@ class Journal:
     end
         The cut after everything that has become part of the stream.
     waiting
-        Tuples that another process accepted and did not number.
+        Tuples that another process accepted and did not number, in the order of their arrival. They
+        lie in its file until whoever takes them in clears the list.
     watermark_ms, newest_ms
         As of that process's orderer.
     clients
@@ -191,12 +197,12 @@ class Journal:
         self._commits = 0
         self.end = Position()
         self.watermark_ms = self.newest_ms = NO_WATERMARK
-        self.waiting = pa.RecordBatch.from_pylist([], schema=schema)
+        self.waiting: list[pa.RecordBatch] = []
         self.clients = Clients()
         try:
             self._recover()
             if not read_only:
-                self._begin_segment()
+                self._begin_segment(self.waiting)
         except BaseException:
             self.close()
             raise
@@ -244,12 +250,12 @@ class Journal:
     def is_full(self) -> bool:
         """Whether its newest segment should end.
 
-        Its head does not count: where much waits, each commit would write all of that again.
+        Its head counts for as much again: where much waits, that would be written too often.
         """
         newest = self._segments[-1]
-        return newest.size_bytes - newest.head_bytes >= SEGMENT_BYTES
+        return newest.size_bytes - newest.head_bytes >= max(SEGMENT_BYTES, newest.head_bytes)
 
-    def roll(self, waiting: pa.RecordBatch) -> None:
+    def roll(self, waiting: Iterable[pa.RecordBatch]) -> None:
         """Begin a segment, and drop the oldest beyond what is retained.
 
         Parameters
@@ -259,8 +265,7 @@ class Journal:
         """
         assert self._file is not None
         self._file.close()
-        self.waiting = waiting
-        self._begin_segment()
+        self._begin_segment(waiting)
         with self._changing:
             while len(self._segments) > 2 and self.size_bytes > self._retain_bytes:
                 self._segments.pop(0).path.unlink(missing_ok=True)
@@ -363,7 +368,7 @@ class Journal:
         header, rows, _ = parts(payload)
         return self._decoded(header, rows)
 
-    def _decoded(self, header: Header, rows: bytes) -> Chunk:
+    def _decoded(self, header: Header, rows: memoryview) -> Chunk:
         try:
             batch = read_batch(rows, self._schema)
         except FrameRefused as error:
@@ -402,7 +407,7 @@ class Journal:
             os.fdatasync(self._file.fileno())
         self._segments[-1].size_bytes += size_of(pieces)
 
-    def _begin_segment(self) -> None:
+    def _begin_segment(self, waiting: Iterable[pa.RecordBatch]) -> None:
         """Begin a file with what a process needs to continue."""
         number = _number(self._segments[-1].path) + 1 if self._segments else 0
         path = self._folder / f"{number:012d}.journal"
@@ -418,7 +423,11 @@ class Journal:
             newest_ms=self.newest_ms,
             clients=self.clients.all(),
         )
-        self._write(packed(head, None, self.waiting if self.waiting.num_rows else None))
+        unfinished = msgspec.structs.replace(head, clients=[], whole=False)
+        for batch in waiting:
+            for piece in _pieces(batch):
+                self._write(packed(unfinished, None, piece))
+        self._write(packed(head, None, None))
         self._segments[-1].head_bytes = self._segments[-1].size_bytes
         sync(self._folder)
 
@@ -426,7 +435,7 @@ class Journal:
         """Read what former processes have left."""
         found = sorted(self._folder.glob("*.journal"), key=_number)
         for path in found:
-            data = path.read_bytes()
+            data = _mapped(path)
             segment = _Segment(path=path, begin=self.end)
             waiting: list[pa.RecordBatch] = []
             headed, commit = False, 0
@@ -454,10 +463,10 @@ class Journal:
             if not headed:
                 continue
             self._segments.append(segment)
-            self.waiting = _after(waiting, self.watermark_ms, self._schema)
+            self.waiting = _after(waiting, self.watermark_ms)
 
     def _entries(
-        self, path: Path, data: bytes
+        self, path: Path, data: mmap.mmap | bytes
     ) -> Iterator[tuple[tuple[int, int], Header, pa.RecordBatch | None]]:
         """Place, header and waiting tuples of each entry of whole commits."""
         unfinished: list[tuple[tuple[int, int], Header, pa.RecordBatch | None]] = []
@@ -490,12 +499,28 @@ def _cut_at(chunk: Chunk, watermark_ms: int) -> Position:
     return Position(next_seq=chunk.first_seq + known, watermark_ms=watermark_ms)
 
 
-def _after(waiting: list[pa.RecordBatch], watermark_ms: int, schema: pa.Schema) -> pa.RecordBatch:
+def _after(waiting: list[pa.RecordBatch], watermark_ms: int) -> list[pa.RecordBatch]:
     """Tuples after a watermark, in the order of their arrival."""
-    batches = [
-        batch.filter(pa.array(batch.column(0).to_numpy() > watermark_ms)) for batch in waiting
-    ]
-    return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=schema)
+    found: list[pa.RecordBatch] = []
+    for batch in waiting:
+        after = batch.column(0).to_numpy() > watermark_ms
+        found.append(batch if after.all() else batch.filter(pa.array(after)))
+    return [batch for batch in found if batch.num_rows]
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in parts of bounded size."""
+    most = max(int(HEAD_PIECE_BYTES * batch.num_rows / max(batch.nbytes, 1)), 1)
+    for begin in range(0, batch.num_rows, most):
+        yield batch.slice(begin, most)
+
+
+def _mapped(path: Path) -> mmap.mmap | bytes:
+    """A file's content, read where it is looked at."""
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return b""
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _bytes(numbers: IntArray) -> bytes:

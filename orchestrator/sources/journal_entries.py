@@ -5,6 +5,7 @@ entry = length, checksum, header (msgpack), rows, waiting (messages of Arrow's I
 
 from __future__ import annotations
 
+import mmap
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -91,11 +92,12 @@ def size_of(pieces: Pieces) -> int:
     return sum(len(piece) for piece in pieces)
 
 
-def payloads(data: bytes, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+def payloads(data: mmap.mmap | bytes, offset: int = 0) -> Iterator[tuple[int, memoryview]]:
     """Entries of a file with their offsets, up to the first that is damaged or incomplete."""
-    while offset + PREFIX.size <= len(data):
-        length, checksum = PREFIX.unpack_from(data, offset)
-        payload = data[offset + PREFIX.size : offset + PREFIX.size + length]
+    view = memoryview(data)
+    while offset + PREFIX.size <= len(view):
+        length, checksum = PREFIX.unpack_from(view, offset)
+        payload = view[offset + PREFIX.size : offset + PREFIX.size + length]
         # Where a machine went down, zeros may follow.
         if not length or len(payload) < length or zlib.crc32(payload) != checksum:
             return
@@ -103,7 +105,7 @@ def payloads(data: bytes, offset: int = 0) -> Iterator[tuple[int, bytes]]:
         offset += PREFIX.size + length
 
 
-def is_followed(data: bytes, offset: int, commit: int) -> bool:
+def is_followed(data: mmap.mmap | bytes, offset: int, commit: int) -> bool:
     """Whether a whole entry of a later commit follows what is no whole entry at an offset.
 
     A process that was killed, or a machine that lost power, may leave any part of its last commit
@@ -124,9 +126,10 @@ def is_followed(data: bytes, offset: int, commit: int) -> bool:
     return False
 
 
-def parts(payload: bytes) -> tuple[Header, bytes, bytes]:
+def parts(payload: bytes | memoryview) -> tuple[Header, memoryview, memoryview]:
     """Header, rows and waiting tuples of an entry."""
-    begin = 4 + int.from_bytes(payload[:4], "little")
-    header = _decoder.decode(payload[4:begin])
+    view = memoryview(payload)
+    begin = 4 + int.from_bytes(view[:4], "little")
+    header = _decoder.decode(view[4:begin])
     end = begin + header.rows_bytes
-    return header, payload[begin:end], payload[end : end + header.waiting_bytes]
+    return header, view[begin:end], view[end : end + header.waiting_bytes]

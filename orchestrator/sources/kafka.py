@@ -185,6 +185,7 @@ class Reader:
 
     def start(self) -> None:
         """Begin to read."""
+        self._input.hears = False
         self._thread.start()
 
     def close(self) -> None:
@@ -200,9 +201,13 @@ class Reader:
                 messages = come(consumer, MESSAGES_AT_ONCE, WAITS_S)
                 self._look_for_brokers(consumer, heard=any(m.error() is None for m in messages))
                 self._gather(messages)
-                while (merged := self._merge.take(self._clock_us())) is not None:
+                read_us = self._clock_us()
+                while (merged := self._merge.take(read_us)) is not None:
                     places = [(_name(p), offset) for p, offset in merged.places.items()]
                     self._input.push(merged.rows, places=places)
+                # It may have waited for consumers.
+                self._merge.looked_away(self._clock_us() - read_us)
+                self._input.hears = self._merge.is_at_end
                 self._pause(consumer)
         except Exception as error:  # noqa: BLE001  Whatever it is, the host opens the source again.
             if not self._ends.is_set():

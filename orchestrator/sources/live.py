@@ -23,6 +23,7 @@ from orchestrator.sources.journal import Journal
 from orchestrator.sources.live_input import JournaledInput, LiveInput
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
+from orchestrator.sources.waiting_tuples import WaitingTuples
 from streams.chunk import TIMESTAMP, stream_schema
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ JOURNALS = "journal"
 
 LEAST_RETAIN_BYTES = 32 * 2**20
 """Below that, a segment would not fit several times."""
+
+RETURNS_MS = 3000
+"""Our own clients try again every 2 s, and `Retry-After` says 1 s."""
 
 _identifier = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -193,6 +197,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             idle_after_ms=self.idle_after_ms,
             max_ahead_ms=self.max_ahead_ms,
             one_by_one=self.unlike is None,
+            returns_ms=RETURNS_MS if self.pushed else 0,
         )
 
     def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
@@ -229,7 +234,17 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         return kind(
             stream,
             Ingestion(
-                schema, time, journal, context.clock_us(), refuse=partial(sides.keep, stream)
+                schema,
+                time,
+                journal,
+                context.clock_us(),
+                refuse=partial(sides.keep, stream),
+                waiting=WaitingTuples(
+                    schema,
+                    memory_bytes=context.buffer_bytes,
+                    folder=folder,
+                    most_bytes=context.waiting_bytes,
+                ),
             ),
             journal,
             clock_us=context.clock_us,

@@ -2,7 +2,8 @@
 
 *Back-pressure.* Batches that wait and parts of the stream that the host has not asked for take at
 most `buffer_bytes`. Beyond that, `push` waits, or refuses if its caller says so. The host asks for
-nothing while consumers hold the stream up.
+nothing while consumers hold the stream up. Then nothing becomes part of the stream, and nobody
+counts as silent. Where too much waits for a later timestamp, only a batch enters that has one.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ class LiveInput:
     ----------
     waits_for_consumers
         Whether the outcome of a batch is known only once consumers have it.
+    hears
+        Whether its readers have read everything that there is, as far as they know: if nothing
+        comes then, the source is silent.
     """
 
     waits_for_consumers = False
@@ -75,6 +79,7 @@ class LiveInput:
         self.stream = stream
         self.address: str | None = None
         self.rejections = rejections
+        self.hears = True
         self._ingestion = ingestion
         self._journal = journal
         self._clock_us = clock_us
@@ -92,6 +97,8 @@ class LiveInput:
         self._error: Exception | None = None
         self._on_close: list[Callable[[], None]] = []
         self._waits_for: str | None = None
+        self._opens_ms = ingestion.opens_ms
+        self._is_behind = False
         self._thread = threading.Thread(target=self._run, name=f"input {stream}", daemon=True)
 
     @property
@@ -123,6 +130,8 @@ class LiveInput:
     @property
     def waits_for(self) -> str | None:
         """What its readers wait for before they can read on; None: nothing."""
+        if self._opens_ms is not None:
+            return "as many tuples as may wait for a later timestamp; none but that enters"
         return self._waits_for
 
     def wait_for(self, what: str | None) -> None:
@@ -171,10 +180,15 @@ class LiveInput:
         push = Push(rows, self._clock_us(), client, number, size_bytes, places)
         with self._changed:
             if waits:
-                self._changed.wait_for(lambda: self._has_room or self._ended)
+                self._changed.wait_for(
+                    lambda: (self._has_room and self._admits(push)) or self._ended
+                )
             self._check()
             if not self._has_room:
                 raise Full
+            if not self._admits(push):
+                waiting_mb = self._ingestion.waiting_bytes / 2**20
+                raise Full(f"{waiting_mb:.0f} MiB of tuples wait for a later timestamp than it has")
             self._pushed.append(push)
             self._pushed_bytes += size_bytes
             self._changed.notify_all()
@@ -192,8 +206,20 @@ class LiveInput:
             return self._has_room
 
     @property
+    def _takes(self) -> bool:
+        """Whether the host has taken so much that something may become part of the stream."""
+        return self._ready_bytes < self._buffer_bytes
+
+    @property
     def _has_room(self) -> bool:
         return self._pushed_bytes + self._ready_bytes < self._buffer_bytes
+
+    def _admits(self, push: Push) -> bool:
+        """Whether less waits for its turn than may, or the batch ends the wait of some."""
+        if self._opens_ms is None or not push.rows.num_rows:
+            return True
+        newest_ms = self._ingestion.time.newest_ms(push.rows, push.arrived_us)
+        return newest_ms >= self._opens_ms
 
     @property
     def _ended(self) -> bool:
@@ -211,7 +237,10 @@ class LiveInput:
         with self._changed:
             buffered_bytes = self._pushed_bytes + self._ready_bytes
         return msgspec.structs.replace(
-            self.rejections.status, address=self.address, buffered_bytes=buffered_bytes
+            self.rejections.status,
+            address=self.address,
+            buffered_bytes=buffered_bytes,
+            waiting_bytes=self._ingestion.waiting_bytes,
         )
 
     def next_due_us(self, start_at_us: int) -> int | None:
@@ -287,7 +316,8 @@ class LiveInput:
         while self._error is None:
             with self._changed:
                 self._changed.wait_for(
-                    lambda: self._pushed or self._closing, timeout=self._advance_s
+                    lambda: self._pushed or self._closing or (self._is_behind and self._takes),
+                    timeout=self._advance_s,
                 )
                 if self._closing and not self._pushed:
                     return
@@ -298,8 +328,12 @@ class LiveInput:
         with self._changed:
             count = min(len(self._pushed), BATCHES_AT_ONCE)
             pushes = [self._pushed.popleft() for _ in range(count)]
+            takes = self._takes
+        came_bytes = sum(push.size_bytes for push in pushes)
+        most_bytes = self._buffer_bytes + came_bytes if takes else 0
+        hears = takes and self.hears and self._waits_for is None
         try:
-            chunks = self._ingestion.take(pushes, self._clock_us())
+            chunks = self._ingestion.take(pushes, self._clock_us(), most_bytes, hears=hears)
         except Exception as error:  # noqa: BLE001  The host opens the source again.
             with self._changed:
                 self._error = error
@@ -313,12 +347,14 @@ class LiveInput:
             if push.outcome is not None:
                 self.rejections.count(push.outcome.late, push.outcome.ahead, push.outcome.repeated)
         with self._changed:
-            self._pushed_bytes -= sum(push.size_bytes for push in pushes)
+            self._pushed_bytes -= came_bytes
             for chunk in chunks:
                 self._add(chunk)
+            was_open, self._opens_ms = self._opens_ms is None, self._ingestion.opens_ms
+            self._is_behind = self._ingestion.is_behind
             self._changed.notify_all()
         self._respond(pushes)
-        if chunks:
+        if chunks or was_open != (self._opens_ms is None):
             self._wake()
 
     def _wait_for(self, push: Push) -> None:

@@ -10,7 +10,8 @@ would drag the watermark with it, and make everything else late.
 
 A source that is silent for `idle_after` must not hold up what is joined with it. Its watermark then
 advances with the clock, from where the newest tuple left it. By arrival, it always does. While the
-site was away, nobody could speak: silence begins when the source is opened.
+site was away, or consumers held the stream up, nobody could speak: silence begins when the source
+is opened or has room again, and clients have had time to come back.
 
 Tuples that come together are late by what came before all of them. If two sites must judge alike,
 which get the same tuples in different portions, each tuple is late by those before it alone
@@ -22,13 +23,17 @@ that are passed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
+from orchestrator.sources.waiting_tuples import WaitingTuples
 from streams.chunk import NO_WATERMARK
 from topology.arrays import BoolArray, IntArray
+
+ANY_BYTES = 2**62
 
 MOST_WATERMARKS = 64
 """Watermarks of one release. Engines divide their work there, and each costs something."""
@@ -57,6 +62,8 @@ class EventTime:
         How far a timestamp may lie ahead of the clock; None: as far as it likes.
     one_by_one
         Whether lateness must not depend on how many tuples come together.
+    returns_ms
+        How long it may take clients that could not speak to come back.
     """
 
     by_arrival: bool = True
@@ -64,12 +71,19 @@ class EventTime:
     idle_after_ms: int | None = 1000
     max_ahead_ms: int | None = 60_000
     one_by_one: bool = False
+    returns_ms: int = 0
 
     def most_ms(self, arrived_us: int) -> int:
         """The last timestamp that is not too far ahead of its arrival."""
         if self.max_ahead_ms is None:
             return LATEST_MS
         return min(arrived_us // 1000 + self.max_ahead_ms, LATEST_MS)
+
+    def newest_ms(self, rows: pa.RecordBatch, arrived_us: int) -> int:
+        """The newest timestamp of tuples that is not too far ahead."""
+        timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
+        admitted = timestamps[timestamps <= self.most_ms(arrived_us)]
+        return int(admitted.max(initial=NO_WATERMARK))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,32 +122,39 @@ class Orderer:
         The stream's: the timestamp first.
     time
         How event time advances.
+    waiting
+        Tuples that were accepted and not released.
+    is_behind
+        Whether the last release left out what was due.
     watermark_ms
         Everything up to it has been released.
     newest_ms
         The newest timestamp that was accepted.
     arrived_us
-        When a tuple was last accepted, cluster clock; or the source was opened, if that is later.
+        Since when nobody has spoken who could, cluster clock.
     """
 
     schema: pa.Schema
     time: EventTime
+    waiting: WaitingTuples
+    is_behind: bool = False
     watermark_ms: int = NO_WATERMARK
     newest_ms: int = NO_WATERMARK
     arrived_us: int = 0
-    _waiting: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
-
-    @property
-    def waiting(self) -> pa.RecordBatch:
-        """Tuples that were accepted and not released, in the order of their arrival."""
-        return pa.concat_batches(self._waiting) if self._waiting else self._none()
 
     def resume(
-        self, watermark_ms: int, newest_ms: int, waiting: pa.RecordBatch, now_us: int
+        self,
+        watermark_ms: int,
+        newest_ms: int,
+        waiting: Iterable[pa.RecordBatch],
+        now_us: int,
     ) -> None:
         """Continue where another process was."""
-        self.watermark_ms, self.newest_ms, self.arrived_us = watermark_ms, newest_ms, now_us
-        self._waiting = [waiting] if waiting.num_rows else []
+        self.watermark_ms, self.newest_ms = watermark_ms, newest_ms
+        self.excuse(now_us)
+        for rows in waiting:
+            self.waiting.add(rows)
+            self.waiting.settle()
 
     def accept(self, rows: pa.RecordBatch, arrived_us: int) -> tuple[pa.RecordBatch, Refusals]:
         """Take tuples in; returns those that wait now, and how many were refused.
@@ -167,23 +188,28 @@ class Orderer:
             return rows, refusals
         return self._wait(rows, int(timestamps.max()), arrived_us), refusals
 
-    def release(self, now_us: int) -> Released | None:
-        """What is complete by now; None if nothing is that was not before."""
+    def excuse(self, now_us: int) -> None:
+        """Note that nobody could speak until now."""
+        self.arrived_us = max(self.arrived_us, now_us + 1000 * self.time.returns_ms)
+
+    def release(self, now_us: int, most_bytes: int = ANY_BYTES) -> Released | None:
+        """What is complete by now; None if nothing is that was not before.
+
+        Parameters
+        ----------
+        most_bytes
+            Of it, unless one timestamp has more; the next release goes on there. 0: nothing.
+        """
         target_ms = self._target_ms(now_us)
-        if target_ms <= self.watermark_ms:
+        self.is_behind = target_ms > self.watermark_ms
+        if not self.is_behind or not most_bytes:
+            self.waiting.settle()
             return None
-        self.watermark_ms = target_ms
-        rows = self.waiting
+        rows, self.watermark_ms = self.waiting.take(target_ms, most_bytes)
+        self.is_behind = target_ms > self.watermark_ms
+        self.waiting.settle()
         timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
-        if len(timestamps) > 1 and np.any(timestamps[1:] < timestamps[:-1]):
-            order = np.argsort(timestamps, kind="stable")
-            rows, timestamps = rows.take(pa.array(order)), timestamps[order]
-        count = int(np.searchsorted(timestamps, target_ms, side="right"))
-        self._waiting = [rows.slice(count)] if count < rows.num_rows else []
-        return Released(
-            rows=rows.slice(0, count),
-            watermarks_ms=_watermarks_ms(timestamps[:count], target_ms),
-        )
+        return Released(rows=rows, watermarks_ms=_watermarks_ms(timestamps, self.watermark_ms))
 
     def _complete_ms(self, timestamps: IntArray) -> IntArray | int:
         """Up to where timestamps are complete: for each tuple, or for all that come together."""
@@ -197,7 +223,7 @@ class Orderer:
     def _wait(self, rows: pa.RecordBatch, newest_ms: int, arrived_us: int) -> pa.RecordBatch:
         self.newest_ms = max(self.newest_ms, newest_ms)
         self.arrived_us = max(self.arrived_us, arrived_us)
-        self._waiting.append(rows)
+        self.waiting.add(rows)
         return rows
 
     def _target_ms(self, now_us: int) -> int:
@@ -214,9 +240,6 @@ class Orderer:
             idle_ms = self.newest_ms - self.time.slack_ms + silent_ms - idle_after_ms
             target_ms = max(target_ms, idle_ms)
         return target_ms
-
-    def _none(self) -> pa.RecordBatch:
-        return pa.RecordBatch.from_pylist([], schema=self.schema)
 
 
 def _stamped(rows: pa.RecordBatch, timestamps: IntArray, schema: pa.Schema) -> pa.RecordBatch:

@@ -3,7 +3,8 @@
 A reader may be far ahead in one partition and behind in another. If it took tuples as they come, a
 backlog would be late. So each partition's tuples wait until all others have come as far: up to the
 least of the partitions' newest timestamps (a watermark per partition). A partition that has been
-read to its end, and has had nothing new for `idle_after`, is not waited for.
+read to its end, and has had nothing new for `idle_after` while the reader looked, is not waited
+for.
 
 Within a partition, tuples keep their order. One that is older than its predecessor waits for that
 one; one that lies too far ahead of the clock waits for nothing, and holds nothing up.
@@ -117,6 +118,16 @@ class PartitionMerge:
         each.waiting.append(_Bunch(rows, keys, offsets, next_offset))
         each.held_bytes += rows.nbytes
         each.at_end, each.moved_us = False, now_us
+
+    def looked_away(self, us: int) -> None:
+        """Note that nothing was read for a while: nobody was silent meanwhile."""
+        for each in self._partitions.values():
+            each.moved_us += us
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything has been read that there was, and nothing of it waits here."""
+        return all(each.at_end and not each.waiting for each in self._partitions.values())
 
     def at_end(self, partition: int) -> None:
         """Note that a partition has nothing more for now."""

@@ -47,7 +47,7 @@ class Site:
         self.now_us = NOW_US
         self._opened: LiveInput | None = None
 
-    def open(self) -> LiveInput:
+    def open(self, *, buffer_bytes: int = 2**23) -> LiveInput:
         assigned = SourceAssignment(
             stream="north",
             columns={"number": "int"},
@@ -56,7 +56,8 @@ class Site:
         )
         # A clock that each look moves on.
         opened = self.options.open(
-            assigned, SourceContext(folder=self._folder, clock_us=self._tick)
+            assigned,
+            SourceContext(folder=self._folder, clock_us=self._tick, buffer_bytes=buffer_bytes),
         )
         assert isinstance(opened, LiveInput)
         self._opened = opened
@@ -148,6 +149,31 @@ def test_a_site_that_restarts_goes_on_after_the_last_message(
     source = site.open()
     found = entered(source, 300)
     assert found == list(range(300))
+    assert source.status.late == 0
+
+
+def test_nobody_is_silent_before_everything_has_been_read(
+    cluster: MockKafka, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site that starts again needs a while to reach its brokers, and then reads a backlog."""
+    topic = site.options.source.name
+    for partition in range(PARTITIONS):
+        cluster.send(topic, partition, [message(partition)])
+    source = site.open()
+    until(lambda: taken_in(source) >= PARTITIONS - 1)
+    site.close()
+    for n in range(PARTITIONS, 100):
+        cluster.send(topic, n % PARTITIONS, [message(n)])
+    come = module.come
+
+    def slow(consumer: confluent_kafka.Consumer, most: int, wait_s: float) -> object:
+        time.sleep(0.2)
+        site.now_us += 300_000_000
+        return come(consumer, 10, wait_s)
+
+    monkeypatch.setattr(module, "come", slow)
+    source = site.open()
+    assert entered(source, 99) == list(range(99))
     assert source.status.late == 0
 
 
@@ -255,6 +281,32 @@ def test_a_partition_far_ahead_is_paused(
         cluster.send(topic, partition, [message(10_000 + partition)])
     # The newest timestamp of a partition stays open, and so does the newest one of the stream.
     assert entered(source, 998) == list(range(998))
+
+
+def test_a_partition_is_not_silent_while_consumers_hold_the_stream_up(
+    cluster: MockKafka, site: Site
+) -> None:
+    site.options = msgspec.structs.replace(site.options, idle_after_ms=10_000)
+    topic = site.options.source.name
+    for partition in range(3, PARTITIONS):
+        cluster.send(topic, partition, [message(1000)])
+    cluster.send(topic, 0, [message(n) for n in range(50, 400) if n not in (60, 70, 80)])
+    cluster.send(topic, 1, [message(n) for n in (*range(30), *range(31, 50), 60)])
+    cluster.send(topic, 2, [message(30)])
+    source = site.open(buffer_bytes=1)
+    until(lambda: not source.has_room)
+    time.sleep(0.3)
+    # Its end has been read. The reader waits with what comes before its newest message ...
+    cluster.send(topic, 2, [message(80)])
+    time.sleep(0.3)
+    # ... for a minute, in which it goes on.
+    site.now_us += 60_000_000
+    cluster.send(topic, 1, [message(70)])
+    found = entered(source, 59)
+    for partition in range(3):
+        cluster.send(topic, partition, [message(1000)])
+    assert found + entered(source, 399 - len(found)) == list(range(399))
+    assert source.status.late == 0
 
 
 def _less(_: LiveInput, name: str) -> int:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
 from orchestrator.sources.ingestion import Full, Ingestion, Push, Taken
 from orchestrator.sources.journal import Journal
-from orchestrator.sources.live_input import JournaledInput
+from orchestrator.sources.live_input import JournaledInput, LiveInput
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
+from orchestrator.sources.waiting_tuples import WaitingTuples
 from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 
 SCHEMA = stream_schema({"number": "int"})
@@ -160,7 +165,7 @@ def opened(folder: Path) -> Iterator[Callable[..., JournaledInput]]:
         each.close()
 
 
-def emitted(source: JournaledInput) -> list[int]:
+def emitted(source: LiveInput) -> list[int]:
     found: list[int] = []
     while (part := source.emit(0, 10)) is not None:
         assert isinstance(part, SourceEmitted)
@@ -181,7 +186,7 @@ def test_a_batch_is_answered_when_it_is_in_the_journal(
         source.push(rows(20))
     again = Journal(folder, SCHEMA, retain_bytes=2**20)
     assert again.end == Position(next_seq=1, watermark_ms=4)
-    assert again.waiting.column(0).to_pylist() == [10]
+    assert [batch.column(0).to_pylist() for batch in again.waiting] == [[10]]
     again.close()
 
 
@@ -253,3 +258,128 @@ def test_a_journal_that_cannot_be_written_fails_the_source_and_its_clients(
         source.push(rows(1))
     with pytest.raises(OSError, match="No space left"):
         source.emit(0, 10)
+
+
+class Clocked:
+    """A live input without a thread, at a time that tests say."""
+
+    def __init__(self, ingestion: Ingestion) -> None:
+        self.now_us = 1_000_000
+        self.woken = 0
+        self.input = LiveInput(
+            "s",
+            ingestion,
+            None,
+            clock_us=lambda: self.now_us,
+            wake=self._wake,
+            buffer_bytes=4000,
+            advance_us=10_000,
+            rejections=Rejections("s", None, lambda: 0),
+        )
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def send(self, *timestamps: int) -> None:
+        self.input.push(rows(*timestamps), waits=False, confirms=False)
+        self.input.commit()
+
+    def wait(self, ms: int) -> None:
+        self.now_us += 1000 * ms
+        self.input.commit()
+
+
+def test_what_could_not_be_sent_while_consumers_held_the_stream_up_is_not_late() -> None:
+    source = Clocked(Ingestion(SCHEMA, replace(BY_COLUMN, idle_after_ms=500), None))
+    stamp = 0
+    while source.input.has_room:
+        stamp += 10
+        source.send(stamp)
+    for _ in range(100):
+        # Consumers take nothing, and clients wait: nobody is silent.
+        source.wait(100)
+    emitted(source.input)
+    source.wait(499)
+    source.send(stamp + 1, stamp + 10)
+    assert source.input.status.late == 0
+    source.wait(600)
+    assert emitted(source.input)[-2:] == [stamp + 1, stamp + 10]
+
+
+def test_where_too_much_waits_only_what_ends_the_wait_of_some_enters() -> None:
+    waiting = WaitingTuples(SCHEMA, memory_bytes=1000, most_bytes=100_000)
+    event_time = replace(BY_COLUMN, idle_after_ms=None, max_ahead_ms=60_000)
+    source = Clocked(Ingestion(SCHEMA, event_time, None, waiting=waiting))
+    sent = 0
+    while source.input.waits_for is None:
+        source.send(*[100] * 50)
+        sent += 50
+    assert 100_000 <= source.input.status.waiting_bytes < 110_000
+    # The stream has begun, and is full.
+    assert source.woken == 2
+    assert "later timestamp" in source.input.waits_for
+    # A tuple too far ahead ends nothing.
+    for stamps in ([100], [105], [50, 105], [2**60]):
+        with pytest.raises(Full, match="MiB of tuples wait for a later timestamp"):
+            source.send(*stamps)
+    # What says where a reader stands has no tuples.
+    source.send()
+    source.send(106)
+    found: list[int] = []
+    while source.input.waits_for or source.input.next_due_us(0) is not None:
+        found += emitted(source.input)
+        source.wait(1)
+    assert found == [100] * sent
+    source.send(100_000 - 1, 105)
+    assert source.input.status.late == 0
+
+
+def test_a_reader_that_waits_with_such_a_batch_goes_on_when_another_ends_it() -> None:
+    waiting = WaitingTuples(SCHEMA, memory_bytes=1000, most_bytes=10_000)
+    event_time = replace(BY_COLUMN, idle_after_ms=None)
+    source = Clocked(Ingestion(SCHEMA, event_time, None, waiting=waiting))
+    source.input.start()
+    entered = threading.Event()
+
+    def push() -> None:
+        while source.input.waits_for is None:
+            source.input.push(rows(*[100] * 50))
+        source.input.push(rows(101, 101))
+        entered.set()
+
+    reader = threading.Thread(target=push, daemon=True)
+    reader.start()
+    while source.input.waits_for is None:
+        time.sleep(0.001)
+    assert not entered.wait(0.05)
+    source.input.push(rows(110))
+    while not entered.wait(0.001):
+        emitted(source.input)
+    source.input.close()
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 60), max_size=6), st.integers(1, 20)), max_size=12),
+    st.sampled_from([0, 100, 2**20]),
+    st.sampled_from([1, 50, 200]),
+    st.booleans(),
+)
+def test_little_memory_and_small_commits_make_no_other_stream(
+    sent: list[tuple[list[int], int]], memory_bytes: int, most_bytes: int, one_by_one: bool
+) -> None:
+    event_time = replace(BY_COLUMN, idle_after_ms=10, one_by_one=one_by_one)
+    plain = Ingestion(SCHEMA, event_time, None)
+    waiting = WaitingTuples(SCHEMA, memory_bytes=memory_bytes)
+    tight = Ingestion(SCHEMA, event_time, None, waiting=waiting)
+    now_us = 0
+    for stamps, ms in [*sent, ([], 10), ([], 1000)]:
+        now_us += 1000 * ms
+        pushes = [Push(rows(*stamps), now_us), Push(rows(*stamps), now_us)]
+        expected = plain.take(pushes[:1], now_us)
+        found = tight.take(pushes[1:], now_us, most_bytes)
+        while tight.is_behind:
+            found += tight.take([], now_us, most_bytes)
+        assert numbers(found) == numbers(expected)
+        assert pushes[0].outcome == pushes[1].outcome
+        assert tight.end == plain.end
+    assert tight.waiting_bytes == 0

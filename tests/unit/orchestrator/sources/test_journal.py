@@ -79,7 +79,7 @@ def test_what_was_appended_is_there_again(opened: Open) -> None:
     again = opened()
     assert again.end == Position(next_seq=5, watermark_ms=8)
     assert everything(again) == [1, 2, 2, 5, 8]
-    assert again.waiting.column(0).to_pylist() == [9, 11]
+    assert [batch.column(0).to_pylist() for batch in again.waiting] == [[9], [11]]
     assert again.newest_ms == 11
     assert again.clients.has("c", 4)
     assert not again.clients.has("c", 5)
@@ -231,7 +231,7 @@ def test_the_oldest_segments_go_and_the_rest_says_where_it_begins(
         journal.append(commit(chunk(seq, *stamps), waiting=(seq + 6000,), client=("c", seq)))
         seq += 5000
         if journal.is_full:
-            journal.roll(rows(seq + 1000))
+            journal.roll([rows(seq + 1000)])
     begin = journal.retained
     assert begin.next_seq % 5000 == 0
     assert journal.size_bytes < 2**20 + 2**19
@@ -242,7 +242,7 @@ def test_the_oldest_segments_go_and_the_rest_says_where_it_begins(
     assert again.retained == begin
     assert again.clients.has("c", seq - 5000)
     assert again.clients.has("gone", 3)
-    assert again.waiting.column(0).to_pylist() == [seq + 1000]
+    assert [batch.column(0).to_pylist() for batch in again.waiting] == [[seq + 1000]]
 
 
 def test_what_waits_is_not_written_again_by_each_commit(
@@ -255,10 +255,50 @@ def test_what_waits_is_not_written_again_by_each_commit(
     waiting = tuple(range(10_000, 20_000))
     journal.append(commit(chunk(0, 7), waiting=waiting))
     assert journal.is_full
-    journal.roll(rows(*waiting))
+    journal.roll([rows(*waiting)])
     assert not journal.is_full
     journal.append(commit(waiting=(20_000,)))
     assert not journal.is_full
+
+
+def test_a_head_is_cut_into_entries_and_read_where_it_lies(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "HEAD_PIECE_BYTES", 2**14)
+    journal = opened()
+    waiting = tuple(range(100_000, 300_000))
+    journal.append(commit(chunk(0, 7), client=("c", 3)))
+    journal.roll([rows(*waiting[:150_000]), rows(*waiting[150_000:])])
+    journal.append(commit(waiting=(400_000,)))
+    before = pa.default_memory_pool().bytes_allocated()
+    again = opened()
+    assert pa.default_memory_pool().bytes_allocated() - before < 100_000
+    assert len(again.waiting) > 100
+    found = [stamp for batch in again.waiting for stamp in batch.column(0).to_pylist()]
+    assert found == [*waiting, 400_000]
+    assert again.clients.last("c") == 3
+    assert again.end == Position(next_seq=1, watermark_ms=7)
+    twice = opened()
+    assert sum(batch.num_rows for batch in twice.waiting) == len(waiting) + 1
+
+
+def test_a_head_that_was_not_finished_does_not_count(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(journals, "HEAD_PIECE_BYTES", 2**10)
+    journal = opened()
+    journal.append(commit(chunk(0, 7), waiting=tuple(range(1000, 2000))))
+    journal.roll([rows(*range(1000, 2000))])
+    journal.close()
+    newest = max((tmp_path / "j").glob("*.journal"))
+    whole = newest.read_bytes()
+    for size in (0, 1, len(whole) // 2, len(whole) - 1):
+        newest.write_bytes(whole[:size])
+        again = opened()
+        assert [s for batch in again.waiting for s in batch.column(0).to_pylist()] == list(
+            range(1000, 2000)
+        )
+        again.close()
 
 
 def test_a_second_process_is_refused(opened: Open, tmp_path: Path) -> None:

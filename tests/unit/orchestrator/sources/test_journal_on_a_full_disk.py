@@ -39,7 +39,7 @@ except OSError:
     pass
 resource.setrlimit(resource.RLIMIT_FSIZE, (unlimited, unlimited))
 again = Journal(folder, schema)
-print(again.waiting.num_rows)
+print(sum(batch.num_rows for batch in again.waiting))
 """
 
 

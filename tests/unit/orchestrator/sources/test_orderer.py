@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.sources.orderer import LATEST_MS, EventTime, Orderer, Refusals, Released
+from orchestrator.sources.waiting_tuples import WaitingTuples
 from streams.chunk import NO_WATERMARK, stream_schema
 
 SCHEMA = stream_schema({"number": "int"})
@@ -23,7 +24,8 @@ def rows(*timestamps: int, numbers: Sequence[int] = ()) -> pa.RecordBatch:
 
 def by_column(**options: int | None) -> Orderer:
     given = {"slack_ms": 0, "idle_after_ms": None, "max_ahead_ms": None, **options}
-    return Orderer(SCHEMA, EventTime(by_arrival=False, **given))  # pyright: ignore
+    time = EventTime(by_arrival=False, **given)  # pyright: ignore
+    return Orderer(SCHEMA, time, WaitingTuples(SCHEMA))
 
 
 def content(released: Released | None) -> list[tuple[int, int]]:
@@ -94,14 +96,14 @@ def test_an_idle_source_advances_with_the_clock_and_never_goes_back() -> None:
 
 def test_a_source_that_never_spoke_advances_by_arrival_only() -> None:
     assert by_column(idle_after_ms=1).release(NOW_US) is None
-    orderer = Orderer(SCHEMA, EventTime())
+    orderer = Orderer(SCHEMA, EventTime(), WaitingTuples(SCHEMA))
     assert orderer.watermark_ms == NO_WATERMARK
     assert orderer.release(NOW_US) is not None
     assert orderer.watermark_ms == NOW_MS - 1
 
 
 def test_timestamps_by_arrival_rise_and_are_complete_at_once() -> None:
-    orderer = Orderer(SCHEMA, EventTime())
+    orderer = Orderer(SCHEMA, EventTime(), WaitingTuples(SCHEMA))
     stamps: list[int] = []
     for _ in range(3):
         orderer.accept(rows(0, 0), NOW_US)
@@ -125,8 +127,29 @@ def test_few_watermarks_however_many_timestamps(count: int) -> None:
 
 def test_a_source_that_goes_on_elsewhere_counts_as_idle_from_then_on() -> None:
     orderer = by_column(idle_after_ms=500)
-    orderer.resume(NOW_MS - 3, NOW_MS, rows(NOW_MS), NOW_US)
+    orderer.resume(NOW_MS - 3, NOW_MS, [rows(NOW_MS)], NOW_US)
     orderer.release(NOW_US + 499_000)
     assert orderer.watermark_ms == NOW_MS - 1
     orderer.release(NOW_US + 510_000)
     assert orderer.watermark_ms == NOW_MS + 10
+
+
+def test_clients_that_could_not_speak_have_time_to_come_back() -> None:
+    orderer = by_column(idle_after_ms=500, returns_ms=2000)
+    orderer.resume(99, 100, [rows(100)], NOW_US)
+    assert orderer.release(NOW_US + 2_499_000) is None
+    assert content(orderer.release(NOW_US + 2_501_000)) == [(100, 0)]
+    orderer.excuse(NOW_US + 5_000_000)
+    orderer.accept(rows(5000), NOW_US + 5_000_000)
+    orderer.release(NOW_US + 7_499_000)
+    assert orderer.watermark_ms == 4999
+
+
+def test_what_may_not_be_released_now_is_released_later() -> None:
+    orderer = by_column()
+    orderer.accept(rows(1, 2, 3), NOW_US)
+    assert orderer.release(NOW_US, 0) is None
+    assert orderer.is_behind
+    released = [orderer.release(NOW_US, 1), orderer.release(NOW_US, 1)]
+    assert [content(each) for each in released] == [[(1, 0)], [(2, 1)]]
+    assert not orderer.is_behind

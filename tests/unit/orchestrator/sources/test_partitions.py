@@ -101,3 +101,12 @@ def test_by_arrival_nobody_waits() -> None:
     both = merge(waits=False)
     add(both, 0, 0, 0, 0)
     assert numbers(both.take(0)) == [0, 1]
+
+
+def test_nobody_was_silent_while_the_reader_looked_away() -> None:
+    both = merge()
+    add(both, 0, 0, 10, 20)
+    both.at_end(1)
+    both.looked_away(30 * IDLE_US)
+    assert both.take(31 * IDLE_US - 1) is None
+    assert numbers(both.take(31 * IDLE_US)) == [0]

@@ -1,0 +1,188 @@
+"""Tuples of a live source that wait until their timestamps are complete: memory, then a file.
+
+A long `slack`, many tuples of one timestamp, or a client whose clock stands still makes much wait.
+So little of it stays in memory. What exceeds that lies in *runs*: sorted pieces in files, which are
+mapped and read when their turn comes (an external merge sort). The files have no names, and nothing
+of them outlives the process; the journal has what must. All of it is bounded, too; beyond that,
+nothing may be added but what ends the wait of some.
+
+Of equal timestamps, the earlier arrival comes first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc
+
+from topology.arrays import IntArray
+
+MEMORY_BYTES = 8 * 2**20
+"""In memory, unless told otherwise."""
+
+MOST_WAITING_BYTES = 2**28
+"""In memory and in files, unless told otherwise."""
+
+
+@dataclass(slots=True)
+class _Sorted:
+    """Tuples in the order of their timestamps."""
+
+    rows: pa.RecordBatch
+    timestamps: IntArray
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> _Sorted:
+        """Rows that are in order."""
+        return cls(rows, rows.column(0).to_numpy(zero_copy_only=False))
+
+    def until(self, watermark_ms: int) -> int:
+        """How many of them come up to a watermark."""
+        return int(self.timestamps.searchsorted(watermark_ms, side="right"))
+
+    def take(self, count: int) -> pa.RecordBatch:
+        """Remove the first ones."""
+        taken = self.rows.slice(0, count)
+        self.rows, self.timestamps = self.rows.slice(count), self.timestamps[count:]
+        return taken
+
+
+class WaitingTuples:
+    """Tuples of one stream that were accepted and have not come to their turn.
+
+    Parameters
+    ----------
+    schema
+        The stream's: the timestamp first.
+    memory_bytes
+        What is kept in memory at most, besides what was added since `settle`.
+    folder
+        For files; None: the system's for what is temporary.
+    most_bytes
+        With so much, it is full.
+
+    Attributes
+    ----------
+    size_bytes
+        What waits, in memory and in files.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        memory_bytes: int = MEMORY_BYTES,
+        folder: Path | None = None,
+        most_bytes: int = MOST_WAITING_BYTES,
+    ) -> None:
+        self._schema = schema
+        self._memory_bytes = memory_bytes
+        self._folder = folder
+        self._most_bytes = most_bytes
+        self._runs: list[_Sorted] = []
+        """In files, in the order of arrival."""
+        self._latest: list[pa.RecordBatch] = []
+        """In memory, as they came."""
+        self._latest_bytes = 0
+        self.size_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing should be added but what ends the wait of some."""
+        return self.size_bytes >= self._most_bytes
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """The timestamp whose turn comes next; None if nothing waits."""
+        firsts = [int(run.timestamps[0]) for run in self._runs]
+        firsts += [int(_Sorted.of(batch).timestamps.min()) for batch in self._latest]
+        return min(firsts, default=None)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """What waits; of equal timestamps, the earlier arrival first."""
+        yield from (run.rows for run in self._runs)
+        yield from self._latest
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Let tuples wait."""
+        if rows.num_rows:
+            self._latest.append(rows)
+            self._latest_bytes += rows.nbytes
+            self.size_bytes += rows.nbytes
+
+    def take(self, until_ms: int, most_bytes: int) -> tuple[pa.RecordBatch, int]:
+        """Remove the tuples up to a timestamp, or fewer; returns them in order, and up to where.
+
+        Parameters
+        ----------
+        most_bytes
+            Of what is removed, unless one timestamp has more.
+        """
+        latest = _sorted(self._latest, self._schema)
+        parts = [*self._runs, latest]
+        until_ms = _within(parts, until_ms, most_bytes)
+        taken = [part.take(part.until(until_ms)) for part in parts]
+        self._runs = [run for run in self._runs if run.rows.num_rows]
+        self._latest = [latest.rows] if latest.rows.num_rows else []
+        self._latest_bytes = sum(rows.nbytes for rows in self._latest)
+        self.size_bytes = self._latest_bytes + sum(run.rows.nbytes for run in self._runs)
+        return _sorted(taken, self._schema).rows, until_ms
+
+    def settle(self) -> None:
+        """Write what exceeds the memory into a file.
+
+        Raises
+        ------
+        OSError
+            The disk does not take it.
+        """
+        if self._latest_bytes <= self._memory_bytes:
+            return
+        rows = _sorted(self._latest, self._schema).rows
+        with tempfile.TemporaryFile(dir=self._folder) as file:
+            with contextlib.closing(ipc.new_file(file, self._schema)) as writer:
+                writer.write_batch(rows)
+            file.flush()
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # The map stays, and goes with the last of its rows.
+        self._runs.append(_Sorted.of(ipc.open_file(pa.py_buffer(mapped)).get_batch(0)))
+        self._latest, self._latest_bytes = [], 0
+
+
+def _sorted(batches: list[pa.RecordBatch], schema: pa.Schema) -> _Sorted:
+    """All of them in the order of their timestamps; equal ones stay as they come."""
+    found = [batch for batch in batches if batch.num_rows]
+    if not found:
+        return _Sorted.of(pa.RecordBatch.from_pylist([], schema=schema))
+    made = _Sorted.of(pa.concat_batches(found) if len(found) > 1 else found[0])
+    if np.all(made.timestamps[1:] >= made.timestamps[:-1]):
+        return made
+    order = np.argsort(made.timestamps, kind="stable")
+    return _Sorted.of(made.rows.take(pa.array(order)))
+
+
+def _within(parts: list[_Sorted], until_ms: int, most_bytes: int) -> int:
+    """The latest timestamp, `until_ms` at most, up to which they take no more; the first anyhow."""
+
+    def too_much(at_ms: int) -> bool:
+        taken = [(part, count) for part in parts if (count := part.until(at_ms))]
+        return sum(part.rows.slice(0, count).nbytes for part, count in taken) > most_bytes
+
+    if not too_much(until_ms):
+        return until_ms
+    least_ms = min(int(part.timestamps[0]) for part in parts if part.rows.num_rows)
+    most_ms = until_ms
+    while least_ms + 1 < most_ms:
+        middle_ms = (least_ms + most_ms) // 2
+        if too_much(middle_ms):
+            most_ms = middle_ms
+        else:
+            least_ms = middle_ms
+    return least_ms
