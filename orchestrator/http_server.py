@@ -2,8 +2,9 @@
 
 All streams of a site that name the same address share one server, a thread a connection. The server
 bounds whatever a client may choose: connections, lines, bodies, decompressed bodies, all bodies
-that are held at a time, and how long a client may be silent within a request. An error is one JSON
-document, `{"error": …}`.
+that are held at a time, and how long a client may be silent within a request. The
+bodies of one stream take no more than they leave free: its clients, however slow, leave every other
+stream some. An error is one JSON document, `{"error": …}`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import socket
 import threading
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -33,7 +35,7 @@ SILENCE_S = 60.0
 """How long a connection may be silent."""
 
 HELD_BYTES = 64 * 2**20
-"""Bodies that a server holds at a time."""
+"""Bodies that a server holds at a time: of one stream at most half of what others leave."""
 
 READ_BYTES = 2**18
 
@@ -162,7 +164,8 @@ class _Server(ThreadingHTTPServer):
         super().__init__((endpoint.host, endpoint.port), _Handler)
         self.routes: dict[str, Route] = {}
         self.lock = threading.Lock()
-        self.held_bytes = 0
+        self.held_bytes = Counter[str]()
+        """Of bodies, by stream."""
         self._connections: set[socket.socket] = set()
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
 
@@ -255,13 +258,13 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             # Its body, which nobody reads, would be taken for the next request.
             self.close_connection = True
-        route = self._route()
+        _, route = self._route()
         return route.get(self._request(route))
 
     def _post(self) -> object:
-        route = self._route()
+        name, route = self._route()
         body = b""
-        with self._holding() as hold:
+        with self._holding(name) as hold:
             try:
                 request = self._request(route)
                 if route.post is None:
@@ -276,7 +279,8 @@ class _Handler(BaseHTTPRequestHandler):
                     route.refused(str(error), body)
                 raise
 
-    def _route(self) -> Route:
+    def _route(self) -> tuple[str, Route]:
+        """The stream that a request is about."""
         path = self._target().path
         segments = path.strip("/").split("/")
         name = unquote(segments[1]) if len(segments) == 2 and segments[0] == "streams" else ""
@@ -284,7 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
             route = self.server.routes.get(name)
         if route is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"no stream is at {path[:200]!r} here")
-        return route
+        return name, route
 
     def _target(self) -> SplitResult:
         try:
@@ -307,23 +311,25 @@ class _Handler(BaseHTTPRequestHandler):
         return Request(headers=headers, query={key: values[-1] for key, values in query.items()})
 
     @contextlib.contextmanager
-    def _holding(self) -> Generator[Callable[[int], None]]:
-        """Memory for what has come of a body, until the end of a block."""
+    def _holding(self, stream: str) -> Generator[Callable[[int], None]]:
+        """Memory for what has come of a body to a stream, until the end of a block."""
         held = 0
 
         def hold(size_bytes: int) -> None:
             nonlocal held
             with self.server.lock:
-                if self.server.held_bytes + size_bytes > HELD_BYTES:
+                all_held = self.server.held_bytes
+                free_bytes = HELD_BYTES - all_held.total() - size_bytes
+                if all_held[stream] + size_bytes > free_bytes:
                     raise busy("too many requests at a time; send this again")
-                self.server.held_bytes += size_bytes
+                all_held[stream] += size_bytes
             held += size_bytes
 
         try:
             yield hold
         finally:
             with self.server.lock:
-                self.server.held_bytes -= held
+                self.server.held_bytes[stream] -= held
 
     def _drain(self) -> None:
         """Let a client send what it had begun: it reads the response afterwards."""

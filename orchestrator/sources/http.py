@@ -20,7 +20,15 @@ import msgspec
 import pyarrow as pa
 
 from orchestrator.drivers import DriverError
-from orchestrator.http_server import RETRY_AFTER_S, HttpError, Request, Route, busy, serve
+from orchestrator.http_server import (
+    HELD_BYTES,
+    RETRY_AFTER_S,
+    HttpError,
+    Request,
+    Route,
+    busy,
+    serve,
+)
 from orchestrator.listening import Endpoint, need_token, read_endpoint, read_token
 from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.manifest.units import memory_bytes
@@ -42,8 +50,8 @@ BATCHES = "batches"
 MOST_KEY = 128
 """Characters of a client's name or key."""
 
-LARGEST_BYTES = 64 * 2**20
-"""Of any manifest's `largest`."""
+LARGEST_BYTES = HELD_BYTES // 2
+"""Of any manifest's `largest`: what a server holds for one stream when no other needs any."""
 
 COMMIT = "application/vnd.vivace.commit+json"
 """Type of a body that lists the parts of a batch."""

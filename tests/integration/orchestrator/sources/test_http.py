@@ -305,6 +305,28 @@ def test_clients_that_send_slowly_hold_up_nobody(site: Site) -> None:
         connection.close()
 
 
+def test_slow_clients_of_some_streams_lock_out_no_other_stream_of_the_address(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.http_server.HELD_BYTES", 8 * 2**20)
+    slow: list[socket.socket] = []
+    addresses: set[str] = set()
+    for stream in ("north", "south", "east"):
+        source = site.open(Http(), stream=stream)
+        assert source.address is not None
+        address = urlsplit(source.address).netloc
+        addresses.add(address)
+        host, port = address.split(":")
+        head = f"POST /streams/{stream} HTTP/1.1\r\nHost: x\r\nContent-Length: {2**21}\r\n\r\n"
+        assert request(source, b"number,name\n1,a\n")[0] == 200
+        while request(source, b"number,name\n1,a\n")[0] == 200:
+            slow.append(socket.create_connection((host, int(port)), timeout=60))
+            slow[-1].sendall(head.encode() + b"1" * 2**20)
+    assert len(addresses) == 1
+    for connection in slow:
+        connection.close()
+
+
 def test_a_large_body_that_is_refused_gets_its_response(site: Site) -> None:
     source = site.open(Http(largest_bytes=1000))
     for _ in range(5):
