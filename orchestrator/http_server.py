@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import re
 import socket
 import threading
 import time
@@ -42,6 +43,11 @@ READ_BYTES = 2**18
 DRAIN_S = 2.0
 """How long a refused client may go on sending until its connection is closed."""
 
+JSON = "application/json"
+
+ANYTHING = "*/*"
+"""What a client accepts that does not say it."""
+
 RETRY_AFTER_S = 1
 """What a client that was refused for lack of room is told to wait."""
 
@@ -52,6 +58,8 @@ _sent_again = (
     HTTPStatus.CONFLICT,
 )
 """With these a client is asked to send its request again."""
+
+_quality = re.compile(r"q=([0-9]*\.?[0-9]+)")
 
 _full_document = b'{"error":"too many connections; come again"}\n'
 
@@ -106,6 +114,40 @@ class Request:
     headers: Mapping[str, str]
     query: Mapping[str, str]
     body: bytes = b""
+
+    def preferred(self, what: str, *types: str) -> str:
+        """The content type that the client prefers, or the first of several.
+
+        Parameters
+        ----------
+        what
+            Of what, for the refusal, such as `results come`.
+
+        Raises
+        ------
+        HttpError
+            It accepts none of them.
+        """
+        accept = self.headers.get("accept") or ANYTHING
+        best = max(types, key=lambda each: _preference(each, accept))
+        if not _preference(best, accept)[0]:
+            problem = f"{what} as {' or '.join(types)}, not as {accept[:100]}"
+            raise HttpError(HTTPStatus.NOT_ACCEPTABLE, problem)
+        return best
+
+
+def _preference(content_type: str, accept: str) -> tuple[float, int]:
+    """How much a client prefers a type: its quality, and how closely that is said of it."""
+    qualities: dict[str, float] = {}
+    for media_range in accept.lower().split(","):
+        name, *parameters = (each.strip() for each in media_range.split(";"))
+        found = (_quality.fullmatch(each) for each in parameters)
+        qualities[name] = next((float(each[1]) for each in found if each), 1.0)
+    kind = content_type.partition("/")[0]
+    for closeness, name in ((2, content_type), (1, f"{kind}/*"), (0, ANYTHING)):
+        if name in qualities:
+            return qualities[name], closeness
+    return 0.0, 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,7 +459,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = msgspec.json.encode(document) + b"\n"
         with contextlib.suppress(OSError):
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", JSON)
             self.send_header("Content-Length", str(len(body)))
             for name, value in headers.items():
                 self.send_header(name, value)

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 from pyarrow import ipc
 
-from vivace.exchange import ARROW, Address, Patience, Place, Refused, look_elsewhere
+from vivace.exchange import ARROW, Address, Patience, Place, look_elsewhere
 from vivace.stream import Stream
 
 PATIENCE_S = 60.0
@@ -150,7 +150,7 @@ class Site:
         Raises
         ------
         Refused
-            There is no such output, or the token is wrong.
+            There is no such output, it is an input, or the token is wrong.
         Unavailable
             The site was away for too long.
         """
@@ -207,9 +207,6 @@ def _batches(
         response = connection.getresponse()
         if response.status != http.client.OK:
             look_elsewhere(place, name, response.status, response.read())
-        if response.headers.get_content_type() != ARROW:
-            # Sites tell of their inputs in JSON.
-            raise Refused(response.status, f"{name} is an input: results come from outputs")
         place.found.add(name)
         if (at := response.headers.get(BEGINS)) is not None:
             began(at)

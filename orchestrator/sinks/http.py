@@ -1,7 +1,7 @@
 """The sink driver `http`: results by `GET /streams/NAME`, as they come and from what is archived.
 
 Results are kept in the site's archive, as by the driver `archive`, and sent to every client that
-asks for them: as server-sent events, or as a stream of Arrow's IPC format if the client accepts
+asks for them: as server-sent events, or as a stream of Arrow's IPC format if the client prefers
 that. Each tuple has an identity, its stream's generation and its sequence number, which stay the
 same whatever restarts. A client that comes again says what it had last (`Last-Event-ID`, or the
 parameter `after`), and gets all that follows, each tuple once.
@@ -31,7 +31,7 @@ from pyarrow import ipc
 
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import Deliver, Durable
-from orchestrator.http_server import HttpError, Request, Route, Streamed, serve
+from orchestrator.http_server import JSON, HttpError, Request, Route, Streamed, serve
 from orchestrator.listening import Endpoint, need_token, read_endpoint, read_token
 from orchestrator.manifest.document import Options, Section
 from orchestrator.records import SinkAssignment
@@ -57,7 +57,7 @@ a `curl` whose reader has had enough."""
 MOST_ROWS, MOST_ARROW_ROWS = 4096, 65_536
 """Of one part of a response, of events and of Arrow."""
 
-ARROW = "application/vnd.apache.arrow.stream"
+EVENTS, ARROW = "text/event-stream", "application/vnd.apache.arrow.stream"
 
 BEGINS = "Vivace-From"
 """Header of a response: the place from which on it has results."""
@@ -203,19 +203,19 @@ class OpenHttpResults:
 
     def _get(self, request: Request) -> Streamed | object:
         if "describe" in request.query:
+            request.preferred("a description comes", JSON)
             return self._described()
         begin = self._begin(request)
         try:
             selection = Selection.read(request.query, self._schema)
         except (ValueError, msgspec.DecodeError) as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
-        if ARROW in request.headers.get("accept", ""):
-            content_type, parts = ARROW, self._as_arrow(begin, selection)
-        else:
-            content_type, parts = "text/event-stream", self._as_events(begin, selection)
+        content_type = request.preferred("results come", EVENTS, ARROW)
+        form = self._as_arrow if content_type == ARROW else self._as_events
         # Where `now` was, so that a client whose connection breaks before the first result goes on
         # from there.
         headers = {BEGINS: f"{begin.at[0]}-{begin.at[1]}"} if begin.is_now else {}
+        parts = form(begin, selection)
         return Streamed(content_type=content_type, parts=parts, headers=headers)
 
     def _described(self) -> object:

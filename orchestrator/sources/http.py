@@ -22,6 +22,7 @@ import pyarrow as pa
 from orchestrator.drivers import DriverError
 from orchestrator.http_server import (
     HELD_BYTES,
+    JSON,
     RETRY_AFTER_S,
     HttpError,
     Request,
@@ -131,9 +132,15 @@ class Http(LiveSource, frozen=True, kw_only=True):
         if (folder := self.folder(assignment, context, BATCHES)) is not None:
             batches = Batches(folder, form.schema, opened, most_bytes=self.staged_bytes)
         posts = Posts(form, opened, batches)
+
+        def state(request: Request) -> object:
+            what = f"{assignment.stream} is an input, which has no results: its state comes"
+            request.preferred(what, JSON)
+            return opened.status
+
         route = Route(
             token=token,
-            get=lambda _: opened.status,
+            get=state,
             post=posts.post,
             refused=lambda reason, body: opened.rejections.malformed(body, reason),
             has_room=lambda: opened.has_room,

@@ -471,8 +471,9 @@ def test_an_input_has_no_results(opened: LiveInput) -> None:
     """The site tells of it in JSON, which no reader of Arrow can read, however often it asks."""
     parts = urlsplit(address(opened))
     name = parts.path.rpartition("/")[2]
-    with pytest.raises(vivace.Refused, match=f"{name} is an input"):
+    with pytest.raises(vivace.Refused, match=f"{name} is an input") as refused:
         next(vivace.connect(f"http://{parts.netloc}").results(name))
+    assert refused.value.status == 406
 
 
 @pytest.mark.parametrize("rows", [{"number": 1, "name": "a"}, None, "a,b", [1]])

@@ -18,7 +18,7 @@ from orchestrator.host.events import Deliver
 from orchestrator.listening import Endpoint
 from orchestrator.records import SinkAssignment
 from orchestrator.sinks import http as results
-from orchestrator.sinks.http import HttpResults, OpenHttpResults
+from orchestrator.sinks.http import ARROW, HttpResults, OpenHttpResults
 from orchestrator.sinks.write_behind import WriteBehind
 from streams.chunk import Chunk, stream_schema
 
@@ -169,6 +169,28 @@ def test_arrow(site: Site) -> None:
     while len(rows) < 5:
         rows += [tuple(row.values()) for row in reader.read_next_batch().to_pylist()]
     assert rows == [(7, n, 7000 + n, 7000 + n) for n in range(5)]
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "kind"),
+    [
+        ("", "*/*", "text/event-stream"),
+        ("", f"{ARROW}, */*", ARROW),
+        ("", "application/json", None),
+        ("?describe", "*/*", "application/json"),
+        ("?describe", ARROW, None),
+    ],
+)
+def test_what_comes_is_what_the_client_accepts(
+    site: Site, query: str, accept: str, kind: str | None
+) -> None:
+    connection, response = get(site.sink, query, Accept=accept)
+    if kind is None:
+        assert response.status == 406
+        assert json.loads(response.read())["error"].endswith(f", not as {accept}")
+    else:
+        assert (response.status, response.headers["Content-Type"]) == (200, kind)
     connection.close()
 
 

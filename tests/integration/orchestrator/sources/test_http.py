@@ -279,6 +279,16 @@ def test_unknown_stream_wrong_token_wrong_method(site: Site) -> None:
     assert request(open_source, None)[1]["malformed"] == 0
 
 
+def test_an_input_tells_its_state_to_whom_accepts_json(site: Site) -> None:
+    source = site.open(Http())
+    for accept in ("*/*", "text/html, */*;q=0.8", "application/*"):
+        assert request(source, None, Accept=accept)[0] == 200
+    status, document, _ = request(source, None, Accept="text/event-stream")
+    problem = "north is an input, which has no results: its state comes as application/json, not as"
+    assert (status, document["error"]) == (406, f"{problem} text/event-stream")
+    assert source.status.malformed == 0
+
+
 def test_a_full_buffer_says_when_to_come_again(site: Site) -> None:
     source = site.open(Http(), buffer_bytes=5000)
     body = b"number,name\n" + b"1,aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n" * 50
