@@ -115,6 +115,24 @@ class Request:
     query: Mapping[str, str]
     body: bytes = b""
 
+    def check_parameters(self, what: str, *known: str) -> None:
+        """Refuse a parameter that is unknown.
+
+        Parameters
+        ----------
+        what
+            Has the parameters.
+
+        Raises
+        ------
+        HttpError
+            There is one that is none of these.
+        """
+        if unknown := [name for name in self.query if name not in known]:
+            problem = f"{what} has no parameter {unknown[0][:100]!r}; it has "
+            problem += ", ".join(known) or "none"
+            raise HttpError(HTTPStatus.BAD_REQUEST, problem)
+
     def preferred(self, what: str, *types: str) -> str:
         """The content type that the client prefers, or the first of several.
 
@@ -312,6 +330,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if route.post is None:
                     problem = "nothing enters here: the stream is an output"
                     raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, problem, {"Allow": "GET"})
+                request.check_parameters("an input")
                 if not route.has_room():
                     raise busy("consumers do not follow; send this again")
                 body = self._body(route.most_bytes, hold)

@@ -38,7 +38,7 @@ from orchestrator.records import SinkAssignment
 from orchestrator.sinks.archive import Archive, OpenArchive, archived, ends
 from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered, numbered, numbered_schema
 from orchestrator.sinks.driver import SinkDriver
-from orchestrator.sinks.selection import Place, Selection, place
+from orchestrator.sinks.selection import PARAMETERS, Place, Selection, place
 from streams.chunk import NO_WATERMARK, stream_schema
 
 if TYPE_CHECKING:
@@ -202,6 +202,7 @@ class OpenHttpResults:
             self._latest_bytes -= batch.nbytes
 
     def _get(self, request: Request) -> Streamed | object:
+        request.check_parameters("an output", "describe", "after", "from", *PARAMETERS)
         if "describe" in request.query:
             request.preferred("a description comes", JSON)
             return self._described()

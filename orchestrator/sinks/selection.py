@@ -25,6 +25,9 @@ from streams.chunk import TIMESTAMP
 Place = tuple[int, int]
 """Generation and sequence number: the place just before a tuple."""
 
+PARAMETERS = ("until", "first", "last", "columns", "where")
+"""Of an address, that choose results."""
+
 Operator = Literal["=", "<", "<=", ">", ">=", "in", "null", "notnull"]
 Value = int | float | str | bool | None
 Conditions = Annotated[

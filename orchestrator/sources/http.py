@@ -136,6 +136,7 @@ class Http(LiveSource, frozen=True, kw_only=True):
         def state(request: Request) -> object:
             what = f"{assignment.stream} is an input, which has no results: its state comes"
             request.preferred(what, JSON)
+            request.check_parameters("an input")
             return opened.status
 
         route = Route(

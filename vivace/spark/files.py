@@ -26,6 +26,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from vivace.spark.options import by_name
 from vivace.spark.writing import batch_of_task, task
 
 NAMES = "batch-#########.arrow"
@@ -64,9 +65,9 @@ class Target:
         Raises
         ------
         ValueError
-            Saying which one is missing or wrong.
+            Saying which one is missing, wrong or unknown.
         """
-        named = {name.lower(): value for name, value in given.items()}
+        named = by_name(given)
         timestamp, names = named.get("timestamp"), named.get("names", NAMES)
         if timestamp not in schema.fieldNames():
             raise ValueError(

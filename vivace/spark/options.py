@@ -14,6 +14,16 @@ from vivace.stream import Stream
 PATIENCE_S = 600.0
 """How long a site may be away or full until Spark's query fails."""
 
+NAMES = (
+    *("address", "stream", "token", "tokenFile", "patience", "path", "timestamp", "names", "id"),
+    *("startingOffsets", "maxRowsPerBatch", "maxBytesPerBatch"),
+    *("startingTimestamp", "endingTimestamp", "partitions"),
+)
+"""Of all options."""
+
+SPARKS_NAMES = ("checkpointLocation", "queryName")
+"""Of those that Spark passes on, which are its own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -44,9 +54,9 @@ class Options:
         Raises
         ------
         ValueError
-            Saying which one is missing or wrong.
+            Saying which one is missing, wrong or unknown.
         """
-        named = {name.lower(): value for name, value in given.items()}
+        named = by_name(given)
         for name in ("address", "stream"):
             if not named.get(name):
                 raise ValueError(f'vivace: the option "{name}" is missing')
@@ -83,6 +93,20 @@ class Options:
         """The stream to write to, under the name of a client."""
         site = connect(self.address, token=self.token, client=client, patience_s=self.patience_s)
         return site.stream(self.stream)
+
+
+def by_name(given: Mapping[str, str]) -> dict[str, str]:
+    """Options by their names in small letters, in which Spark passes them on.
+
+    Raises
+    ------
+    ValueError
+        Naming one that is unknown, and those that are known.
+    """
+    known = {name.lower() for name in (*NAMES, *SPARKS_NAMES)}
+    if unknown := [name for name in given if name.lower() not in known]:
+        raise ValueError(f'vivace: there is no option "{unknown[0]}"; there are {", ".join(NAMES)}')
+    return {name.lower(): value for name, value in given.items()}
 
 
 def _read_token(path: str) -> str:

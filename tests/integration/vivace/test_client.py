@@ -474,6 +474,8 @@ def test_an_input_has_no_results(opened: LiveInput) -> None:
     with pytest.raises(vivace.Refused, match=f"{name} is an input") as refused:
         next(vivace.connect(f"http://{parts.netloc}").results(name))
     assert refused.value.status == 406
+    with pytest.raises(vivace.Refused, match="an input has no parameter 'describe'"):
+        vivace.connect(f"http://{parts.netloc}").describe(name)
 
 
 @pytest.mark.parametrize("rows", [{"number": 1, "name": "a"}, None, "a,b", [1]])

@@ -7,7 +7,9 @@ from pathlib import Path
 from socket import gethostname
 
 import pytest
+from pyspark.sql.types import StructField, StructType, TimestampType
 
+from vivace.spark.files import Target
 from vivace.spark.options import Options
 
 GIVEN = {"address": "http://127.0.0.1:1", "stream": "north"}
@@ -24,6 +26,28 @@ def test_a_token_file_that_is_not_there_is_named_with_the_machine(tmp_path: Path
     said = f'"tokenFile" is {missing!r}, which cannot be read at {gethostname()} (No such file'
     with pytest.raises(ValueError, match=re.escape(said)):
         Options.read({**GIVEN, "tokenFile": missing})
+
+
+def test_an_unknown_option_is_named_with_those_that_are_known() -> None:
+    said = (
+        'vivace: there is no option "startingoffset"; there are address, stream, token, tokenFile, '
+        "patience, path, timestamp, names, id, startingOffsets, maxRowsPerBatch, maxBytesPerBatch, "
+        "startingTimestamp, endingTimestamp, partitions"
+    )
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Options.read({**GIVEN, "startingoffset": "latest"})
+    schema = StructType([StructField("at", TimestampType())])
+    with pytest.raises(ValueError, match='no option "name"; there are'):
+        Target.read({"path": "/data", "timestamp": "at", "name": "n-###.arrow"}, schema)
+
+
+def test_what_spark_adds_of_its_own_is_known() -> None:
+    """As PySpark 4.3 passes what a query is started with, in small letters."""
+    spark = {"queryname": "monday", "checkpointlocation": "/data/checkpoint"}
+    assert Options.read({**GIVEN, **spark}).stream == "north"
+    schema = StructType([StructField("at", TimestampType())])
+    written = Target.read({"path": "/data", "timestamp": "at", **spark}, schema)
+    assert written.path == Path("/data")
 
 
 @pytest.mark.parametrize("patience", ["soon", "-1", "nan", "inf", ""])

@@ -213,6 +213,16 @@ def test_places_that_are_none(site: Site, query: str, headers: dict[str, str]) -
     connection.close()
 
 
+def test_an_unknown_parameter_is_named_with_those_that_are_known(site: Site) -> None:
+    known = "describe, after, from, until, first, last, columns, where"
+    for query, name in (("?form=5", "form"), ("?from=5&From=5", "From"), ("?describe&x", "x")):
+        connection, response = get(site.sink, query)
+        assert response.status == 400
+        problem = f"an output has no parameter {name!r}; it has {known}"
+        assert json.loads(response.read()) == {"error": problem}
+        connection.close()
+
+
 def test_a_parameter_without_a_value_counts(site: Site) -> None:
     site.deliver(1, 0, 3)
     connection, response = get(site.sink, "?describe")

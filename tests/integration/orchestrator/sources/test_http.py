@@ -74,7 +74,8 @@ def request(
     parts = urlsplit(source.address)
     connection = http.client.HTTPConnection(parts.netloc, timeout=60)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    connection.request("GET" if body is None else "POST", parts.path, body, named)
+    target = parts._replace(scheme="", netloc="").geturl()
+    connection.request("GET" if body is None else "POST", target, body, named)
     response = connection.getresponse()
     document = json.loads(response.read())
     connection.close()
@@ -287,6 +288,17 @@ def test_an_input_tells_its_state_to_whom_accepts_json(site: Site) -> None:
     problem = "north is an input, which has no results: its state comes as application/json, not as"
     assert (status, document["error"]) == (406, f"{problem} text/event-stream")
     assert source.status.malformed == 0
+
+
+def test_an_input_takes_no_parameters(site: Site) -> None:
+    source = site.open(Http())
+    address, problem = source.address, "an input has no parameter 'header'; it has none"
+    source.address = f"{address}?header=absent"
+    for body in (b"number,name\n1,a\n", None):
+        status, document, _ = request(source, body)
+        assert (status, document["error"]) == (400, problem)
+    assert source.status.malformed == 1
+    assert not entered(source)
 
 
 def test_a_full_buffer_says_when_to_come_again(site: Site) -> None:
