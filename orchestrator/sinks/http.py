@@ -207,6 +207,7 @@ class OpenHttpResults:
             request.preferred("a description comes", JSON)
             return self._described()
         begin = self._begin(request)
+        self._check_generation(begin.at[0])
         try:
             selection = Selection.read(request.query, self._schema)
         except (ValueError, msgspec.DecodeError) as error:
@@ -257,6 +258,19 @@ class OpenHttpResults:
             problem = "`from` is a sequence number, a generation and one such as 7-50, or now"
             raise HttpError(HTTPStatus.BAD_REQUEST, problem)
         return Begin(least_seq=int(begin))
+
+    def _check_generation(self, generation: int) -> None:
+        """Refuse a generation that has not begun, instead of waiting for it.
+
+        A site that was killed may have sent results that its disk does not have. It knows the
+        newest generation as soon as it has received any since it was started; until then, clients
+        wait.
+        """
+        with self._changed:
+            newest = self._latest[-1][0][0] if self._latest else generation
+        if generation > newest:
+            problem = f"there is no generation {generation} yet; the newest is {newest}"
+            raise HttpError(HTTPStatus.BAD_REQUEST, problem)
 
     def _as_events(self, begin: Begin, selection: Selection) -> Iterator[bytes]:
         yield b": results of " + self._assignment.stream.encode() + b"\n\n"

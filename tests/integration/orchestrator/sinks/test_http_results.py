@@ -223,6 +223,36 @@ def test_an_unknown_parameter_is_named_with_those_that_are_known(site: Site) -> 
         connection.close()
 
 
+@pytest.mark.parametrize("place", ["after=9-0", "from=9-0"])
+def test_a_generation_to_come_is_refused_by_who_knows_the_newest(site: Site, place: str) -> None:
+    site.deliver(3, 0, 1)
+    site.deliver(7, 0, 2)
+    connection, response = get(site.sink, f"?{place}")
+    assert response.status == 400
+    problem = "there is no generation 9 yet; the newest is 7"
+    assert json.loads(response.read()) == {"error": problem}
+    connection.close()
+    assert get(site.sink, Last_Event_ID="9-0")[1].status == 400
+    assert events(site.sink, 2, "?after=3-0") == identities(7, 0, 1)
+
+
+def test_a_site_that_was_killed_waits_for_a_generation_that_its_disk_does_not_have(
+    site: Site,
+) -> None:
+    """A client had results of it before the disk."""
+    site.deliver(7, 0, 2)
+    site.deliver(9, 0, 2, flush=False)
+    assert events(site.sink, 1, "?after=9-0") == ["9-1"]
+    site.restart()
+    connection, response = get(site.sink, "?after=9-1")
+    assert response.status == 200
+    site.deliver(9, 0, 3)
+    while not (line := response.readline()).startswith(b"id"):
+        pass
+    assert line == b"id: 9-2\n"
+    connection.close()
+
+
 def test_a_parameter_without_a_value_counts(site: Site) -> None:
     site.deliver(1, 0, 3)
     connection, response = get(site.sink, "?describe")
