@@ -306,6 +306,24 @@ def test_what_could_not_be_sent_while_consumers_held_the_stream_up_is_not_late()
     assert emitted(source.input)[-2:] == [stamp + 1, stamp + 10]
 
 
+def test_nothing_more_becomes_part_of_the_stream_than_the_host_takes() -> None:
+    """A later timestamp completes all that waits: it would lie in memory as a whole."""
+    waiting = WaitingTuples(SCHEMA, memory_bytes=1000)
+    event_time = replace(BY_COLUMN, slack_ms=1000, idle_after_ms=None)
+    source = Clocked(Ingestion(SCHEMA, event_time, None, waiting=waiting))
+    stamps = list(range(1000))
+    for stamp in stamps:
+        source.send(*[stamp] * 10)
+    source.send(5000)
+    assert source.input.status.buffered_bytes < 20_000
+    found: list[int] = []
+    while source.input.next_due_us(0) is not None:
+        found += emitted(source.input)
+        source.wait(1)
+        assert source.input.status.buffered_bytes < 20_000
+    assert found == [stamp for stamp in stamps for _ in range(10)]
+
+
 def test_where_too_much_waits_only_what_ends_the_wait_of_some_enters() -> None:
     waiting = WaitingTuples(SCHEMA, memory_bytes=1000, most_bytes=100_000)
     event_time = replace(BY_COLUMN, idle_after_ms=None, max_ahead_ms=60_000)
