@@ -172,19 +172,18 @@ class Batches:
                 self._input.rejections.malformed(b"", problem)
 
     def _enter(self, file: Path) -> Taken:
-        with pa.memory_map(str(file)) as raw:
-            table = ipc.open_file(raw).read_all()
-            told = table.schema.metadata or {}
-            client, number = told[_CLIENT].decode(), int(told[_NUMBER])
-            taken = Taken()
-            rows = table.replace_schema_metadata().cast(self._schema)
-            for piece, batch in enumerate(rows.to_batches(PIECE_ROWS)):
-                place = number * PIECES + piece
-                # Asked first: a batch that is pushed in vain would wait for room.
-                if not self._input.has(_name(client), place):
-                    taken += self._input.push(batch, client=_name(client), number=place)
-            nothing = pa.RecordBatch.from_pylist([], schema=self._schema)
-            self._input.push(nothing, client=_name(client), number=_last(number))
+        table = _mapped(file)
+        told = table.schema.metadata or {}
+        client, number = told[_CLIENT].decode(), int(told[_NUMBER])
+        taken = Taken()
+        rows = table.replace_schema_metadata().cast(self._schema)
+        for piece, batch in enumerate(rows.to_batches(PIECE_ROWS)):
+            place = number * PIECES + piece
+            # Asked first: a batch that is pushed in vain would wait for room.
+            if not self._input.has(_name(client), place):
+                taken += self._input.push(batch, client=_name(client), number=place)
+        nothing = pa.RecordBatch.from_pylist([], schema=self._schema)
+        self._input.push(nothing, client=_name(client), number=_last(number))
         file.unlink()
         return taken
 
@@ -208,12 +207,14 @@ class Batches:
         tables = [self._schema.empty_table()]
         for part in parts:
             try:
-                # What is mapped stays so. There may be more parts than files that may be open.
-                with pa.memory_map(str(staged / f"{path_part(part)}.arrow")) as raw:
-                    tables.append(ipc.open_file(raw).read_all())
+                tables.append(_mapped(staged / f"{path_part(part)}.arrow"))
             except FileNotFoundError:
                 raise Missing(
                     f"part {part} of batch {number} is not here: write the batch again"
+                ) from None
+            except pa.ArrowException as error:
+                raise Missing(
+                    f"part {part} of batch {number} is damaged ({error}): write the batch again"
                 ) from None
         table = pa.concat_tables(tables)
         stamps: IntArray = table.column(0).to_numpy()
@@ -257,6 +258,17 @@ class Batches:
     def _drop(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         self._sizes.pop(folder, None)
+
+
+def _mapped(file: Path) -> pa.Table:
+    """The rows of a file, read where they are looked at; the disk may have damaged them since.
+
+    What is mapped stays so. There may be more parts than files that may be open.
+    """
+    with pa.memory_map(str(file)) as raw:
+        table = ipc.open_file(raw).read_all()
+    table.validate(full=True)
+    return table
 
 
 def _writer(raw: object, schema: pa.Schema) -> contextlib.closing[ipc.RecordBatchStreamWriter]:

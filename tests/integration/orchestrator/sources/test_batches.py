@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import ipc
 
 import vivace
 from orchestrator.sources import batches as module
@@ -19,6 +22,7 @@ from orchestrator.sources.formats import RowForm
 from orchestrator.sources.http import Http
 from orchestrator.sources.live import Durable
 from orchestrator.sources.live_input import LiveInput
+from streams.chunk import stream_schema
 from tests.integration.orchestrator.sources.test_http import Site, entered
 
 COLUMNS = {"number": "int", "name": "string"}
@@ -194,6 +198,44 @@ def test_a_damaged_batch_of_one_client_does_not_refuse_those_of_others(site: Sit
     assert stream.commit(0, ["a"]).accepted == 1
     assert source.status.malformed == 1
     assert "is damaged" in (site.folder / "north.rejected.jsonl").read_text()
+
+
+def test_a_part_that_the_disk_has_damaged_is_to_be_written_again(site: Site) -> None:
+    """Where the texts of a column lie is taken from the file: a wrong place would end the site."""
+    source = site.open(Http())
+    stream = connected(source)
+    stream.stage(rows(1, 2, 3), number=0, part="a")
+    (file,) = site.folder.glob("batches/north/*/*/a.arrow")
+    offsets = struct.pack("<4i", 0, 1, 2, 3)
+    content = file.read_bytes()
+    assert content.count(offsets) == 1
+    file.write_bytes(content.replace(offsets, struct.pack("<4i", 0, 2**30, 2, 3)))
+    with pytest.raises(vivace.Refused, match="is damaged .* write the batch again"):
+        stream.commit(0, ["a"])
+    stream.stage(rows(1, 2, 3), number=0, part="a")
+    assert stream.commit(0, ["a"]).accepted == 3
+
+
+def test_a_committed_batch_is_looked_at_before_any_of_it_enters(site: Site) -> None:
+    site.open(Http()).close()
+    (folder,) = site.folder.glob("batches/north/*")
+    schema = stream_schema(COLUMNS).with_metadata(
+        {"vivace.client": "client writer", "vivace.number": "0"}
+    )
+    columns = {"_ts": [0, 0, 0], **rows(1, 2, 3)}
+    batch = pa.RecordBatch.from_pydict(columns, schema=schema)
+    file = folder / ("0" * 32 + "-0.batch")
+    with file.open("wb") as raw, contextlib.closing(ipc.new_file(raw, schema)) as writer:
+        writer.write_batch(batch)
+        writer.write_batch(batch)
+    before, offsets, after = file.read_bytes().rpartition(struct.pack("<4i", 0, 1, 2, 3))
+    file.write_bytes(before + offsets[:7] + b"\x7f" + offsets[8:] + after)
+    source = site.open(Http())
+    stream = connected(source)
+    stream.stage(rows(1), number=0, part="a")
+    assert stream.commit(0, ["a"]).accepted == 1
+    assert "is damaged" in (site.folder / "north.rejected.jsonl").read_text()
+    assert entered(source) == [1]
 
 
 def test_a_batch_may_have_more_parts_than_files_may_be_open(site: Site) -> None:

@@ -315,6 +315,7 @@ def test_nothing_more_becomes_part_of_the_stream_than_the_host_takes() -> None:
     for stamp in stamps:
         source.send(*[stamp] * 10)
     source.send(5000)
+    source.wait(1)
     assert source.input.status.buffered_bytes < 20_000
     found: list[int] = []
     while source.input.next_due_us(0) is not None:
