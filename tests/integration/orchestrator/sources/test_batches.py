@@ -210,7 +210,7 @@ def test_a_part_that_the_disk_has_damaged_is_to_be_written_again(site: Site) -> 
     content = file.read_bytes()
     assert content.count(offsets) == 1
     file.write_bytes(content.replace(offsets, struct.pack("<4i", 0, 2**30, 2, 3)))
-    with pytest.raises(vivace.Refused, match="is damaged .* write the batch again"):
+    with pytest.raises(vivace.Refused, match=r"is damaged .* write the batch again"):
         stream.commit(0, ["a"])
     stream.stage(rows(1, 2, 3), number=0, part="a")
     assert stream.commit(0, ["a"]).accepted == 3
