@@ -220,7 +220,7 @@ def test_a_committed_batch_is_looked_at_before_any_of_it_enters(site: Site) -> N
     site.open(Http()).close()
     (folder,) = site.folder.glob("batches/north/*")
     schema = stream_schema(COLUMNS).with_metadata(
-        {"vivace.client": "client writer", "vivace.number": "0"}
+        {b"vivace.client": b"client writer", b"vivace.number": b"0"}
     )
     columns = {"_ts": [0, 0, 0], **rows(1, 2, 3)}
     batch = pa.RecordBatch.from_pydict(columns, schema=schema)
