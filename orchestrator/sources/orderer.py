@@ -151,7 +151,8 @@ class Orderer:
     ) -> None:
         """Continue where another process was."""
         self.watermark_ms, self.newest_ms = watermark_ms, newest_ms
-        self.excuse(now_us)
+        if newest_ms != NO_WATERMARK:
+            self.excuse(now_us)
         for rows in waiting:
             self.waiting.add(rows)
             self.waiting.settle()

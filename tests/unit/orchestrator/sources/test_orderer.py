@@ -145,6 +145,13 @@ def test_clients_that_could_not_speak_have_time_to_come_back() -> None:
     assert orderer.watermark_ms == 4999
 
 
+def test_a_source_that_begins_has_no_clients_that_were_away() -> None:
+    orderer = by_column(idle_after_ms=500, returns_ms=2000)
+    orderer.resume(NO_WATERMARK, NO_WATERMARK, [], NOW_US)
+    orderer.accept(rows(100), NOW_US)
+    assert content(orderer.release(NOW_US + 501_000)) == [(100, 0)]
+
+
 def test_what_may_not_be_released_now_is_released_later() -> None:
     orderer = by_column()
     orderer.accept(rows(1, 2, 3), NOW_US)
