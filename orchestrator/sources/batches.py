@@ -181,7 +181,7 @@ class Batches:
             place = number * PIECES + piece
             # Asked first: a batch that is pushed in vain would wait for room.
             if not self._input.has(_name(client), place):
-                taken += self._input.push(batch, client=_name(client), number=place)
+                taken += self._input.push(batch, client=_name(client), number=place, in_order=True)
         nothing = pa.RecordBatch.from_pylist([], schema=self._schema)
         self._input.push(nothing, client=_name(client), number=_last(number))
         file.unlink()

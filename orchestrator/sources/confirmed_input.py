@@ -64,7 +64,7 @@ class ConfirmedInput(LiveInput):
 
     def _respond(self, pushes: Sequence[Push]) -> None:
         with self._changed:
-            waiting = [*self._unconfirmed, *pushes]
+            waiting = [*self._unconfirmed, *(push for push in pushes if push.confirms)]
             confirmed = [push for push in waiting if push.until_ms <= self._confirmed_ms]
             self._unconfirmed = [push for push in waiting if push.until_ms > self._confirmed_ms]
         for push in confirmed:

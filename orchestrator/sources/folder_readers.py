@@ -91,7 +91,8 @@ class FolderReader:
         for number, begin in enumerate(range(0, rows.num_rows, PIECE_ROWS), first):
             if self.ends.is_set():
                 return False
-            self.input.push(rows.slice(begin, PIECE_ROWS), client=client, number=number)
+            piece = rows.slice(begin, PIECE_ROWS)
+            self.input.push(piece, client=client, number=number, in_order=True)
         self.input.push(rows.slice(0, 0), client=client, number=last)
         return True
 

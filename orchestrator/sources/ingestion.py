@@ -52,6 +52,8 @@ class Push:
         from another one that is equal.
     places
         Names → numbers that the journal is to remember with it as those of clients.
+    confirms
+        Whether somebody waits for the outcome.
     until_ms
         Up to where the stream holds all of it, once it was taken in.
     late_ms
@@ -64,6 +66,7 @@ class Push:
     number: int = 0
     size_bytes: int = 0
     places: Sequence[tuple[str, int]] = ()
+    confirms: bool = True
     until_ms: int = NO_WATERMARK
     late_ms: IntArray | None = None
     outcome: Taken | None = None
@@ -157,7 +160,7 @@ class Ingestion:
         self.end = Position()
         if journal is not None:
             self.end = journal.end
-            left, journal.waiting = journal.waiting, []
+            left = journal.take_waiting()
             self._orderer.resume(journal.watermark_ms, journal.newest_ms, left, now_us)
 
     @property
@@ -173,10 +176,17 @@ class Ingestion:
     @property
     def opens_ms(self) -> int | None:
         """The timestamp that a batch must reach to enter, as so much waits; None: all may enter."""
-        waiting = self._orderer.waiting
-        if not waiting.is_full or (earliest_ms := waiting.earliest_ms) is None:
-            return None
-        return earliest_ms + self.time.slack_ms + 1
+        until_ms = self._orderer.waiting.opens_ms
+        return None if until_ms is None else until_ms + self.time.slack_ms + 1
+
+    @property
+    def watermark_ms(self) -> int:
+        """Tuples up to it are late."""
+        return self._orderer.watermark_ms
+
+    def respond(self, now_us: int) -> None:
+        """Note that clients have waited for a commit until now."""
+        self._orderer.heard(now_us)
 
     def take(
         self,

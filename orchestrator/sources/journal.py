@@ -162,11 +162,8 @@ class Journal:
     ----------
     end
         The cut after everything that has become part of the stream.
-    waiting
-        Tuples that another process accepted and did not number, in the order of their arrival. They
-        lie in its file until whoever takes them in clears the list.
     watermark_ms, newest_ms
-        As of that process's orderer.
+        As of the orderer of the process that wrote last.
     clients
         The last batches of clients.
 
@@ -197,12 +194,13 @@ class Journal:
         self._commits = 0
         self.end = Position()
         self.watermark_ms = self.newest_ms = NO_WATERMARK
-        self.waiting: list[pa.RecordBatch] = []
+        self._left: list[pa.RecordBatch] = []
+        """What the former process had accepted; they lie in its file, some numbered since."""
         self.clients = Clients()
         try:
             self._recover()
             if not read_only:
-                self._begin_segment(self.waiting)
+                self._begin_segment(self._waiting(self._left))
         except BaseException:
             self.close()
             raise
@@ -245,6 +243,20 @@ class Journal:
         for client, number in commit.clients:
             self.clients.note(client, number)
         self._note(commit)
+
+    def take_waiting(self) -> Iterator[pa.RecordBatch]:
+        """Tuples that another process accepted and did not number, in the order of their arrival.
+
+        They are told once, and read from its file meanwhile.
+        """
+        left, self._left = self._left, []
+        return self._waiting(left)
+
+    def _waiting(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            after = batch.column(0).to_numpy() > self.watermark_ms
+            if after.any():
+                yield batch if after.all() else batch.filter(pa.array(after))
 
     @property
     def is_full(self) -> bool:
@@ -463,7 +475,7 @@ class Journal:
             if not headed:
                 continue
             self._segments.append(segment)
-            self.waiting = _after(waiting, self.watermark_ms)
+            self._left = waiting
 
     def _entries(
         self, path: Path, data: mmap.mmap | bytes
@@ -497,15 +509,6 @@ def _cut_at(chunk: Chunk, watermark_ms: int) -> Position:
     """The cut after a watermark that lies before the end of a part."""
     known = int(np.searchsorted(chunk.timestamps, watermark_ms, side="right"))
     return Position(next_seq=chunk.first_seq + known, watermark_ms=watermark_ms)
-
-
-def _after(waiting: list[pa.RecordBatch], watermark_ms: int) -> list[pa.RecordBatch]:
-    """Tuples after a watermark, in the order of their arrival."""
-    found: list[pa.RecordBatch] = []
-    for batch in waiting:
-        after = batch.column(0).to_numpy() > watermark_ms
-        found.append(batch if after.all() else batch.filter(pa.array(after)))
-    return [batch for batch in found if batch.num_rows]
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

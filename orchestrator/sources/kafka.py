@@ -204,7 +204,7 @@ class Reader:
                 read_us = self._clock_us()
                 while (merged := self._merge.take(read_us)) is not None:
                     places = [(_name(p), offset) for p, offset in merged.places.items()]
-                    self._input.push(merged.rows, places=places)
+                    self._input.push(merged.rows, places=places, in_order=True)
                 # It may have waited for consumers.
                 self._merge.looked_away(self._clock_us() - read_us)
                 self._input.hears = self._merge.is_at_end

@@ -157,6 +157,7 @@ class LiveInput:
         places: Sequence[tuple[str, int]] = (),
         waits: bool = True,
         confirms: bool = True,
+        in_order: bool = False,
     ) -> Taken:
         """Bring a batch in; returns when it is in the journal.
 
@@ -168,6 +169,9 @@ class LiveInput:
             Whether to wait for room.
         confirms
             Whether to wait for the outcome. Otherwise nothing is known of it.
+        in_order
+            Whether it enters however much waits for a later timestamp: its reader reads that only
+            after it.
 
         Raises
         ------
@@ -177,16 +181,17 @@ class LiveInput:
             The source has failed, or ends.
         """
         size_bytes = rows.nbytes + 1024
-        push = Push(rows, self._clock_us(), client, number, size_bytes, places)
+        push = Push(rows, self._clock_us(), client, number, size_bytes, places, confirms=confirms)
+        enters = in_order or not rows.num_rows
         with self._changed:
             if waits:
                 self._changed.wait_for(
-                    lambda: (self._has_room and self._admits(push)) or self._ended
+                    lambda: (self._has_room and (enters or self._admits(push))) or self._ended
                 )
             self._check()
             if not self._has_room:
                 raise Full
-            if not self._admits(push):
+            if not (enters or self._admits(push)):
                 waiting_mb = self._ingestion.waiting_bytes / 2**20
                 raise Full(f"{waiting_mb:.0f} MiB of tuples wait for a later timestamp than it has")
             self._pushed.append(push)
@@ -215,11 +220,11 @@ class LiveInput:
         return self._pushed_bytes + self._ready_bytes < self._buffer_bytes
 
     def _admits(self, push: Push) -> bool:
-        """Whether less waits for its turn than may, or the batch ends the wait of some."""
-        if self._opens_ms is None or not push.rows.num_rows:
+        """Whether a batch ends the wait of much, where as much waits as may, or adds nothing."""
+        if self._opens_ms is None or (push.client and self.has(push.client, push.number)):
             return True
         newest_ms = self._ingestion.time.newest_ms(push.rows, push.arrived_us)
-        return newest_ms >= self._opens_ms
+        return newest_ms >= self._opens_ms or newest_ms <= self._ingestion.watermark_ms
 
     @property
     def _ended(self) -> bool:
@@ -328,10 +333,10 @@ class LiveInput:
         with self._changed:
             count = min(len(self._pushed), BATCHES_AT_ONCE)
             pushes = [self._pushed.popleft() for _ in range(count)]
-            takes = self._takes
+            takes, everything = self._takes, not self._pushed
         came_bytes = sum(push.size_bytes for push in pushes)
         most_bytes = self._buffer_bytes + came_bytes if takes else 0
-        hears = takes and self.hears and self._waits_for is None
+        hears = takes and everything and self.hears and self._waits_for is None
         try:
             chunks = self._ingestion.take(pushes, self._clock_us(), most_bytes, hears=hears)
         except Exception as error:  # noqa: BLE001  The host opens the source again.
@@ -353,6 +358,8 @@ class LiveInput:
             was_open, self._opens_ms = self._opens_ms is None, self._ingestion.opens_ms
             self._is_behind = self._ingestion.is_behind
             self._changed.notify_all()
+        if pushes:
+            self._ingestion.respond(self._clock_us())
         self._respond(pushes)
         if chunks or was_open != (self._opens_ms is None):
             self._wake()

@@ -190,8 +190,12 @@ class Orderer:
         return self._wait(rows, int(timestamps.max()), arrived_us), refusals
 
     def excuse(self, now_us: int) -> None:
-        """Note that nobody could speak until now."""
-        self.arrived_us = max(self.arrived_us, now_us + 1000 * self.time.returns_ms)
+        """Note that nobody could speak until now, and clients have to come back."""
+        self.heard(now_us + 1000 * self.time.returns_ms)
+
+    def heard(self, now_us: int) -> None:
+        """Note that nobody was silent until now."""
+        self.arrived_us = max(self.arrived_us, now_us)
 
     def release(self, now_us: int, most_bytes: int = ANY_BYTES) -> Released | None:
         """What is complete by now; None if nothing is that was not before.
@@ -223,7 +227,7 @@ class Orderer:
 
     def _wait(self, rows: pa.RecordBatch, newest_ms: int, arrived_us: int) -> pa.RecordBatch:
         self.newest_ms = max(self.newest_ms, newest_ms)
-        self.arrived_us = max(self.arrived_us, arrived_us)
+        self.heard(arrived_us)
         self.waiting.add(rows)
         return rows
 

@@ -4,7 +4,7 @@ A long `slack`, many tuples of one timestamp, or a client whose clock stands sti
 So little of it stays in memory. What exceeds that lies in *runs*: sorted pieces in files, which are
 mapped and read when their turn comes (an external merge sort). The files have no names, and nothing
 of them outlives the process; the journal has what must. All of it is bounded, too; beyond that,
-nothing may be added but what ends the wait of some.
+nothing should be added but what ends the wait of much.
 
 Of equal timestamps, the earlier arrival comes first.
 """
@@ -27,6 +27,12 @@ from topology.arrays import IntArray
 MEMORY_BYTES = 8 * 2**20
 """In memory, unless told otherwise."""
 
+BATCH_BYTES = 1024
+"""What a batch takes besides its tuples, about."""
+
+OPENING_SHARE = 1 / 16
+"""Of all that may wait. Whatever ends the wait of so much may be added although it is full."""
+
 MOST_WAITING_BYTES = 2**28
 """In memory and in files, unless told otherwise."""
 
@@ -37,11 +43,13 @@ class _Sorted:
 
     rows: pa.RecordBatch
     timestamps: IntArray
+    whole: int
+    """How many there were at first."""
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> _Sorted:
         """Rows that are in order."""
-        return cls(rows, rows.column(0).to_numpy(zero_copy_only=False))
+        return cls(rows, rows.column(0).to_numpy(zero_copy_only=False), rows.num_rows)
 
     def until(self, watermark_ms: int) -> int:
         """How many of them come up to a watermark."""
@@ -94,16 +102,15 @@ class WaitingTuples:
         self.size_bytes = 0
 
     @property
-    def is_full(self) -> bool:
-        """Whether nothing should be added but what ends the wait of some."""
-        return self.size_bytes >= self._most_bytes
-
-    @property
-    def earliest_ms(self) -> int | None:
-        """The timestamp whose turn comes next; None if nothing waits."""
-        firsts = [int(run.timestamps[0]) for run in self._runs]
-        firsts += [int(_Sorted.of(batch).timestamps.min()) for batch in self._latest]
-        return min(firsts, default=None)
+    def opens_ms(self) -> int | None:
+        """Up to where tuples would have to leave, before others should be added; None: nowhere."""
+        if self.size_bytes < self._most_bytes:
+            return None
+        parts = [*self._runs, *self._sorted_latest()]
+        latest_ms = max(int(part.timestamps[-1]) for part in parts)
+        little_ms = _within(parts, latest_ms, int(OPENING_SHARE * self._most_bytes))
+        afterwards = [part.timestamps[part.until(little_ms) :] for part in parts]
+        return min((int(left[0]) for left in afterwards if len(left)), default=little_ms)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """What waits; of equal timestamps, the earlier arrival first."""
@@ -125,14 +132,13 @@ class WaitingTuples:
         most_bytes
             Of what is removed, unless one timestamp has more.
         """
-        latest = _sorted(self._latest, self._schema)
-        parts = [*self._runs, latest]
+        latest = self._sorted_latest()
+        parts = [*self._runs, *latest]
         until_ms = _within(parts, until_ms, most_bytes)
         taken = [part.take(part.until(until_ms)) for part in parts]
         self._runs = [run for run in self._runs if run.rows.num_rows]
-        self._latest = [latest.rows] if latest.rows.num_rows else []
-        self._latest_bytes = sum(rows.nbytes for rows in self._latest)
-        self.size_bytes = self._latest_bytes + sum(run.rows.nbytes for run in self._runs)
+        self._latest = [part.rows for part in latest if part.rows.num_rows]
+        self._count()
         return _sorted(taken, self._schema).rows, until_ms
 
     def settle(self) -> None:
@@ -143,17 +149,48 @@ class WaitingTuples:
         OSError
             The disk does not take it.
         """
-        if self._latest_bytes <= self._memory_bytes:
-            return
-        rows = _sorted(self._latest, self._schema).rows
+        if self._latest_bytes > self._memory_bytes:
+            self._runs.append(self._written(_sorted(self._latest, self._schema).rows))
+            self._latest = []
+            self._count()
+        elif BATCH_BYTES * len(self._latest) > self._memory_bytes:
+            self._sorted_latest()
+        self._merge()
+
+    def _merge(self) -> None:
+        """Write neighbours together of which no more waits than there was in one: files go."""
+        merged: list[_Sorted] = []
+        for run in self._runs:
+            before = merged[-1] if merged else run
+            left = before.rows.num_rows + run.rows.num_rows
+            if before is run or left > max(before.whole, run.whole):
+                merged.append(run)
+            else:
+                rows = _sorted([before.rows, run.rows], self._schema).rows
+                merged[-1] = self._written(rows)
+        self._runs = merged
+
+    def _sorted_latest(self) -> list[_Sorted]:
+        """What lies in memory as one part; none if nothing does."""
+        if not self._latest:
+            return []
+        latest = _sorted(self._latest, self._schema)
+        self._latest = [latest.rows]
+        return [latest]
+
+    def _count(self) -> None:
+        self._latest_bytes = sum(rows.nbytes for rows in self._latest)
+        self.size_bytes = self._latest_bytes + sum(run.rows.nbytes for run in self._runs)
+
+    def _written(self, rows: pa.RecordBatch) -> _Sorted:
+        """Rows in a file without a name."""
         with tempfile.TemporaryFile(dir=self._folder) as file:
             with contextlib.closing(ipc.new_file(file, self._schema)) as writer:
                 writer.write_batch(rows)
             file.flush()
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         # The map stays, and goes with the last of its rows.
-        self._runs.append(_Sorted.of(ipc.open_file(pa.py_buffer(mapped)).get_batch(0)))
-        self._latest, self._latest_bytes = [], 0
+        return _Sorted.of(ipc.open_file(pa.py_buffer(mapped)).get_batch(0))
 
 
 def _sorted(batches: list[pa.RecordBatch], schema: pa.Schema) -> _Sorted:

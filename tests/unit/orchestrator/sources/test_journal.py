@@ -79,7 +79,7 @@ def test_what_was_appended_is_there_again(opened: Open) -> None:
     again = opened()
     assert again.end == Position(next_seq=5, watermark_ms=8)
     assert everything(again) == [1, 2, 2, 5, 8]
-    assert [batch.column(0).to_pylist() for batch in again.waiting] == [[9], [11]]
+    assert [batch.column(0).to_pylist() for batch in again.take_waiting()] == [[9], [11]]
     assert again.newest_ms == 11
     assert again.clients.has("c", 4)
     assert not again.clients.has("c", 5)
@@ -242,7 +242,7 @@ def test_the_oldest_segments_go_and_the_rest_says_where_it_begins(
     assert again.retained == begin
     assert again.clients.has("c", seq - 5000)
     assert again.clients.has("gone", 3)
-    assert [batch.column(0).to_pylist() for batch in again.waiting] == [[seq + 1000]]
+    assert [batch.column(0).to_pylist() for batch in again.take_waiting()] == [[seq + 1000]]
 
 
 def test_what_waits_is_not_written_again_by_each_commit(
@@ -273,13 +273,12 @@ def test_a_head_is_cut_into_entries_and_read_where_it_lies(
     before = pa.default_memory_pool().bytes_allocated()
     again = opened()
     assert pa.default_memory_pool().bytes_allocated() - before < 100_000
-    assert len(again.waiting) > 100
-    found = [stamp for batch in again.waiting for stamp in batch.column(0).to_pylist()]
+    found = [stamp for batch in again.take_waiting() for stamp in batch.column(0).to_pylist()]
     assert found == [*waiting, 400_000]
     assert again.clients.last("c") == 3
     assert again.end == Position(next_seq=1, watermark_ms=7)
     twice = opened()
-    assert sum(batch.num_rows for batch in twice.waiting) == len(waiting) + 1
+    assert sum(batch.num_rows for batch in twice.take_waiting()) == len(waiting) + 1
 
 
 def test_a_head_that_was_not_finished_does_not_count(
@@ -295,7 +294,7 @@ def test_a_head_that_was_not_finished_does_not_count(
     for size in (0, 1, len(whole) // 2, len(whole) - 1):
         newest.write_bytes(whole[:size])
         again = opened()
-        assert [s for batch in again.waiting for s in batch.column(0).to_pylist()] == list(
+        assert [s for batch in again.take_waiting() for s in batch.column(0).to_pylist()] == list(
             range(1000, 2000)
         )
         again.close()

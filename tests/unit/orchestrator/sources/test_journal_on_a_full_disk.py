@@ -39,7 +39,7 @@ except OSError:
     pass
 resource.setrlimit(resource.RLIMIT_FSIZE, (unlimited, unlimited))
 again = Journal(folder, schema)
-print(sum(batch.num_rows for batch in again.waiting))
+print(sum(batch.num_rows for batch in again.take_waiting()))
 """
 
 

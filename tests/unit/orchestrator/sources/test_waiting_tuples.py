@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.sources.waiting_tuples import WaitingTuples
+from orchestrator.sources.waiting_tuples import BATCH_BYTES, WaitingTuples
 from streams.chunk import stream_schema
 
 SCHEMA = stream_schema({"number": "int", "text": "string"})
@@ -50,8 +50,6 @@ def test_everything_leaves_once_in_order_wherever_it_waits(
             waiting.add(rows(*made))
             expected += made
         waiting.settle()
-        left = {stamp for stamp, _ in set(expected) - set(found)}
-        assert waiting.earliest_ms == min(left, default=None)
         for until_ms, most_bytes in takes[place : place + 1]:
             before = len(found)
             taken, reached_ms = waiting.take(until_ms, most_bytes)
@@ -64,7 +62,6 @@ def test_everything_leaves_once_in_order_wherever_it_waits(
     found += content(waiting.take(10, ALL_BYTES)[0])
     assert found == sorted(expected)
     assert waiting.size_bytes == 0
-    assert waiting.earliest_ms is None
 
 
 def test_beyond_its_memory_everything_lies_in_files_without_names(tmp_path: Path) -> None:
@@ -78,6 +75,39 @@ def test_beyond_its_memory_everything_lies_in_files_without_names(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
     taken, _ = waiting.take(7, ALL_BYTES)
     assert content(taken) == sorted((n % 7, n) for n in range(100_000))
+
+
+def test_when_it_is_full_so_much_has_to_leave_that_there_is_room() -> None:
+    waiting = WaitingTuples(SCHEMA, memory_bytes=1000, most_bytes=16_000)
+    for stamp in range(1000):
+        assert waiting.opens_ms is None
+        waiting.add(rows((stamp, stamp)))
+        if waiting.size_bytes >= 16_000:
+            break
+    opens_ms = waiting.opens_ms
+    assert opens_ms is not None
+    taken, _ = waiting.take(opens_ms - 1, ALL_BYTES)
+    assert taken.nbytes <= 1000
+    more, _ = waiting.take(opens_ms, ALL_BYTES)
+    assert taken.nbytes + more.nbytes > 1000
+
+
+def test_a_little_before_much_does_not_open_it() -> None:
+    waiting = WaitingTuples(SCHEMA, most_bytes=16_000)
+    waiting.add(rows((1, 0)))
+    waiting.add(rows(*[(7, number) for number in range(1000)]))
+    assert waiting.opens_ms == 7
+    waiting.add(rows((8, 0)))
+    assert waiting.opens_ms == 7
+
+
+def test_small_batches_are_put_together() -> None:
+    waiting = WaitingTuples(SCHEMA, memory_bytes=2**15)
+    for number in range(200):
+        waiting.add(rows((number % 3, number)))
+        waiting.settle()
+        assert len(list(waiting.batches())) <= 2**15 // BATCH_BYTES
+    assert content(waiting.take(3, ALL_BYTES)[0]) == sorted((n % 3, n) for n in range(200))
 
 
 def test_a_timestamp_is_never_divided() -> None:
