@@ -2,7 +2,8 @@
 
 A reader may be far ahead in one partition and behind in another. If it took tuples as they come, a
 backlog would be late. So each partition's tuples wait until all others have come as far: up to the
-least of the partitions' newest timestamps (a watermark per partition). A partition that has been
+least of the partitions' newest timestamps (a watermark per partition), and of equal ones up to the
+first partition's, which waits for nobody. A partition that has been
 read to its end, and has had nothing new for `idle_after` while the reader looked, is not waited
 for.
 
@@ -143,7 +144,7 @@ class PartitionMerge:
         found: list[tuple[int, _Bunch]] = []
         places: dict[int, int] = {}
         for number, each in sorted(self._partitions.items()):
-            for bunch in _released(each, frontier):
+            for bunch in _released(each, _passed(number, frontier)):
                 places[number] = bunch.next_offset
                 if bunch.rows.num_rows:
                     found.append((number, bunch))
@@ -151,11 +152,15 @@ class PartitionMerge:
             return None
         return Merged(rows=self._ordered(found), places=places)
 
-    def _frontier(self, now_us: int) -> int | None:
-        """Keys below it are released; None: all are."""
+    def _frontier(self, now_us: int) -> tuple[int, int] | None:
+        """Key and partition up to which all is released; None: all is."""
         if not self._waits:
             return None
-        waited = [each.newest for each in self._partitions.values() if not self._idle(each, now_us)]
+        waited = [
+            (each.newest, number)
+            for number, each in self._partitions.items()
+            if not self._idle(each, now_us)
+        ]
         return min(waited, default=None)
 
     def _idle(self, each: _Partition, now_us: int) -> bool:
@@ -177,13 +182,21 @@ class PartitionMerge:
         return rows.take(pa.array(order))
 
 
-def _released(each: _Partition, frontier: int | None) -> Iterable[_Bunch]:
-    """What a partition gives up."""
+def _passed(partition: int, frontier: tuple[int, int] | None) -> int | None:
+    """The last key that a partition gives up; None: any."""
+    if frontier is None:
+        return None
+    key, last = frontier
+    return key if partition <= last else key - 1
+
+
+def _released(each: _Partition, most: int | None) -> Iterable[_Bunch]:
+    """What a partition gives up, up to a key."""
     while each.waiting:
         bunch = each.waiting[0]
         count = len(bunch.keys)
-        if frontier is not None:
-            count = int(np.searchsorted(bunch.keys, frontier, side="left"))
+        if most is not None:
+            count = int(np.searchsorted(bunch.keys, most, side="right"))
         if count == len(bunch.keys):
             each.waiting.popleft()
             each.held_bytes -= bunch.rows.nbytes
