@@ -35,7 +35,7 @@ MOST_CONNECTIONS = 128
 SILENCE_S = 60.0
 """How long a connection may be silent."""
 
-HELD_BYTES = 64 * 2**20
+HELD_BYTES = 128 * 2**20
 """Bodies that a server holds at a time: of one stream at most half of what others leave."""
 
 READ_BYTES = 2**18
@@ -360,7 +360,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _request(self, route: Route) -> Request:
         """The request without its body, if its sender may say it."""
-        headers = {key.lower(): value for key, value in self.headers.items()}
+        headers = {
+            # Lines of one name are one list.
+            key.lower(): ", ".join(self.headers.get_all(key, []))
+            for key in self.headers
+        }
         if route.token is not None:
             scheme, _, given = headers.get("authorization", "").partition(" ")
             is_given = scheme.lower() == "bearer" and bool(given.strip())

@@ -108,16 +108,18 @@ class Batches:
         folder = self._staged(client, number)
         with self._staging:
             file = folder / f"{name}.arrow"
-            if file.exists():
-                self._sizes[folder] -= file.stat().st_size
-                file.unlink()
-            self._make_room(folder, client, rows.nbytes)
+            former_bytes = file.stat().st_size if file.exists() else 0
+            self._make_room(folder, client, rows.nbytes - former_bytes)
             private_folder(folder)
             unfinished = folder / f".{uuid.uuid4().hex}"
-            with unfinished.open("wb") as raw, _writer(raw, self._schema) as writer:
-                writer.write_batch(rows)
-            self._sizes[folder] = self._sizes.get(folder, 0) + unfinished.stat().st_size
-            unfinished.replace(file)
+            try:
+                with unfinished.open("wb") as raw, _writer(raw, self._schema) as writer:
+                    writer.write_batch(rows)
+                more_bytes = unfinished.stat().st_size - former_bytes
+                unfinished.replace(file)
+            finally:
+                unfinished.unlink(missing_ok=True)
+            self._sizes[folder] = self._sizes.get(folder, 0) + more_bytes
 
     def commit(self, client: str, number: int, parts: Sequence[str]) -> Taken:
         """Let a batch enter; returns when all of it has.

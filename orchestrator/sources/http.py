@@ -51,8 +51,8 @@ BATCHES = "batches"
 MOST_KEY = 128
 """Characters of a client's name or key."""
 
-LARGEST_BYTES = HELD_BYTES // 2
-"""Of any manifest's `largest`: what a server holds for one stream when no other needs any."""
+LARGEST_BYTES = HELD_BYTES // 4
+"""Of any manifest's `largest`: what a server holds for a stream when one other takes all it may."""
 
 COMMIT = "application/vnd.vivace.commit+json"
 """Type of a body that lists the parts of a batch."""
@@ -171,8 +171,7 @@ class Posts:
     def post(self, request: Request) -> object:
         """Bring a batch in, or a part of one."""
         client, number = _identity(request)
-        kind = request.headers.get("content-type", "")
-        if kind in (COMMIT, ABORT) or "vivace-part" in request.headers:
+        if _kind(request) in (COMMIT, ABORT) or "vivace-part" in request.headers:
             if self._batches is None:
                 raise HttpError(
                     HTTPStatus.BAD_REQUEST,
@@ -206,7 +205,7 @@ class Posts:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"nothing entered: {error}") from None
 
     def _in_parts(self, batches: Batches, request: Request, client: str, number: int) -> object:
-        kind = request.headers.get("content-type", "")
+        kind = _kind(request)
         try:
             if kind == COMMIT:
                 parts = _parts.decode(request.body).parts
@@ -223,6 +222,11 @@ class Posts:
         except (ValueError, msgspec.DecodeError) as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
         return {"staged": rows.num_rows}
+
+
+def _kind(request: Request) -> str:
+    """The type of a body, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _unavailable(error: Exception) -> HttpError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import struct
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pytest
@@ -19,11 +21,12 @@ import vivace
 from orchestrator.sources import batches as module
 from orchestrator.sources.batches import Batches
 from orchestrator.sources.formats import RowForm
-from orchestrator.sources.http import Http
+from orchestrator.sources.http import COMMIT, Http
+from orchestrator.sources.ingestion import Full
 from orchestrator.sources.live import Durable
 from orchestrator.sources.live_input import LiveInput
 from streams.chunk import stream_schema
-from tests.integration.orchestrator.sources.test_http import Site, entered
+from tests.integration.orchestrator.sources.test_http import Site, entered, request
 
 COLUMNS = {"number": "int", "name": "string"}
 BY_NUMBER = Http(time_column="number", time_format="ms", idle_after_ms=None, max_ahead_ms=None)
@@ -236,6 +239,85 @@ def test_a_committed_batch_is_looked_at_before_any_of_it_enters(site: Site) -> N
     assert stream.commit(0, ["a"]).accepted == 1
     assert "is damaged" in (site.folder / "north.rejected.jsonl").read_text()
     assert entered(source) == [1]
+
+
+def test_what_could_not_be_staged_leaves_nothing_behind(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = site.open(BY_NUMBER)
+    folder = tmp_path / "batches"
+    batches = Batches(folder, source.schema, source, most_bytes=10_000_000)
+
+    def on_a_full_disk(raw: IO[bytes], _: pa.Schema) -> None:
+        raw.write(bytes(1000))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_writer", on_a_full_disk)
+        with pytest.raises(OSError, match="No space"):
+            batches.stage("spark", 1, "a", pa.RecordBatch.from_pylist([], schema=source.schema))
+    assert not [file for file in folder.rglob("*") if file.is_file()]
+
+
+def test_a_part_that_finds_no_room_does_not_take_away_what_was_acknowledged(
+    site: Site, tmp_path: Path
+) -> None:
+    """A task that is repeated, or runs twice, stages its part again."""
+    source = site.open(BY_NUMBER)
+    batches = Batches(tmp_path / "batches", source.schema, source, most_bytes=5000)
+
+    def part(count: int) -> pa.RecordBatch:
+        columns = [pa.array(range(count)), pa.array(range(count)), pa.array(["x"] * count)]
+        return pa.RecordBatch.from_arrays(columns, schema=source.schema)
+
+    batches.stage("spark", 1, "a", part(50))
+    while True:
+        # Another client fills what is left.
+        try:
+            batches.stage("other", 1, f"{time.monotonic_ns()}", part(10))
+        except Full:
+            break
+    with pytest.raises(Full):
+        batches.stage("spark", 1, "a", part(200))
+    taken = batches.commit("spark", 1, ["a"])
+    assert taken.accepted == 50
+
+
+@pytest.mark.parametrize("kind", [COMMIT + "; charset=utf-8", COMMIT.upper()])
+def test_a_commit_may_name_its_charset(site: Site, kind: str) -> None:
+    source = site.open(BY_NUMBER)
+    connected(source).stage(rows(1, 2, 3), number=1, part="a")
+    status, document, _ = request(
+        source,
+        b'{"parts": ["a"]}',
+        Content_Type=kind,
+        Vivace_Client="writer",
+        Vivace_Number="1",
+    )
+    assert status == 200, document
+
+
+def test_a_committed_batch_enters_however_much_waits(site: Site) -> None:
+    """All of it is here, and its client has been told so."""
+    source = site.open(BY_NUMBER, waiting_bytes=10_000)
+    stream = connected(source)
+    same: dict[str, list[object]] = {"number": [5] * 1000, "name": ["x"] * 1000}
+    stream.send(same, number=1)
+    assert source.waits_for is not None
+    stream.stage(rows(5), number=1, part="a")
+    assert stream.commit(1, ["a"]).accepted == 1
+
+
+def test_a_client_whose_response_was_lost_goes_on_although_much_waits(site: Site) -> None:
+    """It sends again as docs/live-streams.md tells it, and has what ends the wait."""
+    source = site.open(BY_NUMBER, waiting_bytes=10_000)
+    same: dict[str, list[object]] = {"number": [5] * 1000, "name": ["x"] * 1000}
+    assert connected(source).send(same, number=1).accepted == 1000
+    # The response was lost, or its program was killed and started again: it sends batches 1, 2.
+    again = connected(source)
+    sent = again.send(same, number=1)
+    assert sent == vivace.Sent(repeated=1)
+    assert again.send(rows(6), number=2) == vivace.Sent(accepted=1)
 
 
 def test_a_batch_may_have_more_parts_than_files_may_be_open(site: Site) -> None:

@@ -8,6 +8,7 @@ import io
 import json
 import socket
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from pyarrow import ipc
 
 from orchestrator.drivers import DriverError
+from orchestrator.listening import Endpoint
 from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources import confirmed_input
 from orchestrator.sources.driver import SourceContext
@@ -39,7 +41,14 @@ class Site:
         self.folder = folder
         self._opened: list[LiveInput] = []
 
-    def open(self, options: Http, *, stream: str = "north", buffer_bytes: int = 2**23) -> LiveInput:
+    def open(
+        self,
+        options: Http,
+        *,
+        stream: str = "north",
+        buffer_bytes: int = 2**23,
+        waiting_bytes: int = 2**28,
+    ) -> LiveInput:
         assigned = SourceAssignment(
             stream=stream,
             columns={"number": "int", "name": "string"},
@@ -47,7 +56,10 @@ class Site:
             start_at_us=None,
         )
         context = SourceContext(
-            folder=self.folder, clock_us=lambda: NOW_US, buffer_bytes=buffer_bytes
+            folder=self.folder,
+            clock_us=lambda: NOW_US,
+            buffer_bytes=buffer_bytes,
+            waiting_bytes=waiting_bytes,
         )
         source = options.open(assigned, context)
         assert isinstance(source, LiveInput)
@@ -290,6 +302,19 @@ def test_an_input_tells_its_state_to_whom_accepts_json(site: Site) -> None:
     assert source.status.malformed == 0
 
 
+def test_a_client_may_say_what_it_accepts_in_several_lines(site: Site) -> None:
+    """They are one list (RFC 9110, 5.3)."""
+    source = site.open(Http())
+    assert source.address is not None
+    connection = http.client.HTTPConnection(urlsplit(source.address).netloc, timeout=60)
+    connection.putrequest("GET", "/streams/north")
+    connection.putheader("Accept", "application/json")
+    connection.putheader("Accept", "text/html")
+    connection.endheaders()
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
 def test_an_input_takes_no_parameters(site: Site) -> None:
     source = site.open(Http())
     address, problem = source.address, "an input has no parameter 'header'; it has none"
@@ -347,6 +372,22 @@ def test_slow_clients_of_some_streams_lock_out_no_other_stream_of_the_address(
     assert len(addresses) == 1
     for connection in slow:
         connection.close()
+
+
+def test_slow_clients_of_a_stream_leave_room_for_the_largest_body_of_another(site: Site) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        listen = Endpoint(host="127.0.0.1", port=server.getsockname()[1])
+    site.open(Http(listen=listen), stream="slow")
+    other = site.open(Http(listen=listen, largest_bytes=2**25), stream="other")
+    slow = socket.create_connection((listen.host, listen.port))
+    slow.sendall(b"POST /streams/slow HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n")
+    slow.sendall(b'{"number": 1, "name": "' + b"x" * 2**20)
+    time.sleep(0.5)
+    body = b'{"number": 1, "name": "' + b"x" * 1000 + b'"}\n'
+    body = body * ((2**25 - 1000) // len(body))
+    status, document, _ = request(other, body)
+    slow.close()
+    assert status == 200, document
 
 
 def test_a_large_body_that_is_refused_gets_its_response(site: Site) -> None:
