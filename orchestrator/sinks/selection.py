@@ -96,6 +96,10 @@ class Selection:
             where=_conditions.decode(query.get("where", "[]")),
         )
         _known([name for name, _, _ in made.where], schema)
+        for name, operator, value in made.where:
+            if isinstance(value, list) != (operator == "in"):
+                wanted = "a list" if operator == "in" else "one value"
+                raise ValueError(f"condition on {name}: {operator!r} takes {wanted}")
         # Values of another type than their column's are refused here, not within a response.
         made.of(pa.RecordBatch.from_pylist([], schema=schema))
         return made

@@ -129,8 +129,12 @@ class Http(LiveSource, frozen=True, kw_only=True):
         opened = self.input(assignment, context)
         form = self.form(assignment)
         batches = None
-        if (folder := self.folder(assignment, context, BATCHES)) is not None:
-            batches = Batches(folder, form.schema, opened, most_bytes=self.staged_bytes)
+        try:
+            if (folder := self.folder(assignment, context, BATCHES)) is not None:
+                batches = Batches(folder, form.schema, opened, most_bytes=self.staged_bytes)
+        except OSError as error:
+            opened.close()
+            raise DriverError(f"the batches cannot be kept: {error}") from None
         posts = Posts(form, opened, batches)
 
         def state(request: Request) -> object:

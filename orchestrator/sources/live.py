@@ -231,21 +231,24 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         if self.durable is Durable.REPLICAS:
             kind = ConfirmedInput
         stream, sides = assignment.stream, context.side_streams
+        waiting = WaitingTuples(
+            schema,
+            memory_bytes=context.buffer_bytes,
+            folder=folder,
+            most_bytes=context.waiting_bytes,
+        )
+        refuse = partial(sides.keep, stream)
+        try:
+            ingestion = Ingestion(
+                schema, time, journal, context.clock_us(), refuse=refuse, waiting=waiting
+            )
+        except OSError as error:
+            if journal is not None:
+                journal.close()
+            raise DriverError(f"what waits cannot be written: {error}") from None
         return kind(
             stream,
-            Ingestion(
-                schema,
-                time,
-                journal,
-                context.clock_us(),
-                refuse=partial(sides.keep, stream),
-                waiting=WaitingTuples(
-                    schema,
-                    memory_bytes=context.buffer_bytes,
-                    folder=folder,
-                    most_bytes=context.waiting_bytes,
-                ),
-            ),
+            ingestion,
             journal,
             clock_us=context.clock_us,
             wake=context.wake,

@@ -98,6 +98,7 @@ class LiveInput:
         self._on_close: list[Callable[[], None]] = []
         self._waits_for: str | None = None
         self._opens_ms = ingestion.opens_ms
+        self._refused = False
         self._is_behind = False
         self._thread = threading.Thread(target=self._run, name=f"input {stream}", daemon=True)
 
@@ -224,7 +225,10 @@ class LiveInput:
         if self._opens_ms is None or (push.client and self.has(push.client, push.number)):
             return True
         newest_ms = self._ingestion.time.newest_ms(push.rows, push.arrived_us)
-        return newest_ms >= self._opens_ms or newest_ms <= self._ingestion.watermark_ms
+        admits = newest_ms >= self._opens_ms or newest_ms <= self._ingestion.watermark_ms
+        # Who is refused is not silent, and comes again.
+        self._refused |= not admits
+        return admits
 
     @property
     def _ended(self) -> bool:
@@ -334,9 +338,10 @@ class LiveInput:
             count = min(len(self._pushed), BATCHES_AT_ONCE)
             pushes = [self._pushed.popleft() for _ in range(count)]
             takes, everything = self._takes, not self._pushed
+            refused, self._refused = self._refused, False
         came_bytes = sum(push.size_bytes for push in pushes)
         most_bytes = self._buffer_bytes + came_bytes if takes else 0
-        hears = takes and everything and self.hears and self._waits_for is None
+        hears = takes and everything and self.hears and self._waits_for is None and not refused
         try:
             chunks = self._ingestion.take(pushes, self._clock_us(), most_bytes, hears=hears)
         except Exception as error:  # noqa: BLE001  The host opens the source again.

@@ -75,3 +75,13 @@ def test_columns_come_in_the_order_that_is_asked_for() -> None:
 def test_wrong_wishes_are_refused(query: dict[str, str], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Selection.read(query, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "condition", ['["name","in","abc"]', '["name","null",["a"]]', '["name","=",["a"]]']
+)
+def test_a_condition_takes_a_list_or_one_value(condition: str) -> None:
+    """A text would be its letters, and nothing would come."""
+    schema = stream_schema({"name": "string"})
+    with pytest.raises(ValueError, match=r"condition on name: .* takes"):
+        Selection.read({"where": f"[{condition}]"}, schema)

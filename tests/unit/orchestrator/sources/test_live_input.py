@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from orchestrator.sources.confirmed_input import ConfirmedInput
 from orchestrator.sources.ingestion import Full, Ingestion, Push
@@ -233,3 +234,15 @@ def test_files_of_which_little_waits_still_make_room_again(tmp_path: Path) -> No
         waiting.take(number, 2**40)
     size, mapped = waiting.size_bytes, _mapped_bytes(tmp_path)
     assert mapped < 2**22, f"{mapped} bytes in files, of which {size} wait; 2**20 may"
+
+
+def test_who_is_refused_for_lack_of_room_is_not_silent() -> None:
+    """A client was told 429, `send this again`. The clock would make it late."""
+    source = full(replace(BY_COLUMN, idle_after_ms=1000), 100)
+    for _ in range(30):
+        with pytest.raises(Full):
+            source.send(*[100] * 50)
+        source.wait(100)
+    assert source.input.waits_for is not None
+    source.wait(1010)
+    assert source.input.waits_for is None
