@@ -118,3 +118,13 @@ def test_a_timestamp_is_never_divided() -> None:
     taken, until_ms = waiting.take(9, 1)
     assert content(taken) == [(5, number) for number in range(50)]
     assert until_ms == 5
+
+
+def test_what_lies_in_a_file_comes_before_what_came_later() -> None:
+    waiting = WaitingTuples(SCHEMA, memory_bytes=2000)
+    for begin in (0, 100):
+        waiting.add(rows(*[(5, number) for number in range(begin, begin + 100)]))
+        waiting.settle()
+    waiting.add(rows((5, 200)))
+    waiting.settle()
+    assert content(waiting.take(5, ALL_BYTES)[0]) == [(5, number) for number in range(201)]
