@@ -268,3 +268,26 @@ def test_oldest_ingestion_time_and_what_is_closed() -> None:
         pass
     assert engine.oldest_ingestion_time_us == 8000
     assert engine.waiting == 1
+
+
+def test_a_restored_engine_goes_on_with_its_own_numbers_where_those_of_the_input_have_fallen() -> (
+    None
+):
+    statement = "RSTREAM(SELECT s.k FROM s [RANGE 15 MILLISECONDS], t [ROWS 2] WHERE s.k = t.k)"
+    former, restored = FragmentEngine(program(statement)), FragmentEngine(program(statement))
+    rows = [row(at, "abc"[at % 3]) for at in range(1, 9)]
+    former.offer("s", chunk(sensor, rows, [8]))
+    former.offer("t", chunk(sensor, rows, [10]))
+    assert former.advance(100) is not None
+    former.skip_to("s", Position(next_seq=0, watermark_ms=9))
+    former.offer("s", chunk(sensor, [row(10, "b")], [10]))
+    assert former.advance(100) is not None
+    restored.restore(former.snapshot())
+    results: list[dict[str, list[object]]] = []
+    for engine in (former, restored):
+        engine.offer("s", chunk(sensor, [row(12, "c"), row(14)], [12, 14], first_seq=1))
+        engine.offer("t", chunk(sensor, [], [14], first_seq=8))
+        evaluated = engine.advance(100)
+        assert evaluated is not None
+        results.append(evaluated.rows.to_pydict())
+    assert results[0] == results[1]
