@@ -285,8 +285,8 @@ def test_a_restored_engine_goes_on_with_its_own_numbers_where_those_of_the_input
     restored.restore(former.snapshot())
     results: list[dict[str, list[object]]] = []
     for engine in (former, restored):
-        engine.offer("s", chunk(sensor, [row(12, "c"), row(14)], [12, 14], first_seq=1))
-        engine.offer("t", chunk(sensor, [], [14], first_seq=8))
+        engine.offer("s", chunk(sensor, [row(12, "c"), row(14)], [12, 14, 40], first_seq=1))
+        engine.offer("t", chunk(sensor, [], [40], first_seq=8))
         evaluated = engine.advance(100)
         assert evaluated is not None
         results.append(evaluated.rows.to_pydict())
