@@ -111,12 +111,17 @@ class OpenSent:
                 # The client was told of it, and has forgotten it.
                 self._known -= 1
                 continue
-            self._input.push(rows, confirms=False)
-            push = self._input._pushed[-1]  # pyright: ignore[reportPrivateUsage]
-            self._waiting.append((push, rows))
-            self._input.commit()
+            self._waiting.append((self._come(rows), rows))
         self._input.commit()
         return self._input.emit(start_at_us, now_us)
+
+    def _come(self, rows: pa.RecordBatch) -> Push:
+        """A batch comes in, whose client waits for the response: nothing else runs meanwhile."""
+        self._input.push(rows, confirms=False)
+        push = self._input._pushed[-1]  # pyright: ignore[reportPrivateUsage]
+        push.confirms = True
+        self._input.commit()
+        return push
 
     def _due(self, start_at_us: int, now_us: int) -> Iterator[pa.RecordBatch]:
         """What the client has by now: a batch for each timestamp, so that they are always alike."""
@@ -149,9 +154,7 @@ class OpenWithLate(OpenSent):
             schema = self._input.schema
             values = [[LATE_MS], [3], [99]]
             arrays = [pa.array(v, f.type) for v, f in zip(values, schema, strict=True)]
-            self._input.push(pa.RecordBatch.from_arrays(arrays, schema=schema), confirms=False)
-            late.append(self._input._pushed[-1])  # pyright: ignore[reportPrivateUsage]
-            self._input.commit()
+            late.append(self._come(pa.RecordBatch.from_arrays(arrays, schema=schema)))
         return super().emit(start_at_us, now_us)
 
 
