@@ -22,7 +22,6 @@ neglected.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from placement.deadline.decomposed import place_in_parts
@@ -37,8 +36,9 @@ from placement.program import MilpSettings
 NEGLIGIBLE_MS = 1e-6
 """A smaller relaxation is a rounding error of HiGHS."""
 
-RELAXATION_SHARE = 1 / 4
-"""Of a program's time limit, for each relaxation program; after three times that, none begins."""
+MOST_RELAXATIONS = 8
+"""Limit of the relaxation programs. Together with the program of the nodes they share the time
+limit of one program."""
 
 
 def place_by_deadline(
@@ -107,11 +107,9 @@ def unattainable(problem: DeadlineProblem, settings: SolverSettings) -> Deadline
     deadlines may change this order and require more, so the program is solved again with them
     until it requires nothing more.
     """
-    limit_s = RELAXATION_SHARE * settings.milp.time_limit_s
-    milp = replace(settings.milp, time_limit_s=limit_s)
+    milp = replace(settings.milp, time_limit_s=settings.milp.time_limit_s / (MOST_RELAXATIONS + 1))
     late_ms: dict[str, float] = {}
-    until_s = time.monotonic() + 3 * limit_s
-    while time.monotonic() < until_s:
+    for _ in range(MOST_RELAXATIONS):
         more_ms = _least(SolverModel(problem.later(late_ms), elastic="deadlines"), milp)
         if not more_ms:
             break
