@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import signal
 import sqlite3
@@ -107,14 +106,13 @@ class Market:
     def end(self) -> None:
         """End the streams with trades and quotes that complete all others and never enter.
 
-        Partitions wait for each other, and the newest timestamp stays open: so there are two of
-        each.
+        Partitions wait for each other, and the newest timestamp stays open.
         """
         self._ended.set()
         self._thread.join()
-        for later_ms, partition in itertools.product((0, 1), range(PARTITIONS)):
+        for partition in range(PARTITIONS):
             for topic, last in (("trades", trade(self.trades)), ("quotes", quote(0))):
-                row = asdict(last) | {"at": trade(self.trades).at + END_MS + later_ms}
+                row = asdict(last) | {"at": trade(self.trades).at + END_MS}
                 self._producer.produce(topic, msgspec.json.encode(row), partition=partition)
         assert not self._producer.flush(PATIENCE_S)
 
