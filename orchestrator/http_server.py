@@ -2,9 +2,9 @@
 
 All streams of a site that name the same address share one server, a thread a connection. The server
 bounds whatever a client may choose: connections, lines, bodies, decompressed bodies, all bodies
-that are held at a time, and how long a client may be silent within a request. The
-bodies of one stream take no more than they leave free: its clients, however slow, leave every other
-stream some. An error is one JSON document, `{"error": …}`.
+that are held at a time, and how long a client may be silent within a request. The bodies of one
+stream take no more than they leave free: its clients, however slow, leave every other stream some.
+An error is one JSON document, `{"error": …}`.
 """
 
 from __future__ import annotations

@@ -412,11 +412,16 @@ class Journal:
 
     def _write(self, pieces: Pieces) -> None:
         assert self._file is not None
-        for piece in pieces:
-            self._file.write(piece)
+        self._write_some(pieces)
         self._file.flush()
         if self._sync:
             os.fdatasync(self._file.fileno())
+
+    def _write_some(self, pieces: Pieces) -> None:
+        """Write what belongs to something that is not whole yet."""
+        assert self._file is not None
+        for piece in pieces:
+            self._file.write(piece)
         self._segments[-1].size_bytes += size_of(pieces)
 
     def _begin_segment(self, waiting: Iterable[pa.RecordBatch]) -> None:
@@ -438,7 +443,7 @@ class Journal:
         unfinished = msgspec.structs.replace(head, clients=[], whole=False)
         for batch in waiting:
             for piece in _pieces(batch):
-                self._write(packed(unfinished, None, piece))
+                self._write_some(packed(unfinished, None, piece))
         self._write(packed(head, None, None))
         self._segments[-1].head_bytes = self._segments[-1].size_bytes
         sync(self._folder)

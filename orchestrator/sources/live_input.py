@@ -132,7 +132,7 @@ class LiveInput:
     def waits_for(self) -> str | None:
         """What its readers wait for before they can read on; None: nothing."""
         if self._opens_ms is not None:
-            return "as many tuples as may wait for a later timestamp; none but that enters"
+            return "as much waits for a later timestamp as may; only a batch that has one enters"
         return self._waits_for
 
     def wait_for(self, what: str | None) -> None:
@@ -356,11 +356,12 @@ class LiveInput:
         for push in pushes:
             if push.outcome is not None:
                 self.rejections.count(push.outcome.late, push.outcome.ahead, push.outcome.repeated)
+        opens_ms = self._ingestion.opens_ms
         with self._changed:
             self._pushed_bytes -= came_bytes
             for chunk in chunks:
                 self._add(chunk)
-            was_open, self._opens_ms = self._opens_ms is None, self._ingestion.opens_ms
+            was_open, self._opens_ms = self._opens_ms is None, opens_ms
             self._is_behind = self._ingestion.is_behind
             self._changed.notify_all()
         if pushes:

@@ -130,7 +130,7 @@ class Orderer:
         Everything up to it has been released.
     newest_ms
         The newest timestamp that was accepted.
-    arrived_us
+    silent_since_us
         Since when nobody has spoken who could, cluster clock.
     """
 
@@ -140,7 +140,7 @@ class Orderer:
     is_behind: bool = False
     watermark_ms: int = NO_WATERMARK
     newest_ms: int = NO_WATERMARK
-    arrived_us: int = 0
+    silent_since_us: int = 0
 
     def resume(
         self,
@@ -195,7 +195,7 @@ class Orderer:
 
     def heard(self, now_us: int) -> None:
         """Note that nobody was silent until now."""
-        self.arrived_us = max(self.arrived_us, now_us)
+        self.silent_since_us = max(self.silent_since_us, now_us)
 
     def release(self, now_us: int, most_bytes: int = ANY_BYTES) -> Released | None:
         """What is complete by now; None if nothing is that was not before.
@@ -239,7 +239,7 @@ class Orderer:
         if self.newest_ms == NO_WATERMARK:
             return NO_WATERMARK
         target_ms = self.newest_ms - self.time.slack_ms - 1
-        silent_ms = (now_us - self.arrived_us) // 1000
+        silent_ms = (now_us - self.silent_since_us) // 1000
         idle_after_ms = self.time.idle_after_ms
         if idle_after_ms is not None and silent_ms >= idle_after_ms:
             idle_ms = self.newest_ms - self.time.slack_ms + silent_ms - idle_after_ms

@@ -2,10 +2,10 @@
 
 A reader may be far ahead in one partition and behind in another. If it took tuples as they come, a
 backlog would be late. So each partition's tuples wait until all others have come as far: up to the
-least of the partitions' newest timestamps (a watermark per partition), and of equal ones up to the
-first partition's, which waits for nobody. A partition that has been
-read to its end, and has had nothing new for `idle_after` while the reader looked, is not waited
-for.
+least of the partitions' newest timestamps (a watermark per partition). If that is the newest one of
+several partitions, the first of them gives its tuples up, and the others wait for it. A partition
+that has been read to its end, and has had nothing new for `idle_after` while the reader looked, is
+not waited for.
 
 Within a partition, tuples keep their order. One that is older than its predecessor waits for that
 one; one that lies too far ahead of the clock waits for nothing, and holds nothing up.
