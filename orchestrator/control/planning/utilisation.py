@@ -12,7 +12,8 @@ of a machine, its services, is measured too, and grows with the replicas.
 Some of a place must stay free for a *takeover*. When a node fails, the secondaries of its primaries
 have the rest of the recovery bound, after detection, to evaluate what they lag behind and to take
 over. So the place must have, beside all that runs, the processor time of that work divided by that
-time; of all failures, that of the node counts whose secondaries there need most.
+time, and that by which a primary takes more than a secondary. What the node that fails took of the
+same machine, it takes no longer. Of all failures, that counts which needs most there.
 
 The demand test of sub-deadlines (`placement.deadline.demand`) asks whether a node can do the work
 of one burst in time. It assumes that a burst is done before the next one comes, which holds only
@@ -48,10 +49,14 @@ SERVICE_US = 450.0
 reported yet: what benchmark `density` shows (`<service>_cores`)."""
 
 RESTING_CORES = 0.15
-"""Most that counts of what a coordinator takes of a machine. It rests nine times as long as it
-works, once nothing changes (`control.process`); what it takes beyond that, it takes for queries
-that have just been applied, and that must not count against the next one. With hundreds of
-replicas it takes this much afterwards (benchmark `density`, `coordinator_cores`)."""
+"""Most that counts of what coordinator and ZooKeeper take of a machine together. The coordinator
+rests nine times as long as it works, once nothing changes (`control.process`), and ZooKeeper works
+for it and for hosts whose replicas change; what they take beyond that, they take for queries that
+have just been applied, and that must not count against the next one. With hundreds of replicas they
+take less than this afterwards (benchmark `density`, `coordinator_cores`, `zookeeper_cores`)."""
+
+RESTING = frozenset({"coordinator", "zookeeper"})
+"""Services that rest once nothing changes."""
 
 TAKEOVER_US = 2_000.0
 """Processor time of taking over one fragment, beside catching up: telling consumers and the store,
@@ -239,7 +244,7 @@ def places(
     """All nodes and sites, then all machines with several hosts; see `measured_places`."""
     taken = host_cores(view, work, running)
     emulated = view.settings.emulate_costs
-    needed = {} if emulated else takeover_cores(view, work, running)
+    needed = {} if emulated else takeover_cores(view, work, running, taken)
     # The rest of what a host does fits into the time that emulated costs take.
     host = 0.0 if emulated else HOST_CORES
     found: list[Place] = []
@@ -262,8 +267,13 @@ def places(
                 else sum(coming_cores(view, work, taken[name], name) for name in measured.hosts),
                 services_cores=_services_cores(view, measured, taken),
                 takeover_cores=max(
-                    (sum(on.get(host, 0.0) for host in measured.hosts) for on in needed.values()),
-                    default=0.0,
+                    [
+                        0.0,
+                        *(
+                            sum(on.get(host, 0.0) for host in measured.hosts)
+                            for on in needed.values()
+                        ),
+                    ]
                 ),
                 fragments=dict(fragments),
             )
@@ -272,9 +282,20 @@ def places(
 
 
 def takeover_cores(
-    view: ClusterView, work: Workload, running: Mapping[str, RunningFragment]
+    view: ClusterView,
+    work: Workload,
+    running: Mapping[str, RunningFragment],
+    taken: Mapping[str, Mapping[str, float]],
 ) -> dict[str, dict[str, float]]:
-    """Node or failure domain → host → what taking over from it needs there, cores."""
+    """Node or failure domain → host → what taking over from it needs there, cores.
+
+    Less than nothing for hosts that fail: what their replicas take is free then.
+
+    Parameters
+    ----------
+    taken
+        As of `host_cores`.
+    """
     detected_ms = view.settings.detection_ms
     needed: dict[str, dict[str, float]] = {}
     for name, found in running.items():
@@ -289,11 +310,17 @@ def takeover_cores(
         rested_ms = 1e3 / each.standby_evaluations_s if each.standby_evaluations_s else 0.0
         behind_ms = each.cores * max(found.timing.standby_lag_ms, rested_ms)
         cores = (behind_ms + TAKEOVER_US / 1e3) / left_ms
-        failing = [f"node {primary.node}"]
+        # From then on it is evaluated as often as a primary.
+        cores += max(each.cores - each.standby_cores, 0.0)
+        failing = {f"node {primary.node}": [primary]}
         if primary.domain != secondary.domain:
-            failing.append(f"domain {primary.domain}")
-        for what in failing:
-            on = needed.setdefault(what, {})
+            failing[f"domain {primary.domain}"] = [
+                node for node in view.executors.values() if node.domain == primary.domain
+            ]
+        for what, lost in failing.items():
+            if what not in needed:
+                needed[what] = {node.node: -sum(taken[node.node].values()) for node in lost}
+            on = needed[what]
             on[secondary.node] = on.get(secondary.node, 0.0) + cores
     return needed
 
@@ -305,11 +332,9 @@ def _services_cores(
     if not measured.services:
         return 0.0
     coming = sum(len(taken[name]) - len(node.replicas) for name, node in view.executors.items())
-    taken_cores = sum(
-        min(cores, RESTING_CORES) if kind == "coordinator" else cores
-        for kind, cores in measured.services.items()
-    )
-    return max(taken_cores + coming * SERVICE_US / 1e6, 0.0)
+    resting = sum(cores for kind, cores in measured.services.items() if kind in RESTING)
+    others = sum(measured.services.values()) - resting
+    return max(others + min(resting, RESTING_CORES) + coming * SERVICE_US / 1e6, 0.0)
 
 
 def room_cores(found: Collection[Place]) -> dict[str, float]:

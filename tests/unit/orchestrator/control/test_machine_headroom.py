@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.control.admission import admit
 from orchestrator.control.planning.utilisation import RESTING_CORES, SERVICE_US, TAKEOVER_US, Place
+from orchestrator.control.planning.workload import HOST_CORES
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests
 from orchestrator.records import HostLoad, Processors, ServicesRecord
@@ -26,8 +27,8 @@ def cluster() -> ObedientCluster:
 
 
 def take(cluster: ObedientCluster, cores: float, own: Processors = SHARED) -> None:
-    """Have ZooKeeper take so much of a machine."""
-    record = ServicesRecord(processors=own, cores={"zookeeper": cores})
+    """Have Spark take so much of a machine."""
+    record = ServicesRecord(processors=own, cores={"spark": cores})
     EphemeralRecord(cluster.store, SERVICES.key("local-1")).publish(record)
 
 
@@ -46,17 +47,18 @@ def test_query_for_which_the_services_leave_no_room_is_refused_with_their_figure
         admit(cluster.view(), STREAMS, [FIRST])
     # With what the coordinator and ZooKeeper will take for the query is no part of `used`.
     assert caught.value.figures["services_cores"] == pytest.approx(0.4)
-    assert "zookeeper 0.40" in str(caught.value)
+    assert "spark 0.40" in str(caught.value)
 
 
-def test_what_a_coordinator_takes_for_queries_that_were_just_applied_does_not_count(
-    cluster: ObedientCluster,
+@pytest.mark.parametrize(("coordinator", "zookeeper"), [(0.1, 0.02), (0.4, 0.02), (0.1, 0.3)])
+def test_what_services_take_for_queries_that_were_just_applied_does_not_count(
+    cluster: ObedientCluster, coordinator: float, zookeeper: float
 ) -> None:
-    for cores, counted in ((0.1, 0.1), (0.4, RESTING_CORES)):
-        record = ServicesRecord(processors=SHARED, cores={"coordinator": cores, "zookeeper": 0.05})
-        EphemeralRecord(cluster.store, SERVICES.key(f"local-{cores}")).publish(record)
-        assert machine(cluster).services_cores == pytest.approx(counted + 0.05)
-        cluster.store.delete(SERVICES.key(f"local-{cores}"), 0)
+    cores = {"coordinator": coordinator, "zookeeper": zookeeper, "spark": 0.05}
+    record = ServicesRecord(processors=SHARED, cores=cores)
+    EphemeralRecord(cluster.store, SERVICES.key("local-1")).publish(record)
+    counted = min(coordinator + zookeeper, RESTING_CORES)
+    assert machine(cluster).services_cores == pytest.approx(counted + 0.05)
 
 
 def test_services_of_another_machine_take_nothing_of_this_one(cluster: ObedientCluster) -> None:
@@ -82,22 +84,34 @@ def test_machine_is_overloaded_by_its_services_too(cluster: ObedientCluster) -> 
     take(cluster, 0.5)
     cluster.settle()
     (problem,) = cluster.coordination.problems
-    assert "its hosts, zookeeper take more than 1.70" in problem
+    assert "its hosts, spark take more than 1.70" in problem
 
 
 def test_what_the_worst_takeover_needs_stays_free(cluster: ObedientCluster) -> None:
-    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(0.01),)))
     cluster.settle()
     view = cluster.view()
-    by_primary: dict[str, int] = {}
-    for found in view.fragments.values():
-        node = found.record.primary.node
-        by_primary[node] = by_primary.get(node, 0) + 1
     (query,) = view.query_records.values()
-    settings = view.settings
-    left_ms = query.recovery_bound_ms - settings.suspect_after_ms - settings.heartbeat_ms
-    least = max(by_primary.values()) * TAKEOVER_US / 1e3 / left_ms
-    assert least <= machine(cluster).takeover_cores < 3 * least
+    left_ms = query.recovery_bound_ms - view.settings.detection_ms
+    places = {each.name: each for each in admit(view).places}
+    (lost,) = {found.record.primary.node for found in view.fragments.values()}
+    # Nodes that stand by have nothing of what the one that fails takes.
+    needed = sum(places[node].takeover_cores for node in view.executors)
+    least = len(view.fragments) * TAKEOVER_US / 1e3 / left_ms
+    assert least <= needed < 3 * least
+    # Of the machine, it takes nothing any longer.
+    released = places[lost].predicted_cores - HOST_CORES
+    assert 0.0 < machine(cluster).takeover_cores == pytest.approx(needed - released)
+
+
+def test_a_takeover_needs_nothing_more_where_the_lost_node_took_much(
+    cluster: ObedientCluster,
+) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.settle()
+    places = {each.name: each for each in admit(cluster.view()).places}
+    assert max(places[node].takeover_cores for node in cluster.view().executors) > 0.0
+    assert machine(cluster).takeover_cores == 0.0
 
 
 def test_a_tighter_recovery_bound_needs_more_room(cluster: ObedientCluster) -> None:
