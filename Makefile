@@ -32,6 +32,7 @@ setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine h
 	    $(BIN)/python -m orchestrator.spark.hosts.class_data && touch .venv/.class-data; } \
 	    || echo 'That failed; they start as they would without'
 
+# Each host would compile the kernels for itself, had none been compiled before.
 .venv/.synced: pyproject.toml uv.lock
 	@test -x $(BIN)/uv || { \
 	    for python in python3.11 python3.12 python3; do \
@@ -44,6 +45,7 @@ setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine h
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
 	@$(UV) sync --frozen
 	@$(BIN)/python -m compileall -q $(PACKAGES)
+	@$(BIN)/python -c 'from streams.panes import kernels; kernels.load()'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	@touch $@
 

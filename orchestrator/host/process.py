@@ -27,7 +27,7 @@ from orchestrator.host.garbage import FullCollections
 from orchestrator.host.kernels import KernelLoader
 from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import TOKEN_BITS, claim_name
-from orchestrator.host.own_process import CpuMeter, ParentWatchdog, begin_session
+from orchestrator.host.own_process import CpuMeter, ParentWatchdog, begin_session, process_cpu_s
 from orchestrator.host.pace import StatePace
 from orchestrator.host.processors import own_processors
 from orchestrator.host.store_link import StoreThread
@@ -157,7 +157,11 @@ class HostProcess:
             report=lambda r: _log.info("%s: %s %s", r.subject, r.kind, r.detail),
             finish=self._finish,
             evaluates_for_us=EVALUATES_FOR_US,
-            cpu_load=CpuMeter(now_us(), least_us=PUBLISH_US // 2).load,
+            cpu_load=CpuMeter(
+                now_us(),
+                least_us=PUBLISH_US // 2,
+                used_s=lambda: process_cpu_s() - self._kernels.used_s(),
+            ).load,
             processor_us=thread_us,
             message_failed=_log_failure,
         )
