@@ -8,7 +8,8 @@ of one operator: the operator closest to the task's end that has work, so that t
 what it has started. After each batch another task may have become more urgent.
 
 A task rests after its first operator has run, so that input arriving meanwhile is evaluated
-together. After a pause a task starts at once, and a task with a backlog does not rest. A rest ends
+together. After a pause a task starts at once, and a task with a backlog, or that has just taken
+over, does not rest. A rest ends
 at a multiple of its length: tasks then start at the same moments, and what they send travels
 together. Hosts that share a clock rest alike, so that the rests of a chain of hosts do not add up.
 How long rests last is for `host.rests` to say.
@@ -54,6 +55,11 @@ MOST_WORTHWHILE_US = 5_000.0
 `MOST_WORTHWHILE_US`. The fixed cost is estimated poorly at first, and must not make batches very
 long."""
 
+RESTLESS = 2
+"""So many evaluations after a takeover are not followed by a rest. The first one is of what the
+standby had; what it lacked comes in a moment, perhaps from another one that takes over, and output
+resumes with it."""
+
 LEAST_COST_US = 1e-3
 """Cost of a tuple whose estimate is zero."""
 
@@ -83,6 +89,8 @@ class _Task:
         How long input may wait before the task is behind.
     rests_until_us, idles_until_us
         When the task may start again, and when it may if nothing but watermarks waits.
+    restless
+        Evaluations of its first operator that no rest is to follow.
     """
 
     name: str
@@ -94,6 +102,7 @@ class _Task:
     entered: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     rests_until_us: int = 0
     idles_until_us: int = 0
+    restless: int = 0
 
     @property
     def due_us(self) -> float:
@@ -159,15 +168,18 @@ class Dispatcher:
     def rebuild_tasks(self, now_us: int) -> None:
         """Form tasks again after replicas or their roles have changed."""
         before = self._tasks
+        stood_by = {name for name, task in before.items() if task.standby}
         self._tasks = {task.name: task for task in (*self._primaries(), *self._standbys())}
         self._task_of = {name: task for task in self._tasks.values() for name in task.operators}
         for name, task in self._tasks.items():
             old = before.get(name)
             if old is not None and old.identity == task.identity:
                 task.entered, task.rests_until_us = old.entered, old.rests_until_us
-                task.idles_until_us = old.idles_until_us
+                task.idles_until_us, task.restless = old.idles_until_us, old.restless
             else:
                 self._queue.discard(name)
+                if not task.standby and not stood_by.isdisjoint(task.operators):
+                    task.restless = RESTLESS
         for name in before.keys() - self._tasks.keys():
             self._queue.discard(name)
         self._resting.clear()
@@ -248,8 +260,10 @@ class Dispatcher:
         self._update_ready(fragment)
         if self._rests.looks(now_us):
             self._rests.look(now_us, self._standby_loads())
-        if fragment == task.name and fragment not in self._ready:
-            # With a backlog, there is nothing to wait for.
+        # With a backlog, there is nothing to wait for.
+        if fragment == task.name and fragment not in self._ready and task.restless:
+            task.restless -= 1
+        elif fragment == task.name and fragment not in self._ready:
             task.rests_until_us, task.idles_until_us = self._rests.ends_us(
                 now_us,
                 task.sub_deadline_us,

@@ -20,12 +20,15 @@ UNIT_US = 10_000.0
 """The unit of rests where the cluster has no batch interval."""
 
 REST_SHARE = 0.4
+MANY_SHARE = 0.55
+"""Most of its sub-deadline for which a primary rests when the host is late, and when it has many
+replicas. Results of a chain are thereby late by no more than that share of its deadline."""
+
 STANDBY_REST_SHARES = (2.0, 4.0)
-"""Most of its sub-deadline for which a primary rests when the host is late or has many replicas,
-and how many times its lag a standby does: the latter at most, the former while nobody knows what
-the standbys here cost. Results of a chain are thereby late by no more than that share of its
-deadline. The lag of a standby is a quarter of what the recovery bound leaves. A standby that takes
-over starts at once, and evaluates what came in a rest in no more time than its lag."""
+"""How many times its lag a standby rests when the host is late or has many replicas: the latter at
+most, the former while nobody knows what the standbys here cost. The lag of a standby is a quarter
+of what the recovery bound leaves. A standby that takes over starts at once, and evaluates what came
+in a rest in no more time than its lag."""
 
 STANDBY_RESTS = 2
 """A standby on a host with many replicas rests this many times as long as a primary."""
@@ -88,13 +91,17 @@ class Rests:
             By how much the host is late.
         """
         many_us = many_replicas_us(replicas, self._batch_us)
-        wanted_us = max(lag_us, many_us)
+        late_share = many_share = self._standby_share
         if standby:
-            wanted_us = max(STANDBY_YIELDS * lag_us, STANDBY_RESTS * many_us)
-        share = self._standby_share if standby else REST_SHARE
+            lag_us, many_us = STANDBY_YIELDS * lag_us, STANDBY_RESTS * many_us
+        else:
+            late_share, many_share = REST_SHARE, MANY_SHARE
+        rests_us = max(
+            rest_us(lag_us, late_share * sub_deadline_us, self._batch_us),
+            rest_us(many_us, many_share * sub_deadline_us, self._batch_us),
+        )
         idle_us = min(IDLE_SHARES[standby] * sub_deadline_us, MOST_IDLE_US)
-        rests_us = rest_us(wanted_us, share * sub_deadline_us, self._batch_us)
-        idles_us = rest_us(IDLE_RESTS * wanted_us, idle_us, self._batch_us)
+        idles_us = rest_us(IDLE_RESTS * max(lag_us, many_us), idle_us, self._batch_us)
         until_us = _next_multiple(now_us, rests_us)
         return until_us, max(_next_multiple(now_us, idles_us), until_us)
 
@@ -144,7 +151,11 @@ def _next_multiple(now_us: int, unit_us: int) -> int:
 def _on_grid(rest_us: float, unit_us: float) -> int:
     """The longest rest of an allowed length that is no longer than this; 0 if there is none.
 
-    Lengths are powers of two times the unit, so longer rests end when shorter ones do.
+    Lengths are 1, 2, 3, 4, 6, 8, 12, … units: longer rests mostly end when shorter ones do.
     """
     units = int(rest_us / unit_us)
-    return round(2 ** (units.bit_length() - 1) * unit_us) if units else 0
+    if not units:
+        return 0
+    least = 2 ** (units.bit_length() - 1)
+    allowed = max(least, 3 * least // 2 if 2 * units >= 3 * least else 0)
+    return round(allowed * unit_us)

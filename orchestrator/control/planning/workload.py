@@ -28,7 +28,13 @@ from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
 from orchestrator.control.view import ClusterView
 from orchestrator.host.hosted_streams import SINK_PREFIX
-from orchestrator.host.rests import REST_SHARE, STANDBY_RESTS, many_replicas_us, rest_us
+from orchestrator.host.rests import (
+    MANY_SHARE,
+    REST_SHARE,
+    STANDBY_RESTS,
+    many_replicas_us,
+    rest_us,
+)
 from orchestrator.records import (
     CostStatus,
     Estimate,
@@ -313,16 +319,17 @@ def workload(
     due_ms = urgency_ms(flow, queries)
     per_node = REPLICAS * len(flow.fragments) / max(len(view.executors), 1)
 
-    def how_often(rests: int) -> dict[str, float]:
+    def how_often(share: float, rests: int) -> dict[str, float]:
         return {
             name: _limited(
                 sum(stream_rates[stream].arrivals_s for stream in streams),
-                _rest_ms(per_node, due_ms[name], batch_ms, rests),
+                _rest_ms(per_node, share * due_ms[name], batch_ms, rests),
             )
             for name, streams in entering.items()
         }
 
-    evaluations_s, standby_evaluations_s = how_often(1), how_often(STANDBY_RESTS)
+    evaluations_s = how_often(MANY_SHARE, 1)
+    standby_evaluations_s = how_often(STANDBY_RESTS * REST_SHARE, STANDBY_RESTS)
     # Emulated costs are slept, and the rest of what a host does fits into that time.
     overhead = 0.0
     if not view.settings.emulate_costs:
@@ -489,16 +496,16 @@ def _limited(arrivals_s: float, interval_ms: float) -> float:
     return min(arrivals_s, 1e3 / interval_ms) if interval_ms else arrivals_s
 
 
-def _rest_ms(per_node: float, due_ms: float, batch_ms: float, rests: int) -> float:
+def _rest_ms(per_node: float, most_ms: float, batch_ms: float, rests: int) -> float:
     """How long a replica rests between two evaluations, as `host.rests` has it.
 
     A primary's sub-deadline is taken to be the whole deadline, as it is for a chain on one node. A
     standby, whose lag is not known yet, is taken to rest `rests` times as long where there are many
-    replicas.
+    replicas, and up to so many times as long as a primary does on a late host.
     """
     batch_us = round(batch_ms * 1e3)
-    most_us = REST_SHARE * min(due_ms, NO_DEADLINE_MS) * 1e3
-    return rest_us(rests * many_replicas_us(per_node, batch_us), rests * most_us, batch_us) / 1e3
+    wanted_us = rests * many_replicas_us(per_node, batch_us)
+    return rest_us(wanted_us, min(most_ms, NO_DEADLINE_MS) * 1e3, batch_us) / 1e3
 
 
 def _selectivity(query: QueryRecord, fragment: str) -> float:
