@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from orchestrator.control.admission import admit
-from orchestrator.control.planning.utilisation import RESTING_CORES, SERVICE_US, TAKEOVER_US, Place
+from orchestrator.control.planning import utilisation
+from orchestrator.control.planning.utilisation import RESTING_CORES, SERVICE_US, Place
 from orchestrator.control.planning.workload import HOST_CORES
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests
@@ -15,6 +16,9 @@ from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import SERVICES
 from tests.obedient_cluster import ObedientCluster
 from tests.unit.orchestrator.control.test_load_admission import FIRST, STREAMS, costing, on_machines
+
+TAKEOVER_US = 3_000.0
+"""Longer than it takes, so that it counts beside what two streams of positions cost."""
 
 SHARED = Processors(machine="machine-0", shared="boot-0", count=2.0)
 
@@ -87,7 +91,10 @@ def test_machine_is_overloaded_by_its_services_too(cluster: ObedientCluster) -> 
     assert "its hosts, spark take more than 1.70" in problem
 
 
-def test_what_the_worst_takeover_needs_stays_free(cluster: ObedientCluster) -> None:
+def test_what_the_worst_takeover_needs_stays_free(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(utilisation, "TAKEOVER_US", TAKEOVER_US)
     cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(0.01),)))
     cluster.settle()
     view = cluster.view()
