@@ -24,6 +24,7 @@ from orchestrator.control.view import ClusterView, read_view
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     CORDONS,
+    FRAGMENTS,
     LEADER,
     LINKS,
     MOVES,
@@ -47,8 +48,9 @@ INTERVAL_S = 0.2
 
 RESTS = 9
 """So many times as long as a step takes, the next one waits: with many queries on few processors,
-deciding may not take the time of those that evaluate. After a change by people, or of its own, it
-waits only as long as the step took."""
+deciding may not take the time of those that evaluate. After a change by people or hosts it waits
+only as long as the step took: a failure makes changes by the dozen, and those that come meanwhile
+are decided together."""
 
 LONGEST_REST_S = 1.0
 """Hosts report their figures as often."""
@@ -196,9 +198,8 @@ class Coordination:
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
         self._awaited = AwaitedHosts()
-        # Decisions of people should not wait for the next step. What follows from takeovers should:
-        # hosts need the time for the others that are under way, and all are then seen together.
-        urgent = (QUERIES, STREAMS, CORDONS, MOVES, LINKS)
+        # Decisions of people and hosts should not wait for the next step.
+        urgent = (QUERIES, STREAMS, FRAGMENTS, CORDONS, MOVES, LINKS)
         self._reader = ReadCache(store, RARELY_CHANGING, urgent=urgent, on_change=wake)
         self._read_whole_us = 0
         self._published = EphemeralRecord(store, PROBLEMS)
