@@ -182,8 +182,11 @@ def _measure(settings: Settings, queries: int, *, share: bool) -> dict[str, floa
                 figures["recovered"] = 1.0
             time.sleep(EDGE_S)
         if busy_us[1]:
-            delivered = [read_back(cluster.archive, output(n)) for n in range(admitted)]
-            figures |= _latencies(delivered, *busy_us)
+            delivered = {
+                query.record.name: read_back(cluster.archive, output(number))
+                for number, query in enumerate(manifests.queries[:admitted])
+            }
+            figures |= _latencies(list(delivered.values()), *busy_us)
             if killed is not None:
                 figures |= _recovery(killed, delivered)
     return figures
@@ -308,10 +311,21 @@ def _latencies(delivered: list[Delivered], since_us: int, until_us: int) -> dict
     }
 
 
-def _recovery(killed: Killed, delivered: list[Delivered]) -> dict[str, float]:
+def _recovery(killed: Killed, delivered: Mapping[str, Delivered]) -> dict[str, float]:
+    """Of the queries that lost a primary, as in a drill, and of all: those that lost none rest.
+
+    Parameters
+    ----------
+    delivered
+        Query → its output.
+    """
+    lost = {fragment.split(".")[0] for fragment in killed.target.fragments}
+    of_lost = [one for query, one in delivered.items() if query in lost]
     return {
         "detection_ms": killed.detection_ms,
-        "recovery_ms": outage(killed, delivered).recovery_ms,
+        "lost_outputs": float(len(of_lost)),
+        "recovery_ms": outage(killed, of_lost).recovery_ms,
+        "silence_ms": outage(killed, list(delivered.values())).recovery_ms,
         "restored_s": killed.redundancy_restored_s,
     }
 
