@@ -8,11 +8,10 @@ of one operator: the operator closest to the task's end that has work, so that t
 what it has started. After each batch another task may have become more urgent.
 
 A task rests after its first operator has run, so that input arriving meanwhile is evaluated
-together. After a pause a task starts at once, and a task with a backlog, or that has just taken
-over, does not rest. A rest ends
-at a multiple of its length: tasks then start at the same moments, and what they send travels
-together. Hosts that share a clock rest alike, so that the rests of a chain of hosts do not add up.
-How long rests last is for `host.rests` to say.
+together. After a pause a task starts at once; a task that has a backlog, or has just taken over,
+does not rest. A rest ends at a multiple of its length: tasks then start at the same moments, and
+what they send travels together. Hosts that share a clock rest alike, so that the rests of a chain
+of hosts do not add up. How long rests last is for `host.rests` to say.
 """
 
 from __future__ import annotations
@@ -260,18 +259,19 @@ class Dispatcher:
         self._update_ready(fragment)
         if self._rests.looks(now_us):
             self._rests.look(now_us, self._standby_loads())
-        # With a backlog, there is nothing to wait for.
-        if fragment == task.name and fragment not in self._ready and task.restless:
-            task.restless -= 1
-        elif fragment == task.name and fragment not in self._ready:
-            task.rests_until_us, task.idles_until_us = self._rests.ends_us(
-                now_us,
-                task.sub_deadline_us,
-                standby=task.standby,
-                # Each operator of a chain has a batch of its own.
-                replicas=len(self._task_of),
-                lag_us=self.lag_us,
-            )
+        if fragment == task.name and fragment not in self._ready:
+            # With a backlog, there is nothing to wait for.
+            if task.restless:
+                task.restless -= 1
+            else:
+                task.rests_until_us, task.idles_until_us = self._rests.ends_us(
+                    now_us,
+                    task.sub_deadline_us,
+                    standby=task.standby,
+                    # Each operator of a chain has a batch of its own.
+                    replicas=len(self._task_of),
+                    lag_us=self.lag_us,
+                )
         left_ms = self._left_ms(task)
         while task.entered and task.entered[0][0] <= left_ms:
             task.entered.popleft()

@@ -60,9 +60,9 @@ RESTING = frozenset({"coordinator", "zookeeper"})
 
 TAKEOVER_US = 1_000.0
 """Processor time of taking over one fragment, beside catching up: telling consumers and the store,
-sending again. With a hundred queries, hosts took 2.4 ms a fragment beyond their usual load in the
-half second after a kill, a millisecond of it for catching up, and one for evaluating as often as a
-primary does."""
+sending again. With a hundred queries, hosts that took over took 2.4 ms a fragment beyond their
+usual load in the half second after a kill, with catching up, and evaluating as often as a primary
+does."""
 
 SITE_SPREAD = 3.0
 """By which factor a site's measured time for a chunk may differ from `SITE_US`; more would be that
@@ -267,15 +267,7 @@ def places(
                 if emulated
                 else sum(coming_cores(view, work, taken[name], name) for name in measured.hosts),
                 services_cores=_services_cores(view, measured, taken),
-                takeover_cores=max(
-                    [
-                        0.0,
-                        *(
-                            sum(on.get(host, 0.0) for host in measured.hosts)
-                            for on in needed.values()
-                        ),
-                    ]
-                ),
+                takeover_cores=_most_needed_cores(needed, measured.hosts),
                 fragments=dict(fragments),
             )
         )
@@ -324,6 +316,12 @@ def takeover_cores(
             on = needed[what]
             on[secondary.node] = on.get(secondary.node, 0.0) + cores
     return needed
+
+
+def _most_needed_cores(needed: Mapping[str, Mapping[str, float]], hosts: Collection[str]) -> float:
+    """What must stay free on some hosts together for the failure that needs most there."""
+    sums = (sum(on.get(host, 0.0) for host in hosts) for on in needed.values())
+    return max(0.0, max(sums, default=0.0))
 
 
 def _services_cores(
