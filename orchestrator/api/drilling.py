@@ -43,6 +43,7 @@ from orchestrator.drills.kill_executor import (
     DrillFailed,
     Inapplicable,
     Killed,
+    Moved,
     Way,
     choose_protected,
 )
@@ -75,6 +76,9 @@ KEPT_TIMEOUT_S = 10.0
 
 BEGUN, PASSED, FAILED = "drill begun", "drill passed", "drill failed"
 """Kinds of events in the history."""
+
+AIMS = 3
+"""How often a drill takes aim: what it is to hit may move until its outputs are watched."""
 
 DRILLS: Mapping[str, Way | Disturbance] = {**WAYS, **DISTURBANCES}
 """Name → drill, in the order in which all of them are run."""
@@ -125,19 +129,26 @@ def drill(
         Nobody takes over, or redundancy is not restored in time.
     """
     chosen = known(name)
-    view, blast = aimed(cluster, chosen, target, on_progress)
-    on_progress("blast radius", blast.summary)
-    if blast.would_lose and not force:
-        raise Refused(
-            f"drill {name}", "--target", ", ".join(blast.nodes),
-            f"would lose {'; '.join(blast.would_lose)}",
-            "Run it with --force if that is what you want to see.", {},
-        )  # fmt: skip
-    try:
-        report = _watched(cluster, view, chosen, blast, on_progress)
-    except DrillFailed as error:
-        _note(cluster, FAILED, name, str(error))
-        raise
+    report: DrillReport | None = None
+    for attempt in range(1, AIMS + 1):
+        view, blast = aimed(cluster, chosen, target, on_progress)
+        on_progress("blast radius", blast.summary)
+        if blast.would_lose and not force:
+            raise Refused(
+                f"drill {name}", "--target", ", ".join(blast.nodes),
+                f"would lose {'; '.join(blast.would_lose)}",
+                "Run it with --force if that is what you want to see.", {},
+            )  # fmt: skip
+        try:
+            report = _watched(cluster, view, chosen, blast, on_progress)
+            break
+        except Moved:
+            if attempt == AIMS:
+                raise
+        except DrillFailed as error:
+            _note(cluster, FAILED, name, str(error))
+            raise
+    assert report is not None, "the last attempt has ended otherwise"
     detail = "; ".join(report.failures) or (
         f"recovery {report.recovery_ms:.0f} of {report.bound_ms:.0f} ms, lost 0, repeated 0"
     )
@@ -290,7 +301,10 @@ def _watched(
     def act() -> Killed | Disturbed:
         node = next(iter(blast.nodes), "")
         if isinstance(chosen, Way):
-            return kill_executor.run(cluster.store, node, on_progress, chosen)
+            primaries = bool(blast.primaries)
+            return kill_executor.run(
+                cluster.store, node, on_progress, chosen, strikes_primaries=primaries
+            )
         pid = _cluster_pid(cluster)
         acting = Acting(
             view=view,

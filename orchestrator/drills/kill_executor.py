@@ -72,6 +72,10 @@ class Unprotected(Refused):
     """The executor to be killed runs a primary without a warm secondary."""
 
 
+class Moved(Refused):
+    """The primaries on the node that a drill was aimed at have moved meanwhile."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """How an executor fails.
@@ -301,18 +305,35 @@ def _joins(fragment: Fragment) -> bool:
 
 
 def run(
-    store: Store, target: str | None, on_progress: Progress, way: Way = KILL_EXECUTOR
+    store: Store,
+    target: str | None,
+    on_progress: Progress,
+    way: Way = KILL_EXECUTOR,
+    *,
+    strikes_primaries: bool = False,
 ) -> Killed:
     """Kill an executor and wait until everything is protected again.
 
+    Parameters
+    ----------
+    strikes_primaries
+        Whether one without a primary is left alone.
+
     Raises
     ------
+    Moved
+        It has none, and is left alone.
     Refused
         See `choose`.
     DrillFailed
         If nobody takes over, or redundancy is not restored in time.
     """
     chosen = choose_protected(store, target, on_progress, way)
+    if strikes_primaries and not chosen.fragments:
+        raise Moved(
+            f"drill {way.name}", "--target", chosen.node,
+            "runs no primary any more: what ran there has moved meanwhile", "Run it again.", {},
+        )  # fmt: skip
     on_progress(
         "kill", f"{', '.join(chosen.hosts)}, primary of {', '.join(chosen.fragments) or 'nothing'}"
     )
