@@ -312,7 +312,7 @@ def _latencies(delivered: list[Delivered], since_us: int, until_us: int) -> dict
 
 
 def _recovery(killed: Killed, delivered: Mapping[str, Delivered]) -> dict[str, float]:
-    """Of the queries that lost a primary, as in a drill, and of all: those that lost none rest.
+    """Of the queries that lost a primary, and of all: those that lost nothing rest.
 
     Parameters
     ----------

@@ -157,5 +157,5 @@ def _on_grid(rest_us: float, unit_us: float) -> int:
     if not units:
         return 0
     least = 2 ** (units.bit_length() - 1)
-    allowed = max(least, 3 * least // 2 if 2 * units >= 3 * least else 0)
+    allowed = 3 * least // 2 if 2 * units >= 3 * least else least
     return round(allowed * unit_us)
