@@ -119,6 +119,20 @@ class Subscribed(Sent, frozen=True, kw_only=True):
     generation: Number
 
 
+class Contradiction(Sent, frozen=True, kw_only=True):
+    """What the host has of this stream, it has from a predecessor that gave up; others have this.
+
+    Attributes
+    ----------
+    position
+        Of the producer's own output, up to where the host's readers are, or one of them is.
+    """
+
+    stream: Name
+    generation: Number
+    position: Position
+
+
 class Unsubscribe(Sent, frozen=True, kw_only=True):
     """The host no longer reads this stream."""
 
@@ -339,6 +353,7 @@ Message = (
     Data
     | Subscribe
     | Subscribed
+    | Contradiction
     | Unsubscribe
     | Control
     | Heartbeat

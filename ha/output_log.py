@@ -311,20 +311,22 @@ class OutputLog:
     def contradicts(self, position: Position) -> bool:
         """Whether a position is none of this output's: as many tuples do not come before it here.
 
-        Numbers never fall. So more tuples than come before the log's beginning, up to an earlier
-        timestamp, are others, and so are less than there are here up to a later one.
+        Of what comes before the log's beginning, only that is known how many tuples there are.
         """
-        number, at_ms = position.next_seq, position.watermark_ms
-        if at_ms < self.base.watermark_ms:
-            return number > self.base.next_seq
-        if at_ms > self.end.watermark_ms:
-            return number < self.end.next_seq
-        ended = bisect_right(self._ends, (at_ms, self._appended_bytes))
+        return self.position_at(position.watermark_ms).contradicts(position)
+
+    def position_at(self, watermark_ms: int) -> Position:
+        """The cut up to a watermark, or the nearest one if that lies outside of the log."""
+        if watermark_ms < self.base.watermark_ms:
+            return self.base
+        if watermark_ms >= self.end.watermark_ms:
+            return self.end
+        ended = bisect_right(self._ends, (watermark_ms, self._appended_bytes))
         if ended == len(self._chunks):
-            return number != self.end.next_seq
+            return Position(next_seq=self.end.next_seq, watermark_ms=watermark_ms)
         chunk = self._chunks[ended]
-        before = int(chunk.timestamps.searchsorted(at_ms, side="right"))
-        return number != chunk.first_seq + before
+        before = int(chunk.timestamps.searchsorted(watermark_ms, side="right"))
+        return Position(next_seq=chunk.first_seq + before, watermark_ms=watermark_ms)
 
     def take_unsent(self, node: str) -> list[Chunk]:
         """The chunks a subscriber has not been sent yet; they count as sent from now on."""

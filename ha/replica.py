@@ -232,6 +232,20 @@ class Replica:
             self.followers.add(node)
         return True
 
+    def is_relied_on(self, besides: str) -> bool:
+        """Whether another subscriber has this output from beyond where it departs."""
+        if self.departs_ms is None:
+            return False
+        departs_ms, ends_ms = self.departs_ms, self.log.end.watermark_ms
+        return any(
+            had is not None
+            and departs_ms < had.watermark_ms <= ends_ms
+            and not self.log.contradicts(had)
+            for node, subscriber in self.log.subscribers.items()
+            if node != besides
+            for had in (subscriber.acknowledged, subscriber.furthest)
+        )
+
     def differs_from(self, node: str) -> bool:
         """Whether a subscriber has other output than this, which this does not continue.
 

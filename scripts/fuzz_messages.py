@@ -13,6 +13,7 @@ from pyarrow import ipc
 
 from ha.messages import (
     Ack,
+    Contradiction,
     Control,
     Data,
     Heartbeat,
@@ -133,6 +134,7 @@ class Messages:
             lambda: Subscribed(
                 stream=name(), position=self._position(), epoch=number(), generation=number()
             ),
+            lambda: Contradiction(stream=name(), generation=number(), position=self._position()),
             lambda: Unsubscribe(stream=name()),
             lambda: Control(
                 epochs={name(): number()},

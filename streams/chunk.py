@@ -69,6 +69,17 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         """
         return self.watermark_ms < other.watermark_ms
 
+    def contradicts(self, other: Position) -> bool:
+        """Whether the two cannot be cuts through one stream.
+
+        Cuts with equal watermarks have equal numbers, and numbers never fall.
+        """
+        if self.is_before(other):
+            return self.next_seq > other.next_seq
+        if other.is_before(self):
+            return self.next_seq < other.next_seq
+        return self.next_seq != other.next_seq
+
 
 class ChunkError(ValueError):
     """Rows or watermarks that break the promises of `Chunk`."""

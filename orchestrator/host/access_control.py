@@ -6,7 +6,7 @@ assignment says who has to do with whom:
 
 | message | accepted from |
 | --- | --- |
-| `Data`, `Subscribed`, an offer | a producer of the stream |
+| `Data`, `Subscribed`, `Contradiction`, an offer | a producer of the stream |
 | `Subscribe`, with or without a request to be fed; an acknowledgement | a host that may read it |
 | `Unsubscribe` | anybody: it ends the sender's own subscription only |
 | an epoch, a digest, a primary's watermark | a host with another replica of the fragment |
@@ -35,6 +35,7 @@ import msgspec
 from ha.messages import (
     Ack,
     Checkpoint,
+    Contradiction,
     Control,
     Data,
     Message,
@@ -114,7 +115,7 @@ class AccessControl:
         match message:
             case Data(stream=stream):
                 return message if self._produces(sender, stream, "data") else None
-            case Subscribed(stream=stream):
+            case Subscribed(stream=stream) | Contradiction(stream=stream):
                 return message if self._produces(sender, stream, "responses") else None
             case Control():
                 return self._admit_control(sender, message)

@@ -448,6 +448,8 @@ class HostCore:
             case messages.Subscribed():
                 self._inputs.on_subscribed(sender, message, now_us)
                 self._failover.on_answer(now_us)
+            case messages.Contradiction():
+                self._inputs.on_contradiction(sender, message, now_us)
             case messages.Unsubscribe(stream=stream):
                 if (producer := self.replica_manager.producer(stream)) is not None:
                     producer.log.unsubscribe(sender)

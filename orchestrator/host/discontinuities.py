@@ -85,7 +85,7 @@ class Discontinuities:
             self.state_loss.discard(hosted, now_us)
             return False
         if replica.inputs[stream].cursor.complete_ms < replica.known_ms:
-            self.state_loss.disown(hosted, f"there is output up to {replica.known_ms} ms", now_us)
+            self.state_loss.cannot_continue(hosted, "there is", replica.known_ms, now_us)
             return False
         replica.cross(stream)
         return True

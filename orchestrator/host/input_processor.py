@@ -19,6 +19,7 @@ from ha.messages import (
     EVERY_TUPLE,
     Ack,
     Checkpoint,
+    Contradiction,
     Data,
     Offer,
     Snapshot,
@@ -171,6 +172,15 @@ class InputProcessor:
                 self._request_snapshot(hosted, now_us)
             else:
                 self._cross_hole(subscription, reader, answer, now_us)
+
+    def on_contradiction(self, sender: str, message: Contradiction, now_us: int) -> None:
+        """Have readers give up that have other tuples of a stream than others."""
+        subscription = self.replica_manager.subscriptions.get(message.stream)
+        if subscription is None:
+            return
+        for reader in list(subscription.readers):
+            self._deliver(subscription, reader, now_us)
+            self.state_loss.contradicted(reader, message, sender, now_us)
 
     def on_offer(self, sender: str, stream: str, offer: Offer, now_us: int) -> None:
         """Ask for output that a producer has and this host lacks.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ha.messages import Ack, Subscribe
+from ha.messages import Ack, Contradiction, Subscribe
 from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox
@@ -63,7 +63,9 @@ class StateLoss:
         """Look whether what a consumer has of a fragment's output is continued here.
 
         If not, what it has came from a predecessor that was further. The fragment then starts over
-        in a new generation, to which consumers cross, or goes on with the predecessor's state.
+        in a new generation, to which consumers cross, or goes on with the predecessor's state. But
+        if others rely on what there is here, that predecessor has given up, or must, and so must
+        replicas that had its output. A sink cannot: what it has is written.
         """
         hosted = self.replica_manager.replicas.get(stream)
         if hosted is None or hosted.replica.generation != claim.generation:
@@ -72,12 +74,45 @@ class StateLoss:
         if replica.role is not ReplicaRole.WARMING and not replica.is_founder:
             replica.learn_departure(claim.departs_ms)
         for had, processed in ((claim.position, True), (claim.furthest, False)):
-            if had is not None and not replica.continues(node, had, processed=processed):
-                self.disown(hosted, f"{node} has output up to {had.watermark_ms} ms", now_us)
+            if had is None or replica.continues(node, had, processed=processed):
+                continue
+            here = replica.log.position_at(had.watermark_ms)
+            if here.contradicts(had) and not claim.patient and replica.is_relied_on(besides=node):
+                generation = replica.generation
+                self.outbox.send(
+                    node, Contradiction(stream=stream, generation=generation, position=here)
+                )
+            else:
+                self.cannot_continue(hosted, f"{node} has", had.watermark_ms, now_us)
 
-    def disown(self, hosted: HostedReplica, why: str, now_us: int) -> None:
+    def contradicted(self, reader: str, message: Contradiction, sender: str, now_us: int) -> None:
+        """Give up what a replica has made of a stream, if others have other tuples.
+
+        It has its own from a predecessor of the sender's, which has given up.
+        """
+        hosted = self.replica_manager.replicas.get(reader)
+        if hosted is None:
+            return
+        cursor = hosted.replica.inputs[message.stream].cursor
+        if cursor.generation != message.generation or cursor.position is None:
+            return
+        if not message.position.contradicts(cursor.position):
+            return
+        if hosted.replica.role is ReplicaRole.PRIMARY:
+            detail = f"{sender} has other tuples of {message.stream}, and others rely on those"
+            self.disown(hosted, detail, now_us)
+        else:
+            self.discard(hosted, now_us)
+
+    def cannot_continue(
+        self, hosted: HostedReplica, whose: str, output_ms: int, now_us: int
+    ) -> None:
         """Give up the state of a primary that cannot continue what its predecessor has sent."""
-        detail = f"{why}, and the input that it came from is lost"
+        detail = f"{whose} output up to {output_ms} ms, and the input that it came from is lost"
+        self.disown(hosted, detail, now_us)
+
+    def disown(self, hosted: HostedReplica, detail: str, now_us: int) -> None:
+        """Give up the state of a primary that others must not go on with."""
         self.outbox.report("cannot continue", hosted.assignment.fragment, detail)
         hosted.failed(f"cannot continue: {detail}", now_us)
         self.discard(hosted, now_us, RoleEvent.STATE_UNUSABLE)

@@ -26,7 +26,7 @@ from streams.chunk import NO_WATERMARK, Chunk, Position, joined
 from streams.state import PIECE_ROWS, SavedState
 from topology.arrays import IntArray
 
-WIRE_VERSION = 8
+WIRE_VERSION = 9
 
 PORTION_CHUNKS = 256
 """Most chunks of an output log that a snapshot contains as one."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ha.messages import (
     Ack,
+    Contradiction,
     Control,
     Data,
     Heartbeat,
@@ -79,6 +80,7 @@ messages = st.one_of(
         patient=st.booleans(),
     ),
     st.builds(Subscribed, stream=names, position=positions, epoch=counts, generation=counts),
+    st.builds(Contradiction, stream=names, generation=counts, position=positions),
     st.builds(Unsubscribe, stream=names),
     st.builds(
         Control,
