@@ -21,20 +21,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
 from bench.nexmark_changes import changes
+from bench.nexmark_cluster import QUERIES, clustered
 from bench.nexmark_events import EVENTS, EVENTS_MS, Events
+from bench.nexmark_results import FOLDER, STREAMS, answer, compare, connected, newest
 from bench.registry import Figures, Settings, benchmark
 from bench.report import ROOT
-from bench.throughput import DifferentResults
 from orchestrator.api.validation import check
 from orchestrator.manifest import load
 from streams.chunk import Chunk, stream_schema
@@ -44,8 +43,6 @@ from streams.language import parse
 from streams.panes import kernels
 from streams.program import Program
 
-FOLDER = ROOT / "examples" / "nexmark"
-STREAMS = ("persons", "auctions", "bids")
 QUICK_EVENTS = 50_000
 REPEATS = 3
 
@@ -55,24 +52,14 @@ SLICE_MS = 5_000
 AFTER_MS = 2 * 86_400_000
 """How long event time goes on after the last event, so that all windows end."""
 
-newest_by: Mapping[str, tuple[str, ...]] = {
-    "q4": ("category",),
-    "q9": ("id",),
-    "q18": ("bidder", "auction"),
-}
-"""Queries whose output tells of changes: the newest row of each of these columns' values holds."""
-
-TOLERANCE = 1e-12
-"""Means may differ by so much, relatively: DuckDB rounds on the way."""
-
 queries = tuple(
     sorted((path.stem for path in FOLDER.glob("q*.yaml")), key=lambda name: int(name[1:]))
 )
 
 
-@benchmark("nexmark", kinds=queries)
+@benchmark("nexmark", kinds=(*queries, "cluster"))
 def nexmark(settings: Settings) -> Figures:
-    """Events a second on one processor for the queries of NEXMark, compared with DuckDB."""
+    """Events a second for the queries of NEXMark, on one processor and on executors of Spark."""
     flat: dict[str, float] = {}
     events = QUICK_EVENTS if settings.quick else EVENTS
     if find_spec("duckdb") is None:
@@ -80,17 +67,25 @@ def nexmark(settings: Settings) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         for stream, table in Events(events).tables().items():
             parquet.write_table(table, Path(folder, f"{stream}.parquet"))
-        for name in settings.only or queries:
-            settings.say(name)
-            seconds = _run(name, Path(folder), 1 if settings.quick else REPEATS)
-            flat[f"{name}.events_s_core"] = events / min(seconds)
-            if find_spec("duckdb") is not None:
-                ours = parquet.read_table(str(Path(folder, f"{name}.result")))
-                connection = connected(Path(folder))
-                compare(newest(name, ours), answer(name, connection))
-                if name in changes:
-                    compare(ours, connection.sql(changes[name]).to_arrow_table())
-                flat[f"{name}.correct"] = 1
+        kinds = settings.only or (*queries, "cluster")
+        for name in queries:
+            if name in kinds:
+                settings.say(name)
+                flat |= _measured(name, Path(folder), events, 1 if settings.quick else REPEATS)
+        for name in QUERIES if "cluster" in kinds else ():
+            flat |= clustered(settings, name, Path(folder), events)
+    return flat
+
+
+def _measured(name: str, folder: Path, events: int, repeats: int) -> dict[str, float]:
+    flat = {f"{name}.events_s_core": events / min(_run(name, folder, repeats))}
+    if find_spec("duckdb") is not None:
+        ours = parquet.read_table(str(folder / f"{name}.result"))
+        connection = connected(folder)
+        compare(newest(name, ours), answer(name, connection))
+        if name in changes:
+            compare(ours, connection.sql(changes[name]).to_arrow_table())
+        flat[f"{name}.correct"] = 1
     return flat
 
 
@@ -172,64 +167,6 @@ def sliced(table: pa.Table, columns: Mapping[str, str], begin_ms: int, end_ms: i
         )
         for begin, end, watermark_ms in zip(places, places[1:], ends_ms, strict=False)
     ]
-
-
-def newest(name: str, ours: pa.Table) -> pa.Table:
-    """The rows of an output that hold in the end."""
-    keys = newest_by.get(name)
-    if keys is None:
-        return ours
-    values = list(zip(*(ours.column(key).to_pylist() for key in keys), strict=True))
-    times_ms = ours.column("_ts").to_pylist()
-    # Timestamps never fall.
-    last = dict(zip(values, times_ms, strict=True))
-    kept = [last[row] == at_ms for row, at_ms in zip(values, times_ms, strict=True)]
-    return ours.filter(pa.array(kept)).drop_columns(["_ts"])
-
-
-def connected(folder: Path) -> Any:
-    """DuckDB with the streams of a folder; `seq` numbers the rows of each."""
-    connection = import_module("duckdb").connect(config={"threads": 1})
-    for stream in STREAMS:
-        connection.execute(
-            f"CREATE VIEW {stream} AS SELECT timestamp AS _ts, row_number() OVER () AS seq, "
-            f"* EXCLUDE (timestamp) FROM '{folder / stream}.parquet'"
-        )
-    return connection
-
-
-def answer(name: str, connection: Any) -> pa.Table:
-    """What DuckDB gives for the same question."""
-    sql = (FOLDER / f"{name}.sql").read_text(encoding="utf-8")
-    return connection.sql(sql).to_arrow_table()
-
-
-def compare(ours: pa.Table, theirs: pa.Table) -> None:
-    """Check that two results have the same rows, in any order.
-
-    Raises
-    ------
-    DifferentResults
-        They do not; the message says where.
-    """
-    if set(ours.column_names) != set(theirs.column_names) or ours.num_rows != theirs.num_rows:
-        raise DifferentResults(
-            f"{ours.num_rows} rows of {ours.column_names}, "
-            f"{theirs.num_rows} of {theirs.column_names}"
-        )
-    theirs = theirs.select(ours.column_names).cast(ours.schema)
-    floats = [field.name for field in ours.schema if field.type == pa.float64()]
-    order = [(name, "ascending") for name in ours.column_names if name not in floats]
-    order += [(name, "ascending") for name in floats]
-    one, other = ours.sort_by(order), theirs.sort_by(order)
-    for name in ours.column_names:
-        if name in floats:
-            mine, yours = one.column(name).to_numpy(), other.column(name).to_numpy()
-            same = np.allclose(mine, yours, rtol=TOLERANCE, atol=0)
-        else:
-            same = one.select([name]).equals(other.select([name]))
-        if not same:
-            raise DifferentResults(f"column {name} differs")
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from bench import nexmark
+from bench import nexmark, nexmark_results
 from bench.nexmark_changes import changes
 from bench.nexmark_events import BEGIN_MS, EVENTS_MS, Events
 from bench.throughput import DifferentResults
@@ -65,7 +65,7 @@ def test_a_query_gives_what_its_definition_gives(
 
 def test_events_come_in_their_proportions() -> None:
     tables = Events(5_000).tables()
-    assert [tables[name].num_rows for name in nexmark.STREAMS] == [100, 300, 4_600]
+    assert [tables[name].num_rows for name in nexmark_results.STREAMS] == [100, 300, 4_600]
     for table in tables.values():
         assert (np.diff(table.column("timestamp").to_numpy()) >= 0).all()
     auctions, bids = tables["auctions"], tables["bids"]
@@ -79,14 +79,14 @@ def test_events_come_in_their_proportions() -> None:
 
 def test_different_results_are_noticed() -> None:
     one = pa.Table.from_pydict({"a": [1, 2], "x": [0.5, 1.5]})
-    nexmark.compare(one, pa.Table.from_pydict({"x": [1.5, 0.5], "a": [2, 1]}))
+    nexmark_results.compare(one, pa.Table.from_pydict({"x": [1.5, 0.5], "a": [2, 1]}))
     for other in (
         {"a": [1, 2], "x": [0.5, 1.6]},
         {"a": [1], "x": [0.5]},
         {"a": [1, 3], "x": [0.5, 1.5]},
     ):
         with pytest.raises(DifferentResults):
-            nexmark.compare(one, pa.Table.from_pydict(other))
+            nexmark_results.compare(one, pa.Table.from_pydict(other))
 
 
 def told(name: str, folder: Path) -> tuple[pa.Table, pa.Table]:
@@ -102,7 +102,7 @@ def told(name: str, folder: Path) -> tuple[pa.Table, pa.Table]:
         for stream in program.inputs
         if stream in tables
     }
-    theirs = nexmark.connected(folder).sql(changes[name]).to_arrow_table()
+    theirs = nexmark_results.connected(folder).sql(changes[name]).to_arrow_table()
     return nexmark.evaluate(name, compiled, slices), theirs
 
 
@@ -110,18 +110,18 @@ def told(name: str, folder: Path) -> tuple[pa.Table, pa.Table]:
 def test_every_change_is_compared(name: str, tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
     ours, theirs = told(name, tmp_path)
-    nexmark.compare(ours, theirs)
+    nexmark_results.compare(ours, theirs)
     # Rows that no longer hold in the end count as well.
-    assert nexmark.newest(name, ours).num_rows < ours.num_rows
+    assert nexmark_results.newest(name, ours).num_rows < ours.num_rows
     place = ours.column_names.index("mean" if name == "q4" else "price")
     values = ours.column(place).to_numpy().copy()
     values[0] = -1
     wrong = ours.set_column(place, ours.schema.field(place), pa.array(values))
     with pytest.raises(DifferentResults):
-        nexmark.compare(wrong, theirs)
+        nexmark_results.compare(wrong, theirs)
 
 
 def test_of_changes_the_newest_hold_in_the_end() -> None:
     ours = pa.Table.from_pydict({"_ts": [1, 2, 2], "category": [7, 7, 8], "mean": [1.0, 2.0, 3.0]})
-    left = nexmark.newest("q4", ours).sort_by("category")
+    left = nexmark_results.newest("q4", ours).sort_by("category")
     assert left.to_pylist() == [{"category": 7, "mean": 2.0}, {"category": 8, "mean": 3.0}]
