@@ -187,7 +187,6 @@ class InputProcessor:
         if subscription is None:
             return
         for reader in list(subscription.readers):
-            self._deliver(subscription, reader, now_us)
             self.state_loss.contradicted(reader, message, sender, now_us)
 
     def on_offer(self, sender: str, stream: str, offer: Offer, now_us: int) -> None:
