@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 from ha.roles import ReplicaRole
 from orchestrator.control.measured_load import MeasuredPlace, measured_places
+from orchestrator.control.planning.replicas import LAG_SHARE
 from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import (
     HOST_CORES,
@@ -299,9 +300,11 @@ def takeover_cores(
         left_ms = each.bound_ms - detected_ms
         if left_ms <= 0:
             continue
-        # What came while the secondary rested, and at least what its lag allows.
+        # What came while the secondary rested, and at least what its lag allows. The lag of one
+        # that breaks the bound is a sub-deadline: nobody catches up with that within the bound.
         rested_ms = 1e3 / each.standby_evaluations_s if each.standby_evaluations_s else 0.0
-        behind_ms = each.cores * max(found.timing.standby_lag_ms, rested_ms)
+        lag_ms = min(found.timing.standby_lag_ms, LAG_SHARE * left_ms)
+        behind_ms = each.cores * max(lag_ms, rested_ms)
         cores = (behind_ms + TAKEOVER_US / 1e3) / left_ms
         # From then on it is evaluated as often as a primary.
         cores += max(each.cores - each.standby_cores, 0.0)

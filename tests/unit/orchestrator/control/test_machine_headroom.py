@@ -6,16 +6,23 @@ import msgspec
 import pytest
 
 from orchestrator.control.admission import admit
+from orchestrator.control.measured_load import NODE_SHARE
 from orchestrator.control.planning import utilisation
 from orchestrator.control.planning.utilisation import RESTING_CORES, SERVICE_US, Place
 from orchestrator.control.planning.workload import HOST_CORES
 from orchestrator.errors import Refused
-from orchestrator.manifest import Manifests
+from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import HostLoad, Processors, ServicesRecord
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import SERVICES
-from tests.obedient_cluster import ObedientCluster
-from tests.unit.orchestrator.control.test_load_admission import FIRST, STREAMS, costing, on_machines
+from tests.obedient_cluster import EXECUTORS, ObedientCluster
+from tests.unit.orchestrator.control.test_load_admission import (
+    FIRST,
+    STREAMS,
+    costing,
+    heavy,
+    on_machines,
+)
 
 TAKEOVER_US = 3_000.0
 """Longer than it takes, so that it counts beside what two streams of positions cost."""
@@ -121,12 +128,38 @@ def test_a_takeover_needs_nothing_more_where_the_lost_node_took_much(
     assert machine(cluster).takeover_cores == 0.0
 
 
+def recovering_in(bound_ms: float, deadline_ms: float = 300.0) -> QueryManifest:
+    """A query with a recovery bound."""
+    query = costing(5.0)
+    record = msgspec.structs.replace(
+        query.record, recovery_bound_ms=bound_ms, deadline_ms=deadline_ms
+    )
+    return msgspec.structs.replace(query, record=record)
+
+
 def test_a_tighter_recovery_bound_needs_more_room(cluster: ObedientCluster) -> None:
     def takeover_cores(bound_ms: float) -> float:
-        query = costing(5.0)
-        record = msgspec.structs.replace(query.record, recovery_bound_ms=bound_ms)
-        applied = msgspec.structs.replace(query, record=record)
-        places = admit(cluster.view(), STREAMS, [applied]).places
+        places = admit(cluster.view(), STREAMS, [recovering_in(bound_ms)]).places
         return max(each.takeover_cores for each in places)
 
     assert takeover_cores(400.0) > takeover_cores(4000.0) > 0.0
+
+
+def test_what_is_kept_free_for_secondaries_that_break_the_bound_leaves_room_for_other_queries(
+    cluster: ObedientCluster,
+) -> None:
+    """They are scheduled by their sub-deadlines, which are seconds: nobody catches up with those
+    within the bound."""
+    on_machines(cluster, 9)
+    query = recovering_in(185.0, deadline_ms=20_000.0)
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(query,)))
+    cluster.settle()
+    primaries = {found.record.primary.node for found in cluster.view().fragments.values()}
+    for lost in sorted(set(EXECUTORS) - primaries - {"london"}):
+        cluster.kill(lost)
+        cluster.settle()
+    records = [found.record for found in cluster.view().fragments.values()]
+    assert any(record.timing.standby_lag_ms > 1000 for record in records)
+    admission = admit(cluster.view(), STREAMS, [heavy("second", 5.0)])
+    assert admission.submissions
+    assert 0.0 < max(each.takeover_cores for each in admission.places) < NODE_SHARE
