@@ -301,7 +301,7 @@ def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, 
         + ", ".join(f"{cores:.2f} by {_cost(planning, name)}" for name, cores in parts)
     )
     remedy = (
-        advice(place, error.largest, planning.places())
+        advice(planning.view, place, error.largest, planning.places())
         if error.largest
         else ("Bring in less, or add a machine.")
     )

@@ -27,7 +27,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ha.roles import ReplicaRole
-from orchestrator.control.measured_load import MeasuredPlace, measured_places
+from orchestrator.control.measured_load import NODE_SHARE, MeasuredPlace, measured_places
 from orchestrator.control.planning.replicas import LAG_SHARE
 from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import (
@@ -397,7 +397,9 @@ def largest(place: Place, work: Workload) -> dict[str, float]:
     return dict(ordered[:MOST_NAMED])
 
 
-def advice(place: Place, queries: Mapping[str, float], found: Collection[Place]) -> str:
+def advice(
+    view: ClusterView, place: Place, queries: Mapping[str, float], found: Collection[Place]
+) -> str:
     """What relieves a place: a sentence.
 
     Parameters
@@ -410,8 +412,9 @@ def advice(place: Place, queries: Mapping[str, float], found: Collection[Place])
     named = ", ".join(f"{query} ({cores:.1f} cores)" for query, cores in queries.items())
     if not named:
         return "Nothing that runs there can be deleted: it takes more than it should."
-    elsewhere = [each for each in found if not set(each.hosts) & set(place.hosts)]
-    free = min(elsewhere, key=lambda each: each.used_cores / each.limit_cores, default=None)
-    if free is not None and free.used_cores < free.limit_cores / 2:
-        return f"Delete one of {named}, or move it: apply it again with `primaries` on {free.name}."
+    nodes = view.executors.keys() - view.cordoned - view.suspects - set(place.hosts)
+    room = {node: cores for node, cores in room_cores(found).items() if node in nodes}
+    free = max(room, key=lambda node: room[node], default=None)
+    if free is not None and room[free] > NODE_SHARE / 2:
+        return f"Delete one of {named}, or move it: apply it again with `primaries` on {free}."
     return f"Delete one of {named}, bring in less, or add a machine."
