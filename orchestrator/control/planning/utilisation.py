@@ -6,8 +6,9 @@ alike (`workload`), and of what it takes without any. What it has taken lately, 
 may be a quiet hour. What was measured is of a moment ago: replicas that have not taken their share
 yet, because they were placed just now or their streams have yet to start, are added to it as
 predicted, and those that are gone are taken off. So it makes no difference whether queries are
-applied together, quickly one after the other, or slowly. What other processes of the cluster take
-of a machine, its services, is measured too, and grows with the replicas.
+applied together, quickly one after the other, or slowly. Replicas that were lost count where
+healing will place them: they take their share again in a moment. What other processes of the
+cluster take of a machine, its services, is measured too, and grows with the replicas.
 
 Some of a place must stay free for a *takeover*. When a node fails, the secondaries of its primaries
 have the rest of the recovery bound, after detection, to evaluate what they lag behind and to take
@@ -83,6 +84,8 @@ class Place(MeasuredPlace):
     ----------
     predicted_cores
         What its hosts should take.
+    healing_cores
+        The part of that which belongs to replicas that were lost and will be placed again.
     coming_cores
         What they will take beyond what was measured, less what has ended since.
     services_cores
@@ -94,6 +97,7 @@ class Place(MeasuredPlace):
     """
 
     predicted_cores: float
+    healing_cores: float
     coming_cores: float
     services_cores: float
     takeover_cores: float
@@ -241,12 +245,23 @@ def _site_us(view: ClusterView, site: str, counts_s: Mapping[str, float]) -> flo
 
 
 def places(
-    view: ClusterView, work: Workload, running: Mapping[str, RunningFragment]
+    view: ClusterView,
+    work: Workload,
+    running: Mapping[str, RunningFragment],
+    healing: Mapping[str, RunningFragment],
 ) -> tuple[Place, ...]:
-    """All nodes and sites, then all machines with several hosts; see `measured_places`."""
-    taken = host_cores(view, work, running)
+    """All nodes and sites, then all machines with several hosts; see `measured_places`.
+
+    Parameters
+    ----------
+    healing
+        Fragments that lack a replica, as they will run.
+    """
+    healed = {**running, **healing}
+    taken = host_cores(view, work, healed)
+    without = host_cores(view, work, running) if healing else taken
     emulated = view.settings.emulate_costs
-    needed = {} if emulated else takeover_cores(view, work, running, taken)
+    needed = {} if emulated else takeover_cores(view, work, healed, taken)
     # The rest of what a host does fits into the time that emulated costs take.
     host = 0.0 if emulated else HOST_CORES
     found: list[Place] = []
@@ -264,6 +279,10 @@ def places(
                 measured_cores=measured.measured_cores,
                 services=measured.services,
                 predicted_cores=host * len(measured.hosts) + sum(fragments.values()),
+                healing_cores=sum(
+                    sum(taken[name].values()) - sum(without[name].values())
+                    for name in measured.hosts
+                ),
                 coming_cores=0.0
                 if emulated
                 else sum(coming_cores(view, work, taken[name], name) for name in measured.hosts),

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.control.admission import admit
+from orchestrator.control.awaited import AWAITED_US
 from orchestrator.control.measured_load import NODE_SHARE
 from orchestrator.control.planning import utilisation
 from orchestrator.control.planning.utilisation import RESTING_CORES, SERVICE_US, Place
@@ -163,3 +164,44 @@ def test_what_is_kept_free_for_secondaries_that_break_the_bound_leaves_room_for_
     admission = admit(cluster.view(), STREAMS, [heavy("second", 5.0)])
     assert admission.submissions
     assert 0.0 < max(each.takeover_cores for each in admission.places) < NODE_SHARE
+
+
+def lose(cluster: ObedientCluster, lost: str) -> None:
+    """Have the peer replicas of a node record that it is silent."""
+    for found in cluster.view().fragments.values():
+        record = found.record
+        if record.primary.node == lost:
+            cluster.take_over(record, found.version)
+        elif record.secondary is not None and record.secondary.node == lost:
+            cluster.lose_secondary(record, found.version)
+
+
+@pytest.mark.parametrize("role", ["primary", "secondary"])
+@pytest.mark.parametrize("noticed", ["by the store", "by its peers"])
+def test_what_healing_is_about_to_place_is_not_given_away(
+    cluster: ObedientCluster, role: str, noticed: str
+) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(40.0),)))
+    cluster.settle()
+    assert machine(cluster).healing_cores == 0.0
+    record = cluster.view().fragments["proximity.alerts"].record
+    lost = record.primary if role == "primary" else record.secondary
+    assert lost is not None
+    if noticed == "by its peers":
+        lose(cluster, lost.node)
+    else:
+        cluster.hosts.pop(lost.node).store.close()
+    with pytest.raises(Refused) as refused:
+        admit(cluster.view(), STREAMS, [heavy("second", 50.0)])
+    healing_cores = float(refused.value.figures["healing_cores"])
+    assert 0.1 < healing_cores < float(refused.value.figures["predicted_cores"])
+    told = f"{healing_cores:.2f} of it by replicas that were lost and come again"
+    assert told in str(refused.value)
+    expected = machine(cluster)
+    for _ in range(3):
+        cluster.settle()
+        cluster.now_us += AWAITED_US
+    cluster.settle()
+    healed = machine(cluster)
+    assert healed.healing_cores == 0.0
+    assert healed.predicted_cores == pytest.approx(expected.predicted_cores)
