@@ -205,3 +205,14 @@ def test_what_healing_is_about_to_place_is_not_given_away(
     healed = machine(cluster)
     assert healed.healing_cores == 0.0
     assert healed.predicted_cores == pytest.approx(expected.predicted_cores)
+
+
+def test_fragments_that_healing_will_start_over_count_too(cluster: ObedientCluster) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(40.0),)))
+    cluster.settle()
+    before = machine(cluster)
+    for replica in cluster.view().fragments["proximity.alerts"].record.replicas:
+        cluster.hosts.pop(replica.node).store.close()
+    found = machine(cluster)
+    assert found.fragments["alerts"] == pytest.approx(before.fragments["alerts"], rel=0.05)
+    assert found.healing_cores > found.fragments["alerts"] / 2
