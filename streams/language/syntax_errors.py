@@ -74,7 +74,7 @@ absent = {
     "||": ("||", "write concat(a, b)"),
     "::": ("::", "write CAST(a AS int)"),
 }
-"""Word or sign of SQL or of other stream languages → the construct that Vivace lacks, and a substitute."""
+"""Word or sign of SQL or of other languages → the construct that Vivace lacks, and a substitute."""
 
 
 def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
