@@ -160,7 +160,10 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
             "OFFSET must be from 0 to 10^12, not 9999999999999",
         ),
         ("SELECT CAST(a AS number) AS b FROM s [NOW]", "there is no type number; there is int,"),
-        ("SELECT CAST(a AS Bool) AS b FROM s [NOW]", "no CAST to bool yet; a comparison gives one, "),
+        (
+            "SELECT CAST(a AS Bool) AS b FROM s [NOW]",
+            "no CAST to bool yet; a comparison gives",
+        ),
         ("SELECT a || 'x' AS b FROM s [NOW]", "no || yet; write concat(a, b)"),
         ("SELECT a::int AS b FROM s [NOW]", "no :: yet; write CAST(a AS int)"),
         ("SELECT a | b AS b FROM s [NOW]", "'|' is not expected here; expected"),
