@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from placement.paths import way
+
 
 class PlacementError(ValueError):
     """Base of everything this package raises.
@@ -141,7 +143,7 @@ class DeadlineUnattainable(PlacementError):
     @property
     def way(self) -> str:
         """The path in one line."""
-        return " → ".join(self.path)
+        return way(self.path)
 
 
 @dataclass(eq=False)

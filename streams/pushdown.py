@@ -93,9 +93,10 @@ class Pushdown:
     kept: int
 
     def __str__(self) -> str:
-        naive = f"{self.written} for each row"
-        values = "1 value" if self.kept == 1 else f"{self.kept} values"
-        return f"aggregates folded in {' + '.join(self.into)}: {values} a group, not {naive}"
+        naive = f"{self.written} for each of its rows"
+        kept = "1 value is" if self.kept == 1 else f"{self.kept} values are"
+        where = " + ".join(self.into)
+        return f"aggregates folded in {where}: {kept} kept for each group, instead of {naive}"
 
 
 def pushdowns(program: Program) -> tuple[Pushdown, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,11 +22,18 @@ from orchestrator.deploy.local.service import Order
 from orchestrator.deploy.local.service import serve as run
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
+from orchestrator.manifest.cluster import remarks
 from orchestrator.progress import Progress, silent
 
 
 class UpDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach a cluster that was started. Its secret stays in the context file."""
+    """How to reach a cluster that was started. Its secret stays in the context file.
+
+    Attributes
+    ----------
+    remarks
+        What its owner may not have meant, though it is no mistake.
+    """
 
     cluster: str
     zookeeper: str
@@ -36,6 +44,7 @@ class UpDocument(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
     sites: tuple[str, ...]
     example: str
+    remarks: tuple[str, ...] = ()
 
 
 class DownDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +136,8 @@ def _order(manifests: Manifests, data: Path | None, zookeeper_port: int | None) 
             "Name a file with one, such as examples/aircraft/cluster.yaml.",
         )
     manifest = manifests.cluster
+    if data is not None:
+        _check_folder(data.absolute())
     order = Order(
         manifest=manifest,
         home=home().absolute(),
@@ -152,6 +163,23 @@ def _order(manifests: Manifests, data: Path | None, zookeeper_port: int | None) 
     return order
 
 
+def _check_folder(data: Path) -> None:
+    """Refuse what neither is a folder nor can be made one."""
+    problem = None
+    try:
+        there = next(each for each in (data, *data.parents) if each.exists() or each.is_symlink())
+    except OSError as error:
+        problem = f"cannot be made: {error.strerror}"
+    else:
+        if not there.is_dir():
+            problem = "is no folder" if there == data else f"cannot be made: {there} is no folder"
+        elif not os.access(there, os.W_OK | os.X_OK):
+            problem = f"cannot be written: {there} may not be"
+    if problem is not None:
+        remedy = "Name a folder that is there, or one that can be made."
+        raise InvalidInput("command line", "--data", str(data), problem, remedy)
+
+
 def _document(context: ClusterContext, manifest: ClusterManifest) -> UpDocument:
     return UpDocument(
         cluster=context.cluster,
@@ -163,4 +191,5 @@ def _document(context: ClusterContext, manifest: ClusterManifest) -> UpDocument:
         nodes=tuple(node.name for node in manifest.nodes),
         sites=tuple(site.name for site in manifest.sites),
         example=str(Path(manifest.file.rpartition(":")[0]).parent),
+        remarks=remarks(manifest),
     )

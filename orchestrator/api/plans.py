@@ -14,6 +14,7 @@ from orchestrator.control.admission import Admission
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.manifest import Manifests
 from orchestrator.records import Sharing, Split
+from placement.paths import way
 from placement.records import PlacedOperator
 
 
@@ -66,6 +67,11 @@ class QueryPlan(msgspec.Struct, frozen=True, kw_only=True):
     network_usage_bytes: float
     standby_usage_bytes: float
     path: tuple[str, ...]
+
+    @property
+    def way(self) -> str:
+        """The path in one line; of an output only its site, which says it all."""
+        return way(self.path)
 
 
 class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from orchestrator.api.split_ways import ways_to_split
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, dataflow, located
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, cluster_record
+from orchestrator.manifest.cluster import remarks
 from orchestrator.manifest.kinds import QueryManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
 from orchestrator.records import ClusterRecord, Partial, Split
@@ -39,6 +40,8 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
         Sites and nodes that could not be checked: no Cluster manifest was among the files.
     not_found
         Stream → its recording, which is not on this machine; it may be on the site's.
+    remarks
+        What the owner of the cluster may not have meant, though it is no mistake.
     """
 
     cluster: str | None
@@ -49,6 +52,7 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     splits: dict[str, dict[str, tuple[Split, ...]]]
     unchecked: tuple[str, ...]
     not_found: dict[str, str]
+    remarks: tuple[str, ...] = ()
 
 
 def validate(manifests: Manifests) -> ValidateDocument:
@@ -113,6 +117,7 @@ def validate(manifests: Manifests) -> ValidateDocument:
             for each in manifests.streams
             if (played := recorded(each.record)) is not None and not played.recording.exists()
         },
+        remarks=remarks(manifests.cluster) if manifests.cluster else (),
     )
 
 

@@ -158,13 +158,14 @@ def check_page(option: str, file: Path) -> None:
 
 
 def _check_file(option: str, file: Path, suffixes: Sequence[str], kind: str) -> None:
-    problem = None
+    problem = remedy = ""
     if file.suffix not in suffixes:
         problem = f"has no suffix of {kind}"
+        remedy = f"Name a file that ends in {', '.join(suffixes)}."
     elif not file.absolute().parent.is_dir():
         problem = "is in no existing folder"
-    if problem is not None:
-        remedy = f"Name a file that ends in {', '.join(suffixes)}."
+        remedy = "Make the folder, or name another one."
+    if problem:
         raise api.InvalidInput("command line", option, str(file), problem, remedy)
 
 
@@ -190,7 +191,7 @@ def _fields(error: BaseException) -> dict[str, object]:
     if not dataclasses.is_dataclass(error):
         return {}
     fields = {field.name: getattr(error, field.name) for field in dataclasses.fields(error)}
-    plain = (str, int, float, bool, dict, type(None))
+    plain = (str, int, float, bool, dict, list, tuple, type(None))
     return {n: value if isinstance(value, plain) else repr(value) for n, value in fields.items()}
 
 

@@ -112,12 +112,31 @@ def _wrong_usage(arguments: Sequence[str], message: str) -> WrongUsage:
     return WrongUsage(f"{message.rstrip('.')}; {hint}")
 
 
+WORDINGS = (
+    (r"Input should be a valid integer\b.*", "write a whole number"),
+    (r"Input should be a valid number\b.*", "write a number"),
+    (r"Input should be greater than or equal to (\S+)", r"write \1 or more"),
+    (r"Input should be less than or equal to (\S+)", r"write \1 or less"),
+    ("Input should be ", "write "),
+    ("Value error, ", ""),
+)
+"""What the parser says of a value, and how it is said here; the first one that is found counts."""
+
+
+def _worded(message: str) -> str:
+    for theirs, ours in WORDINGS:
+        worded, found = re.subn(theirs, ours, message)
+        if found:
+            return worded
+    return message
+
+
 def _parsed_message(error: TyperException) -> str:
     """The message of the parser, with the value that is wrong.
 
     The parser says the value only in the error that its message is made of.
     """
-    message = error.format_message()
+    message = _worded(error.format_message())
     given = re.search(r"input_value=(.+), input_type=", str(error.__cause__))
     if given is None or given[1] in message:
         return message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +40,8 @@ def command(
         def ready(document: api.UpDocument) -> None:
             line.close()
             show(document, as_json, lambda: up_view(document, foreground=foreground))
-            if remark := _unapplied(manifests, files):
+            remarks = [f"! {remark}" for remark in document.remarks]
+            for remark in (*remarks, *_unapplied(manifests, files)):
                 messages().print(f"[yellow]{escape(remark)}[/]", soft_wrap=True)
 
         if foreground:
@@ -54,11 +55,11 @@ def command(
             )
 
 
-def _unapplied(manifests: api.Manifests, files: Sequence[Path]) -> str | None:
-    """That streams and queries among the manifests do not run yet; None if there are none."""
+def _unapplied(manifests: api.Manifests, files: Sequence[Path]) -> Iterator[str]:
+    """That streams and queries among the manifests do not run yet."""
     names = [f"stream {each.record.name}" for each in manifests.streams]
     names += [f"query {each.record.name}" for each in manifests.queries]
     if not names:
-        return None
+        return
     again = " ".join(f"-f {shlex.quote(str(file))}" for file in files)
-    return f"! Not applied yet: {', '.join(names)}. `vivace apply {again}` does it."
+    yield f"! Not applied yet: {', '.join(names)}. `vivace apply {again}` does it."

@@ -41,7 +41,8 @@ def _view(document: api.ValidateDocument) -> RenderableType:
                 below = "" if way.without is None else f" below {way.without}"
                 told = f"{name}: may be split{below}; its panes: {' '.join(way.panes)}"
                 table.add_row("", "", "", f"[dim]{escape(told)}[/]")
-    remarks = [
+    remarks = [f"! {remark}" for remark in document.remarks]
+    remarks += [
         f"! Stream {stream}: {file} is not found here, and was not checked."
         for stream, file in document.not_found.items()
     ]

@@ -258,7 +258,7 @@ def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning)
         case DeadlineUnattainable():
             field, value = "deadline", f"{error.deadline_ms:g} ms"
             problem = "no placement tried delivers within it; the best takes "
-            problem += f"{error.best_ms:.1f} ms ({' → '.join(error.path)})"
+            problem += f"{error.best_ms:.1f} ms ({error.way})"
             remedy = f"Allow at least {int(error.best_ms) + 1} ms, or add nearer nodes."
             figures = {"deadline_ms": error.deadline_ms, "best_ms": error.best_ms}
         case DeadlinesUnattainable():
@@ -277,7 +277,7 @@ def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning)
         case SolverStopped():
             field, value = "primaries", ", ".join(sorted(query.primaries)) or "none"
             problem = f"no plan was found in time ({error.reason})"
-            remedy = "Say there for more fragments which nodes they may take."
+            remedy = "In `primaries`, name nodes for more fragments."
         case _:
             field, value, problem, remedy = "statements", query.name, str(error), ""
     late = isinstance(error, (BoundUnattainable, DeadlineUnattainable, DeadlinesUnattainable))

@@ -302,13 +302,11 @@ def _in_order(
         ready = [name for name, (_, body) in waiting.items() if not _reads(body) & waiting.keys()]
         if not ready:
             query = next(iter(waiting.values()))[0]
-            raise InvalidQuery(
-                query.name,
-                "statements",
-                ", ".join(sorted(_on_cycles(waiting))),
-                "feed each other in a cycle",
-                "Break it.",
-            )
+            names = sorted(_on_cycles(waiting))
+            problem, remedy = "feed each other in a cycle", "Break it."
+            if len(names) == 1:
+                problem, remedy = "reads its own output", "Read another stream."
+            raise InvalidQuery(query.name, "statements", ", ".join(names), problem, remedy)
         for name in ready:
             query, statement = waiting.pop(name)
             try:

@@ -38,8 +38,8 @@ def name_late_hosts(pending: PendingDecision) -> None:
             pending.problems.append(
                 f"{query}: the recovery bound of {bound_ms:g} ms may be broken at present: "
                 f"{record.fragment} may take {told_ms:.0f} ms instead of {promised_ms:.0f} ms, "
-                "because hosts are late. Their machine is too busy: run less on it, or apply the "
-                "query with a longer recoveryBound"
+                "because hosts are late. Their machine is too busy: run less on it, or delete the "
+                "query and apply it with a longer `recovery`"
             )
 
 

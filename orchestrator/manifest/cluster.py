@@ -5,10 +5,23 @@ from __future__ import annotations
 import msgspec
 
 from orchestrator.errors import InvalidInput
-from orchestrator.manifest.kinds import ClusterManifest
+from orchestrator.manifest.kinds import ClusterManifest, place_of
 from orchestrator.records import ClusterRecord
 from topology.latency import LatencyMatrix, LatencyMatrixError, UnknownLatency, read_csv
 from topology.suggestions import nearest
+
+FETCHED = ("build", "data")
+"""Folders in which `make data` puts what it fetches for the examples."""
+
+LEAST_NODES = 2
+"""That run a query: one for the primary of a fragment, and another one for its secondary."""
+
+
+def remarks(manifest: ClusterManifest) -> tuple[str, ...]:
+    """What the owner of a cluster may not have meant, though it is no mistake."""
+    if len(manifest.nodes) >= LEAST_NODES:
+        return ()
+    return (f"Cluster {manifest.name} has one node: it can run no query, which needs two.",)
 
 
 def cluster_record(manifest: ClusterManifest) -> ClusterRecord:
@@ -57,14 +70,15 @@ def _matrix(manifest: ClusterManifest) -> LatencyMatrix:
     path = str(manifest.latencies)
     field = f"Cluster {manifest.name}: latencies"
     assert manifest.latencies is not None
+    where = place_of(manifest, "latencies")
     try:
         text = manifest.latencies.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         problem = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InvalidInput(
-            manifest.file, field, path, f"cannot be read ({problem})", "Fetch it: make data."
-        ) from None
+        is_fetched = manifest.latencies.parts[-3:-1] == FETCHED
+        remedy = "Fetch it: make data." if is_fetched else "Check the path and the file."
+        raise InvalidInput(where, field, path, f"cannot be read ({problem})", remedy) from None
     try:
         return read_csv(text, path)
     except LatencyMatrixError as error:
-        raise InvalidInput(manifest.file, field, path, str(error), "Mend the table.") from None
+        raise InvalidInput(where, field, path, str(error), "Mend the table.") from None

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -47,6 +48,21 @@ class _Words:
         return self._words
 
 
+def _kind_of(value: object) -> str | None:
+    """What YAML takes a word for, if it could be text in quotes."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return "a number"
+        case date():
+            return "a date"
+        case None:
+            return "null"
+        case _:
+            return None
+
+
 @dataclass(slots=True)
 class Field:
     """One value of a document, and where it stands."""
@@ -62,7 +78,7 @@ class Field:
 
     def refuse(self, problem: str, remedy: str) -> NoReturn:
         """Raise `InvalidInput` for this value."""
-        raise InvalidInput(self.where, self.name, self._value(), problem, remedy)
+        raise InvalidInput(self.where, self.name, self._as_written(), problem, remedy)
 
     def refuse_list(self, problem: str, remedy: str) -> NoReturn:
         """The same for a list, which is shown as it is written."""
@@ -73,7 +89,9 @@ class Field:
         """A string, not empty."""
         value = self._value()
         if not isinstance(value, str):
-            self.refuse("is not text", "Write text; quote it if it looks like a number.")
+            what = _kind_of(value)
+            remedy = f"YAML takes it for {what}: put it in quotes." if what else "Write text."
+            self.refuse("is not text", remedy)
         if not value.strip():
             self.refuse("is empty", "Write something.")
         return value
@@ -107,8 +125,8 @@ class Field:
         return name
 
     def choice(self, known: Iterable[str]) -> str:
-        """One of the known words."""
-        value = self.text()
+        """One of the known words, also if YAML takes it for something else than text."""
+        value = self.node.value if isinstance(self.node, yaml.ScalarNode) else self.text()
         if value not in known:
             self.refuse("is unknown", nearest(value, known))
         return value
@@ -133,18 +151,17 @@ class Field:
             self.refuse("is not a whole number from 1 on", "Write 1 or more.")
         return int(value)
 
-    def boolean(self) -> bool:
-        """True or false."""
+    def boolean(self, yes: str = "true", no: str = "false") -> bool:
+        """True or false, or the two words of YAML that the manifest's reader knows for them."""
         value = self._value()
         if not isinstance(value, bool):
-            self.refuse("is neither true nor false", "Write true or false.")
+            self.refuse(f"is neither {yes} nor {no}", f"Write {yes} or {no}.")
         return value
 
     def quantity(self, parse: Callable[[str], T], *, positive: bool = False) -> T:
         """A number with a unit, read by one of `orchestrator.manifest.units`."""
-        value = self._value()
-        text = str(value) if isinstance(value, (int, float)) else self.text()
-        quantity = self._parsed(text, parse)
+        is_text = isinstance(self._value(), (str, _Words))
+        quantity = self._parsed(self.text() if is_text else self.node.value, parse)
         if positive and quantity <= 0:
             self.refuse("is not above 0", "Write a quantity above 0.")
         return quantity
@@ -197,6 +214,14 @@ class Field:
             if value.is_mapping():
                 found |= {f"{name}.{inner}": each for inner, each in value.written().items()}
         return found
+
+    def _as_written(self) -> object:
+        """The value, as it stands in the file if YAML takes that for something else."""
+        value, written = self._value(), self.node.value
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if isinstance(value, (str, _Words)) or (is_number and str(value) == written):
+            return value
+        return _Words(written or "null")
 
     def _value(self) -> object:
         """A scalar's value; anything else described in words."""

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from orchestrator import sinks, sources
+from orchestrator.errors import InvalidInput
 from orchestrator.manifest.cpu import read_scaling
 from orchestrator.manifest.document import Field, Options, Section, slug
 from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s, servers
@@ -95,6 +96,8 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     file
         File and line of the document.
+    written
+        As in `StreamManifest`.
     record
         The cluster's settings; `cluster_record` adds the delays of its links.
     nodes
@@ -120,6 +123,7 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     applications: int = 1
     coordinators: int = 1
     zookeeper: ZooKeeperManifest = ZooKeeperManifest()
+    written: Mapping[str, tuple[int, str | None]] = {}
 
     @property
     def name(self) -> str:
@@ -162,7 +166,7 @@ class QueryManifest(msgspec.Struct, frozen=True, kw_only=True):
 Manifest = ClusterManifest | StreamManifest | QueryManifest
 
 
-def place_of(manifest: StreamManifest | QueryManifest, field: str) -> str:
+def place_of(manifest: Manifest, field: str) -> str:
     """File and line on which a manifest says a field or, if it does not, what would contain it."""
     while field and field not in manifest.written:
         field = field.rpartition(".")[0]
@@ -252,7 +256,7 @@ _settings: Options = {
     "memory_bytes": ("memory", _memory),
     "state_rate_bytes_s": ("stateRate", _state_rate),
     "emulate_costs": ("emulateCosts", Field.boolean),
-    "admission": ("admission", Field.boolean),
+    "admission": ("admission", lambda field: field.boolean("on", "off")),
 }
 _equipment: Options = {
     "sites": ("sites", lambda field: tuple(_place(item) for item in field.items())),
@@ -279,6 +283,7 @@ def _cluster(document: Field, section: Section) -> ClusterManifest:
         nodes.refuse("names no node", "Name at least two: a query needs two.")
     manifest = ClusterManifest(
         file=document.where,
+        written=document.written(),
         record=record,
         nodes=tuple(_place(item) for item in nodes.items()),
         **section.given(_equipment),
@@ -320,8 +325,12 @@ def _stream(document: Field, section: Section) -> StreamManifest:
     source: SourceSpec | None = given.get("source")
     shed = section.get("shed")
     if shed is not None and source is not None and source.journaled:
-        shed.refuse(
-            "decides by the time at which tuples come, so a journal cannot number them alike",
+        raise InvalidInput(
+            shed.where,
+            shed.name,
+            None,
+            "cannot stand beside a source with a journal, which must number tuples alike when it "
+            "is read again: what is shed depends on when they come",
             "Remove it, or write `durable: no` in `from`: then the stream begins anew if its site "
             "is killed.",
         )

@@ -196,7 +196,7 @@ class _Builder(Transformer[Token, Any]):
     def top(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
         made = Top(
             **_at(meta),
-            rows=self._positive(items[1], "TOP"),
+            rows=self._whole(items[1], "TOP"),
             by=_only(items, Ranked),
             partition_by=_only(items, Column),
         )
@@ -229,13 +229,13 @@ class _Builder(Transformer[Token, Any]):
         return ".".join(str(name) for name in _names(items))
 
     def rows(self, meta: Meta, items: list[Any]) -> dict[str, int]:
-        return {"rows": self._positive(items[1], "ROWS")}
+        return {"rows": self._whole(items[1], "ROWS")}
 
     def range(self, meta: Meta, items: list[Any]) -> dict[str, int]:
-        return {"range_ms": self._positive(items[1], "RANGE") * milliseconds[items[2].type]}
+        return {"range_ms": self._whole(items[1], "RANGE") * milliseconds[items[2].type]}
 
     def slide(self, meta: Meta, items: list[Any]) -> dict[str, int]:
-        slide_ms = self._positive(items[1], "SLIDE") * milliseconds[items[2].type]
+        slide_ms = self._whole(items[1], "SLIDE") * milliseconds[items[2].type]
         limits = {"slide_ms": slide_ms}
         for item in _clauses(items):
             limits.update(item)
@@ -245,10 +245,11 @@ class _Builder(Transformer[Token, Any]):
         return limits
 
     def offset(self, meta: Meta, items: list[Any]) -> dict[str, int]:
-        return {"offset_ms": self._positive(items[1], "OFFSET") * milliseconds[items[2].type]}
+        offset = self._whole(items[1], "OFFSET", least=0)
+        return {"offset_ms": offset * milliseconds[items[2].type]}
 
     def session(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
-        gap_ms = self._positive(items[1], "SESSION") * milliseconds[items[2].type]
+        gap_ms = self._whole(items[1], "SESSION") * milliseconds[items[2].type]
         return {"session_ms": gap_ms, "partition_by": self._columns(items)}
 
     def _columns(self, items: list[Any]) -> tuple[Column, ...]:
@@ -268,11 +269,11 @@ class _Builder(Transformer[Token, Any]):
             limits.update(item)
         return Window(**_at(meta), **limits)
 
-    def _positive(self, token: Token, what: str) -> int:
+    def _whole(self, token: Token, what: str, *, least: int = 1) -> int:
         # Python reads no number of thousands of digits.
-        if len(token) > MOST_DIGITS or not 1 <= int(token) <= 10**12:
+        if len(token) > MOST_DIGITS or not least <= int(token) <= 10**12:
             at, given = token.start_pos or 0, token[:MOST_DIGITS]
-            raise QueryError(self._text, at, f"{what} must be from 1 to 10^12, not {given}")
+            raise QueryError(self._text, at, f"{what} must be from {least} to 10^12, not {given}")
         return int(token)
 
     def _call(self, meta: Meta, function: str, arguments: tuple[Expression, ...]) -> Call:
@@ -348,6 +349,8 @@ class _Builder(Transformer[Token, Any]):
         kind = str(name).lower()
         if kind not in CAST_TYPES:
             message = f"there is no type {name}; there is {', '.join(CAST_TYPES)}"
+            if kind == "bool":
+                message = "Vivace has no CAST to bool yet; a comparison gives one, such as x <> 0"
             raise QueryError(self._text, name.start_pos or 0, message)
         return self._call(meta, f"cast_{kind}", _expressions(items))
 

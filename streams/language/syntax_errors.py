@@ -44,6 +44,14 @@ OPERATORS = frozenset(
     }
 )
 
+RESERVED = frozenset(
+    {
+        *("SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "UNION", "AS"),
+        *("AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "CASE"),
+    }
+)
+"""Words that cannot be names anywhere, as in the grammar's NAME."""
+
 STATEMENT = "make the inner SELECT a statement of its own, and read its stream"
 NAMED = "name the expression with AS in a statement of its own, and read its stream"
 JOIN = "list the streams in FROM and the condition in WHERE: FROM a [NOW], b [NOW] WHERE a.x = b.x"
@@ -63,8 +71,10 @@ absent = {
     "OVER": ("OVER", "aggregates range over the window in FROM, such as [RANGE 1 MINUTE]"),
     "WITH": ("WITH", STATEMENT),
     **dict.fromkeys(("DAY", "DAYS"), ("windows in days", "write it in HOURS")),
+    "||": ("||", "write concat(a, b)"),
+    "::": ("::", "write CAST(a AS int)"),
 }
-"""Word of SQL or of other stream languages → the construct that Vivace lacks, and a substitute."""
+"""Word or sign of SQL or of other languages → the construct that Vivace lacks, and a substitute."""
 
 
 def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
@@ -84,6 +94,8 @@ def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
             return QueryError(text, offset, "the string does not end; close it with '")
         if character == '"':
             return QueryError(text, offset, "strings stand in single quotes: 'text'")
+        if (sign := text[offset : offset + 2]) in absent:
+            return QueryError(text, offset, _absent(sign))
         expected = set(unexpected.allowed or ()) - {"COMMENT", "WHITESPACE"}
         found = f"{character!r} is not expected here"
         return QueryError(text, offset, f"{found}; expected {_listed(expected)}")
@@ -114,14 +126,23 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
         return f"{found}; TOP stands at the end of a SELECT: SELECT … FROM s [NOW] TOP {word} BY x"
     for given in (upper, following if upper == "NOT" else ""):
         if given in absent:
-            missing, instead = absent[given]
-            return f"Vivace has no {missing} yet" + (f"; {instead}" if instead else "")
+            return _absent(given)
+    if upper == "DESC" and "ASC" in expected:
+        return f"{found}; leave DESC out: TOP keeps the greatest, and with ASC the least"
+    if upper in RESERVED and expected == {"NAME"}:
+        return f"{found}; expected a name, which {upper}, a word of the language, cannot be"
     meant = closest(word, {name for name in expected if name not in SIGNS})
     if meant:
         return f"{found}; did you mean {meant}?"
     if "AS" in expected and re.fullmatch(r"[A-Za-z_]\w*", word):
         return f"{found}; write AS before a new name: AS {word}"
     return f"{found}; expected {_listed(expected)}"
+
+
+def _absent(word: str) -> str:
+    """What Vivace lacks, and what to write instead."""
+    missing, instead = absent[word]
+    return f"Vivace has no {missing} yet" + (f"; {instead}" if instead else "")
 
 
 def _listed(terminals: set[str]) -> str:

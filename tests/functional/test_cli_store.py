@@ -243,7 +243,7 @@ def test_status_of_a_running_query(
     assert "✓ every fragment has a warm standby" not in shown
     assert "14.29 %" in shown
     assert "80.0 ms" in shown
-    assert "2 takeovers" in shown
+    assert "takeovers (2)" in shown
     assert "messages_sent" not in shown
     told = vivace_here("metrics").stdout.splitlines()
     labels = 'query="high",site="desk",stream="high_ones"'

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -102,11 +100,6 @@ def _queries(document: api.PlanDocument) -> Table:
             against(each.latency_ms, each.deadline_ms),
             against(each.recovery_ms, each.bound_ms),
             f"{bytes_text(each.network_usage_bytes)} [dim]({standby} standby)[/]",
-            " → ".join(_stop(stop) for stop in each.path),
+            each.way,
         )
     return table
-
-
-def _stop(stop: str) -> str:
-    """A stop of a path as the planner names it; of an output only its site, which says it all."""
-    return re.sub(r"^.* at (\S+) @ \1$", r"\1", stop)

@@ -76,7 +76,7 @@ def status_view(document: api.StatusDocument) -> RenderableType:
     total: Counter[str] = Counter()
     for node in document.nodes:
         total.update(node.counters)
-    noted = [f"{count(total[name])} {what}" for name, what in noteworthy.items() if total[name]]
+    noted = [f"{what} ({count(total[name])})" for name, what in noteworthy.items() if total[name]]
     lines = [each.suggestion for each in document.costs if each.suggestion is not None]
     if lines:
         stated = Text("\nStated costs are off; measured: ", style="bold")

@@ -25,6 +25,7 @@ from orchestrator.control.planning.sub_deadlines import (
 from orchestrator.control.planning.task import QueryTask, RunningFragment
 from orchestrator.control.planning.utilisation import overload
 from placement.errors import PlacementError
+from placement.paths import way
 from placement.records import Plan, Recovery, Secondary
 
 WORSE_MS = 1.0
@@ -149,7 +150,7 @@ def _check_figures(key: str, before: Collection[Plan], after: Collection[Plan]) 
         (old,), (new,) = was.queries, now.queries
         if new.latency_ms > new.deadline_ms and new.latency_ms > old.latency_ms + WORSE_MS:
             reason = f"query {new.query} would take {new.latency_ms:.1f} ms of its deadline, "
-            reason += f"{new.deadline_ms:g} ms ({' → '.join(new.path)})"
+            reason += f"{new.deadline_ms:g} ms ({way(new.path)})"
             raise MoveRefused(key, reason, by_latency=True)
         known_ms = {each.operator: each.recovery_ms for each in was.placements}
         for placed in now.placements:

@@ -26,24 +26,32 @@ UNION = (
         ("RSTREAM(SELECT k FROM s [NOW])", ()),
         (
             "RSTREAM(SELECT sum(i) AS t, sum(i) / count(i) AS m FROM s [NOW])",
-            ("aggregates folded in window: 2 values a group, not 3 for each row",),
+            (
+                "aggregates folded in window: 2 values are kept for each group, instead of 3 for "
+                "each of its rows",
+            ),
         ),
         (
             "RSTREAM(SELECT max(i * 2) AS t FROM s [NOW] WHERE b)",
             (
-                "aggregates folded in window + selection + projection: 1 value a group, "
-                "not 1 for each row",
+                "aggregates folded in window + selection + projection: 1 value is kept for each "
+                "group, instead of 1 for each of its rows",
             ),
         ),
         (
             "RSTREAM(SELECT count(*) AS n FROM s [NOW], t [NOW] WHERE s.k = t.k)",
-            ("aggregates folded in window + join: 1 value a group, not 1 for each row",),
+            (
+                "aggregates folded in window + join: 1 value is kept for each group, instead of 1 "
+                "for each of its rows",
+            ),
         ),
         (
             UNION,
             (
-                "aggregates folded in window + selection: 3 values a group, not 4 for each row",
-                "aggregates folded in window: 1 value a group, not 1 for each row",
+                "aggregates folded in window + selection: 3 values are kept for each group, "
+                "instead of 4 for each of its rows",
+                "aggregates folded in window: 1 value is kept for each group, instead of 1 for "
+                "each of its rows",
             ),
         ),
     ],

@@ -60,6 +60,18 @@ def test_up_says_what_it_does_not_apply(
     assert said in capsys.readouterr().err
 
 
+def test_up_says_that_one_node_can_run_no_query(
+    manifest: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lifecycle.background, "start", in_background)
+    assert run(["up", "-f", str(manifest)]) == 0
+    assert "which needs two" not in capsys.readouterr().err
+    manifest.write_text(TEXT.replace("[Paris, London]", "[Paris]"))
+    assert run(["up", "-f", str(manifest)]) == 0
+    said = "! Cluster pair has one node: it can run no query, which needs two."
+    assert said in capsys.readouterr().err
+
+
 def test_up_returns_how_to_reach_the_cluster(
     manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +112,31 @@ def test_command_prints_one_document(
 def test_up_needs_a_cluster_manifest() -> None:
     with pytest.raises(api.InvalidInput, match="holds no manifest of kind Cluster"):
         api.up(api.Manifests(cluster=None, streams=(), queries=()))
+
+
+@pytest.mark.parametrize(
+    ("below", "problem"),
+    [("file", "is no folder"), ("file/data", "cannot be made: .*file is no folder")],
+)
+def test_data_that_can_be_no_folder_are_refused_before_anything_starts(
+    manifest: Path, tmp_path: Path, below: str, problem: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(api.InvalidInput, match=f"command line: --data: '.*' {problem}") as caught:
+        api.up(api.load([manifest]), data=tmp_path / below)
+    assert (caught.value.field, caught.value.exit_status) == ("--data", 2)
+
+
+def test_a_name_that_is_too_long_for_a_folder_is_refused(manifest: Path, tmp_path: Path) -> None:
+    with pytest.raises(api.InvalidInput, match=r"cannot be made: File name too long\. Name a fold"):
+        api.up(api.load([manifest]), data=tmp_path / ("d" * 300))
+
+
+def test_data_may_be_in_folders_that_are_yet_to_be_made(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle.background, "start", in_background)
+    assert api.up(api.load([manifest]), data=tmp_path / "a" / "b").folder.endswith("a/b")
 
 
 def test_a_port_for_a_zookeeper_that_runs_already_is_refused(manifest: Path) -> None:

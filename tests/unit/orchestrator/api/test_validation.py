@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.validation import check
+from orchestrator.api.validation import check, validate
 from orchestrator.errors import EXIT_REFUSED, InvalidInput
 from orchestrator.manifest import load
 
@@ -42,6 +42,27 @@ def write(folder: Path, old: str, new: str) -> None:
 def test_what_is_right_is_compiled(tmp_path: Path) -> None:
     write(tmp_path, "", "")
     assert list(check(load([tmp_path])).fragments) == ["alerts"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "remarks"),
+    [
+        ("[paris, lyon]", ()),
+        ("[lyon]", ("Cluster aircraft has one node: it can run no query, which needs two.",)),
+    ],
+)
+def test_a_cluster_of_one_node_is_remarked_on(
+    tmp_path: Path, nodes: str, remarks: tuple[str, ...]
+) -> None:
+    write(tmp_path, "[paris, lyon]", nodes)
+    assert validate(load([tmp_path])).remarks == remarks
+
+
+def test_a_statement_that_reads_itself_is_said_to(tmp_path: Path) -> None:
+    write(tmp_path, "FROM north [NOW]", "FROM alerts [NOW]")
+    with pytest.raises(InvalidInput, match="'alerts' reads its own output") as caught:
+        check(load([tmp_path]))
+    assert caught.value.remedy == "Read another stream."
 
 
 @pytest.mark.parametrize(

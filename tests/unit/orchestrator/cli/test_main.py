@@ -11,6 +11,8 @@ import pytest
 
 from orchestrator import api
 from orchestrator.cli import drill
+from orchestrator.cli.commands import Verb
+from orchestrator.cli.invocation import fail
 from orchestrator.cli.main import EXIT_INTERRUPTED, VERBS, run
 from orchestrator.simulation import campaign
 from orchestrator.simulation.schedule import Shape
@@ -171,13 +173,33 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: tuple[str, .
     [
         (
             ("history", "--limit", "0"),
-            "Invalid value '0' for '--limit' / '-n': Input should be greater than or equal to 1; "
+            "Invalid value '0' for '--limit' / '-n': write 1 or more; "
             "`vivace history --help` shows how",
         ),
         (
             ("drill", "run", "hang", "--times", "none"),
-            "Invalid value 'none' for '--times': Input should be a valid integer, unable to parse "
-            "string as an integer; `vivace drill run --help` shows how",
+            "Invalid value 'none' for '--times': write a whole number; "
+            "`vivace drill run --help` shows how",
+        ),
+        (
+            ("up", "-f", "x", "--zookeeper-port", "70000"),
+            "Invalid value '70000' for '--zookeeper-port': write 65535 or less; "
+            "`vivace up --help` shows how",
+        ),
+        (
+            ("send", "s", "-", "--format", "xml"),
+            "Invalid value for '--format': 'xml' is not one of 'csv', 'json'; "
+            "`vivace send --help` shows how",
+        ),
+        (
+            ("plan", "--map", "/nonexist/map.png"),
+            "command line: --map: '/nonexist/map.png' is in no existing folder. Make the folder, "
+            "or name another one.",
+        ),
+        (
+            ("plan", "--map", "map.txt"),
+            "command line: --map: 'map.txt' has no suffix of a picture. Name a file that ends in "
+            ".png, .svg, .pdf.",
         ),
         (
             ("drill", "run", "hang", "--simulate", "--times", "2"),
@@ -191,6 +213,20 @@ def test_wrong_option_is_named_with_its_value_and_the_page_that_has_it(
 ) -> None:
     assert run(arguments) == 2
     assert capsys.readouterr().err == f"error: {message}\n"
+
+
+def test_a_refusal_is_one_document_in_which_lists_are_lists(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for guessed in ((), ("paris", "lyon")):
+        refused = api.Refused("query q", "deadline", "1 ms", "is short", "", {}, guessed)
+        assert fail(refused, as_json=True) == 2
+        assert json.loads(capsys.readouterr().out)["error"]["guessed"] == list(guessed)
+
+
+def test_paragraphs_of_the_help_are_wrapped_by_the_terminal_only() -> None:
+    verb = Verb("fly", help="Fly\n    away.\n\n    Then\n    come back.")
+    assert verb.help == "Fly away.\n\nThen come back."
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,6 +288,7 @@ def test_valid_manifests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         "splits": {},
         "unchecked": [],
         "not_found": {},
+        "remarks": [],
     }
     assert run(["validate", "-f", folder]) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]

@@ -110,7 +110,7 @@ def test_a_refused_field_is_named_with_its_own_line(cluster: ObedientCluster) ->
 def test_deadline_no_placement_meets_is_refused_with_the_path(cluster: ObedientCluster) -> None:
     error = refusal(cluster, query_manifest(deadline_ms=5.0))
     assert error.field == "deadline"
-    assert "control-centre" in str(error)
+    assert "→ control-centre)" in str(error)
 
 
 def test_solver_that_ran_out_of_time_is_told_by_the_field_that_helps(
@@ -123,6 +123,7 @@ def test_solver_that_ran_out_of_time_is_told_by_the_field_that_helps(
     error = refusal(cluster, query_manifest())
     assert (error.field, error.value) == ("primaries", "none")
     assert "in time (time limit)" in str(error)
+    assert error.remedy == "In `primaries`, name nodes for more fragments."
 
 
 def test_without_a_second_executor_everything_is_refused() -> None:

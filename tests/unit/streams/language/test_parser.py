@@ -6,6 +6,7 @@ import pytest
 
 from streams.language import QueryError, parse
 from streams.language.ast import Call, Column, Literal, Select, ToStream
+from streams.language.syntax_errors import RESERVED
 
 
 def select(text: str) -> Select:
@@ -39,6 +40,7 @@ def test_statements_keep_their_names_and_texts() -> None:
         ("[PARTITION BY a, b ROWS 2]", 2, None, ["a", "b"]),
         ("[PARTITION BY a ROWS 1 RANGE 30 SECONDS]", 1, 30_000, ["a"]),
         ("[SESSION 3 SECONDS PARTITION BY b, a]", None, None, ["b", "a"]),
+        ("[RANGE 2 SECONDS SLIDE 1 SECOND OFFSET 0 SECONDS]", None, 2_000, []),
     ],
 )
 def test_windows(window: str, rows: int | None, range_ms: int | None, keys: list[str]) -> None:
@@ -153,7 +155,21 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
             "SELECT a FROM s [RANGE 5 MINUTES SLIDE 1 MINUTE OFFSET 60 SECONDS]",
             "OFFSET must be less than SLIDE",
         ),
+        (
+            "SELECT a FROM s [RANGE 5 MINUTES SLIDE 1 MINUTE OFFSET 9999999999999 SECONDS]",
+            "OFFSET must be from 0 to 10^12, not 9999999999999",
+        ),
         ("SELECT CAST(a AS number) AS b FROM s [NOW]", "there is no type number; there is int,"),
+        (
+            "SELECT CAST(a AS Bool) AS b FROM s [NOW]",
+            "no CAST to bool yet; a comparison gives",
+        ),
+        ("SELECT a || 'x' AS b FROM s [NOW]", "no || yet; write concat(a, b)"),
+        ("SELECT a::int AS b FROM s [NOW]", "no :: yet; write CAST(a AS int)"),
+        ("SELECT a | b AS b FROM s [NOW]", "'|' is not expected here; expected"),
+        ("SELECT a FROM s [NOW] TOP 2 BY a DESC", "leave DESC out: TOP keeps the greatest"),
+        ("SELECT a AS select FROM s [NOW]", "expected a name, which SELECT, a word of the la"),
+        ("SELECT a FROM s [NOW] AS Case", "expected a name, which CASE, a word of the language, "),
         ("SELECT a FROM s [RANGE 1 DAY]", "no windows in days yet; write it in HOURS"),
         ("SELECT sum(a) OVER (PARTITION BY b) FROM s [NOW]", "no OVER yet; aggregates range"),
         ("SELECT a FROM s [NOW] GROUP a", "expected BY"),
@@ -168,6 +184,12 @@ def test_what_the_language_lacks_is_said_with_what_to_use(body: str, message: st
     with pytest.raises(QueryError) as raised:
         select(body)
     assert message in raised.value.message
+
+
+@pytest.mark.parametrize("word", sorted(RESERVED))
+def test_a_word_of_the_language_in_place_of_a_name_is_said_to_be_one(word: str) -> None:
+    with pytest.raises(QueryError, match=f"which {word}, a word of the language, cannot be"):
+        select(f"SELECT a AS {word.lower()} FROM s [NOW]")
 
 
 @pytest.mark.parametrize(
