@@ -34,6 +34,8 @@ class RankedWindow(SlideWindow):
         Of the rows that TOP ranks; None: all.
     top, outputs
         What ranks them, and the SELECT list.
+    each_boundary
+        As of `SlideWindow`.
     """
 
     def __init__(
@@ -43,9 +45,13 @@ class RankedWindow(SlideWindow):
         condition: Typed | None,
         top: TopPlan,
         outputs: Sequence[Typed],
+        *,
+        each_boundary: bool,
     ) -> None:
         assert plan.range_ms is not None
-        super().__init__(plan.range_ms, plan.slide_ms or 1, plan.offset_ms, kinds)
+        super().__init__(
+            plan.range_ms, plan.slide_ms or 1, plan.offset_ms, kinds, each_boundary=each_boundary
+        )
         self._condition = None if condition is None else evaluator(condition)
         self._most = top.rows
         self._partition_by = _evaluators(top.partition_by)
