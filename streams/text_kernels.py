@@ -65,6 +65,16 @@ def like(arguments: Sequence[Vector]) -> Vector:
     return Vector(found, valid_in_all(arguments))
 
 
+def like_problem(pattern: str) -> str | None:
+    """What is wrong with a pattern of LIKE; None if nothing is."""
+    try:
+        _matching(pa.array([""], pa.string()), pattern)
+    except pa.ArrowInvalid:
+        # Nothing else can be: what means something to RE2 is escaped.
+        return patterns.too_large(pattern)
+    return None
+
+
 def _matching(texts: pa.Array, pattern: str) -> pa.Array:
     if "\\" not in pattern:
         return pc.match_like(texts, pattern)
