@@ -68,13 +68,19 @@ def parse(text: str) -> tuple[Statement, ...]:
     Raises
     ------
     QueryError
-        The text is not in the language, or two statements have one name.
+        The text is not in the language or no Unicode, or two statements have one name.
 
     Examples
     --------
     >>> [s.name for s in parse("REGISTER QUERY q RSTREAM(SELECT * FROM s [NOW]);")]
     ['q']
     """
+    try:
+        text.encode()
+    except UnicodeEncodeError as failed:
+        # A half of a surrogate pair. Arrow and files hold texts in UTF-8, which has none for it.
+        message = f"{text[failed.start]!r} is no character"
+        raise QueryError(text, failed.start, message) from None
     try:
         tree = _grammar().parse(text)
         statements: tuple[Statement, ...] = _Builder(text).transform(tree)

@@ -198,6 +198,16 @@ def test_what_is_expected_is_said_in_words(text: str, expected: str) -> None:
     assert f"; expected {expected}" in raised.value.message
 
 
+@pytest.mark.parametrize("place", ["'a {}'", "{} AS b", "a AS {}", "b -- {}\n"])
+def test_what_is_no_character_is_refused_at_its_place(place: str) -> None:
+    text = "REGISTER QUERY q -- é\nRSTREAM(SELECT " + place.replace("{}", "\udc80\ud800")
+    with pytest.raises(QueryError, match=r"'\\udc80' is no character") as raised:
+        parse(text)
+    assert (raised.value.line, raised.value.column) == (2, 16 + place.index("{"))
+    # The message can be printed.
+    assert r"\udc80\ud800" in str(raised.value).encode().decode()
+
+
 def test_two_statements_of_one_name_are_refused() -> None:
     statement = "REGISTER QUERY q RSTREAM(SELECT * FROM s [NOW]);"
     with pytest.raises(QueryError, match="q is registered twice"):
