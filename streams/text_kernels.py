@@ -117,14 +117,17 @@ def extracted(arguments: Sequence[Vector]) -> Vector:
     return Vector(np.where(known, found, fillers["string"]), known)
 
 
-_whole_number = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
-_decimal_number = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?\s*")
+# What has taken digits gives none back: a long text that does not match takes no more time.
+_whole_number = re.compile(r"\s*([+-]?)(?=[0-9])0*+([0-9]{0,19})\s*")
+_decimal_number = re.compile(r"\s*[+-]?([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]{1,9})?\s*")
 
 
 def _text_to_int(text: str) -> int | None:
-    if _whole_number.fullmatch(text) is None:
+    found = _whole_number.fullmatch(text)
+    if found is None:
         return None
-    number = int(text)
+    sign, digits = found.groups()
+    number = int(sign + (digits or "0"))
     return number if -(2**63) <= number < 2**63 else None
 
 

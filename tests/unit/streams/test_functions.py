@@ -146,6 +146,37 @@ def test_floats_that_are_no_numbers_are_null(number: float, to_stream: str) -> N
     assert run(query, [(1, "a", 1, number, True)]) == [(1, None, None)]
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0" * 5000 + "7", 7),
+        ("-" + "0" * 31 + str(2**63), -(2**63)),
+        (" +" + "0" * 31 + "\t", 0),
+        ("0" * 31 + str(2**63), None),
+        ("9" * 5000, None),
+        ("1.5", None),
+        ("1e2", None),
+        ("0x1", None),
+        ("+-1", None),
+        ("1 2", None),
+        ("+", None),
+        ("", None),
+        ("٣", None),
+    ],
+)
+def test_a_text_is_a_whole_number_of_digits_or_null(text: str, number: int | None) -> None:
+    assert value(f"CAST('{text}' AS int)") == number
+    assert value("CAST(k AS int)", k=text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("12", 12.0), ("1.", 1.0), (".5", 0.5), ("-1.25e-1 ", -0.125), ("1..", None), (".", None)],
+)
+def test_a_text_is_a_decimal_number_or_null(text: str, number: float | None) -> None:
+    assert value(f"CAST('{text}' AS float)") == number
+
+
 def refused(expression: str) -> str:
     with pytest.raises(QueryError) as raised:
         program(f"RSTREAM(SELECT {expression} AS e FROM s [NOW])")
