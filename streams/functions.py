@@ -178,6 +178,7 @@ functions: dict[str, Function] = {
         lambda kinds: "bool" if _texts(kinds) else None,
         text_kernels.like,
         cost=40,
+        problem=lambda values: text_kernels.like_problem(values[1]),
     ),
     "cast_int": Function("one value", 1, lambda kinds: "int", text_kernels.to_int, cost=3),
     "cast_float": Function(

@@ -43,6 +43,9 @@ PASS_ROWS = 4096
 JOIN_PASS_ROWS = 128
 """Least tuples of a pass through a join."""
 
+PASS_BOUNDARIES = 1 << 14
+"""Most boundaries of a pass, beside those that its first and last tuple alone have."""
+
 _no_timestamps: IntArray = np.empty(0, dtype=np.int64)
 
 
@@ -56,6 +59,14 @@ class Incremental:
         self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
         self._inputs = {stream: _Input(program, stream) for stream in program.inputs}
         self._windows = [_window(program, plan) for plan in program.windows]
+        sliding = [
+            (plan.range_ms, plan.slide_ms)
+            for plan in program.windows
+            if program.to_stream is ToStream.RSTREAM and plan.range_ms and plan.slide_ms
+        ]
+        self._reach_ms = max((range_ms for range_ms, _ in sliding), default=0)
+        """How long a tuple has RSTREAM evaluated at each boundary; 0 without boundaries."""
+        self._least_slide_ms = min((slide_ms for _, slide_ms in sliding), default=1)
         plans = list(dict.fromkeys(select.child for select in program.selects))
         self._children = [ChildPipeline(program, plan) for plan in plans]
         """What the selects are over; those that are over the same compute it once."""
@@ -105,10 +116,12 @@ class Incremental:
         self, arrived: Mapping[str, Arrived], until_ms: int
     ) -> Iterator[tuple[Mapping[str, Arrived], int]]:
         """The tuples of each pass, complete timestamp groups, and its watermark."""
-        if sum(one.rows.length for one in arrived.values()) > JOIN_PASS_ROWS:
+        if sum(one.rows.length for one in arrived.values()) > (
+            1 if self._reach_ms else JOIN_PASS_ROWS
+        ):
             times_ms = np.concatenate([one.timestamps for one in arrived.values()])
             times_ms.sort()
-            while len(times_ms) > (most := self._most_rows()):
+            while len(times_ms) > (most := self._fitting(times_ms)):
                 next_ms = int(times_ms[most])
                 # A timestamp group that is larger than a pass is a pass of its own.
                 end_ms = next_ms if times_ms[0] == next_ms else next_ms - 1
@@ -116,6 +129,15 @@ class Incremental:
                 arrived = {stream: one.after(end_ms) for stream, one in arrived.items()}
                 times_ms = times_ms[times_ms.searchsorted(end_ms, side="right") :]
         yield arrived, until_ms
+
+    def _fitting(self, times_ms: IntArray) -> int:
+        """How many of the next tuples, which have these timestamps, a pass takes at most."""
+        most = self._most_rows()
+        if self._reach_ms:
+            passed_ms = np.minimum(np.diff(times_ms[: most + 1]), self._reach_ms).cumsum()
+            most_ms = PASS_BOUNDARIES * self._least_slide_ms
+            most = min(most, 1 + int(passed_ms.searchsorted(most_ms, side="right")))
+        return most
 
     def _most_rows(self) -> int:
         """Most tuples of a pass.
@@ -188,11 +210,14 @@ class _Input:
 
 def _window(program: Program, plan: WindowPlan) -> Window:
     kinds = program.read_kinds(plan.stream)
+    each_boundary = program.to_stream is ToStream.RSTREAM
     if program.ranks_panes:
         (select,) = program.selects
         assert select.top is not None
         condition = select.sources[0].condition
-        return RankedWindow(plan, kinds, condition, select.top, select.outputs)
+        return RankedWindow(
+            plan, kinds, condition, select.top, select.outputs, each_boundary=each_boundary
+        )
     if plan.session_ms is not None:
         return SessionWindow(plan.session_ms, plan.partition_by, kinds)
     if plan.rows is not None and plan.partition_by:
@@ -200,7 +225,9 @@ def _window(program: Program, plan: WindowPlan) -> Window:
     if plan.rows is not None:
         return RowsWindow(plan.rows, kinds)
     if plan.range_ms is not None and plan.slide_ms is not None:
-        return SlideWindow(plan.range_ms, plan.slide_ms, plan.offset_ms, kinds)
+        return SlideWindow(
+            plan.range_ms, plan.slide_ms, plan.offset_ms, kinds, each_boundary=each_boundary
+        )
     if plan.range_ms is not None:
         return RangeWindow(plan.range_ms, kinds)
     return UnboundedWindow()

@@ -113,7 +113,7 @@ class Resolver:
         if self._select.where is not None:
             where = self._typed(self._select.where)
             self._check_condition("WHERE", where, self._select.where)
-        self._keys = [self._typed(column) for column in self._select.group_by]
+        self._keys = list(dict.fromkeys(map(self._typed, self._select.group_by)))
         top = self._select.top
         shown = [*self._select.items, *(top.by if top is not None else ())]
         grouped = (

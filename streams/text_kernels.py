@@ -65,6 +65,16 @@ def like(arguments: Sequence[Vector]) -> Vector:
     return Vector(found, valid_in_all(arguments))
 
 
+def like_problem(pattern: str) -> str | None:
+    """What is wrong with a pattern of LIKE; None if nothing is."""
+    try:
+        _matching(pa.array([""], pa.string()), pattern)
+    except pa.ArrowInvalid:
+        # Nothing else can be: what means something to RE2 is escaped.
+        return patterns.too_large(pattern)
+    return None
+
+
 def _matching(texts: pa.Array, pattern: str) -> pa.Array:
     if "\\" not in pattern:
         return pc.match_like(texts, pattern)
@@ -107,14 +117,17 @@ def extracted(arguments: Sequence[Vector]) -> Vector:
     return Vector(np.where(known, found, fillers["string"]), known)
 
 
-_whole_number = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
-_decimal_number = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?\s*")
+# What has taken digits gives none back: a long text that does not match takes no more time.
+_whole_number = re.compile(r"\s*([+-]?)(?=[0-9])0*+([0-9]{0,19})\s*")
+_decimal_number = re.compile(r"\s*[+-]?([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]{1,9})?\s*")
 
 
 def _text_to_int(text: str) -> int | None:
-    if _whole_number.fullmatch(text) is None:
+    found = _whole_number.fullmatch(text)
+    if found is None:
         return None
-    number = int(text)
+    sign, digits = found.groups()
+    number = int(sign + (digits or "0"))
     return number if -(2**63) <= number < 2**63 else None
 
 

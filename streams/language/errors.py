@@ -21,6 +21,8 @@ class QueryError(ValueError):
         self.column = offset - (before.rfind("\n") + 1) + 1
         lines = text.split("\n")
         shown = lines[self.line - 1].replace("\t", " ").rstrip()
+        # What is no character cannot be printed.
+        shown = shown.encode(errors="backslashreplace").decode()
         caret = " " * (self.column - 1) + "^"
         place = f"line {self.line}, column {self.column}"
         super().__init__(f"{place}: {message}\n  {shown}\n  {caret}")

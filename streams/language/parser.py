@@ -68,7 +68,7 @@ def parse(text: str) -> tuple[Statement, ...]:
     Raises
     ------
     QueryError
-        The text is not in the language, or two statements have one name.
+        The text is not in the language or no Unicode, or two statements have one name.
 
     Examples
     --------
@@ -76,8 +76,15 @@ def parse(text: str) -> tuple[Statement, ...]:
     ['q']
     """
     try:
+        text.encode()
+    except UnicodeEncodeError as failed:
+        # A half of a surrogate pair. Arrow and files hold texts in UTF-8, which has none for it.
+        message = f"{text[failed.start]!r} is no character"
+        raise QueryError(text, failed.start, message) from None
+    try:
         tree = _grammar().parse(text)
-        statements: tuple[Statement, ...] = _Builder(text).transform(tree)
+        builder = _Builder(text)
+        statements: tuple[Statement, ...] = builder.transform(tree)
     except UnexpectedInput as unexpected:
         raise explain_unexpected(text, unexpected) from None
     except VisitError as failed:
@@ -88,6 +95,7 @@ def parse(text: str) -> tuple[Statement, ...]:
         raise QueryError(text, 0, "the query is nested too deeply") from None
     except RecursionError:
         raise QueryError(text, 0, "the query is nested too deeply") from None
+    builder.check()
     seen: set[str] = set()
     for statement in statements:
         if statement.name in seen:
@@ -149,6 +157,16 @@ class _Builder(Transformer[Token, Any]):
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = text
+        self._beyond: dict[int, str] = {}
+        """Where integers stand that do not fit in 64 bits, unless a minus is before them."""
+
+    def check(self) -> None:
+        """Refuse integers that do not fit."""
+        for at, digits in self._beyond.items():
+            raise self._does_not_fit(at, digits)
+
+    def _does_not_fit(self, at: int, digits: str) -> QueryError:
+        return QueryError(self._text, at, f"{digits} does not fit in 64 bits")
 
     def start(self, meta: Meta, items: list[Any]) -> tuple[Statement, ...]:
         return _only(items, Statement)
@@ -363,8 +381,14 @@ class _Builder(Transformer[Token, Any]):
     def negation(self, meta: Meta, items: list[Any]) -> Call:
         return self._call(meta, "not", _expressions(items))
 
-    def minus(self, meta: Meta, items: list[Any]) -> Call:
-        return self._call(meta, "negate", _expressions(items))
+    def minus(self, meta: Meta, items: list[Any]) -> Expression:
+        (operand,) = _expressions(items)
+        if isinstance(operand, Literal) and operand.start in self._beyond:
+            digits = self._beyond.pop(operand.start)
+            if digits != str(LARGEST_INTEGER + 1):
+                raise self._does_not_fit(meta.start_pos, f"-{digits}")
+            return Literal(**_at(meta), value=-LARGEST_INTEGER - 1)
+        return self._call(meta, "negate", (operand,))
 
     def call(self, meta: Meta, items: list[Any]) -> Call:
         return Call(
@@ -380,9 +404,10 @@ class _Builder(Transformer[Token, Any]):
         return Column(**_at(meta), source=names[0] if len(names) > 1 else None, name=names[-1])
 
     def integer(self, meta: Meta, items: list[Any]) -> Literal:
-        digits = str(items[0])
+        digits = items[0].lstrip("0") or "0"
         if len(digits) > 19 or int(digits) > LARGEST_INTEGER:
-            raise QueryError(self._text, meta.start_pos, f"{digits} does not fit in 64 bits")
+            self._beyond[meta.start_pos] = digits
+            return Literal(**_at(meta), value=LARGEST_INTEGER)
         return Literal(**_at(meta), value=int(digits))
 
     def decimal(self, meta: Meta, items: list[Any]) -> Literal:

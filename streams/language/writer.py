@@ -88,7 +88,8 @@ def _literal(value: float | str | bool) -> str:
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
-    return repr(value)
+    # A minus before another one would begin a comment.
+    return repr(value) if value >= 0 else f"({value!r})"
 
 
 def _call(call: Call) -> str:

@@ -34,6 +34,8 @@ class RankedWindow(SlideWindow):
         Of the rows that TOP ranks; None: all.
     top, outputs
         What ranks them, and the SELECT list.
+    each_boundary
+        As of `SlideWindow`.
     """
 
     def __init__(
@@ -43,9 +45,13 @@ class RankedWindow(SlideWindow):
         condition: Typed | None,
         top: TopPlan,
         outputs: Sequence[Typed],
+        *,
+        each_boundary: bool,
     ) -> None:
         assert plan.range_ms is not None
-        super().__init__(plan.range_ms, plan.slide_ms or 1, plan.offset_ms, kinds)
+        super().__init__(
+            plan.range_ms, plan.slide_ms or 1, plan.offset_ms, kinds, each_boundary=each_boundary
+        )
         self._condition = None if condition is None else evaluator(condition)
         self._most = top.rows
         self._partition_by = _evaluators(top.partition_by)
@@ -101,18 +107,24 @@ def _keys(
     *,
     zeros_differ: bool = False,
 ) -> list[IntArray]:
-    """Whole numbers that are less where a row comes first; NULL comes last."""
+    """Whole numbers that are less where a row comes first; NULL comes last.
+
+    With `zeros_differ`, more of them tell the two zeros apart in rows that are equal in all.
+    """
     found: list[IntArray] = []
+    signs: list[IntArray] = []
     columns = project(tuple(evaluate for evaluate, _ in expressions), rows).columns
     for column, (_, kind), rises in zip(columns, expressions, ascending, strict=True):
-        if kind == "float" and not zeros_differ:
+        if kind == "float":
+            if zeros_differ:
+                signs.append((known_of(column) & ~np.signbit(column.values)).astype(np.int64))
             column = Vector(column.values + 0.0, column.valid)
         numbers = _numbers(column, kind)
         if column.valid is not None:
             found.append((~column.valid).astype(np.int64))
             numbers = np.where(column.valid, numbers, 0)
         found.append(numbers if rises else ~numbers)
-    return found
+    return [*found, *signs]
 
 
 def _numbers(column: Vector, kind: str) -> IntArray:

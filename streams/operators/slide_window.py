@@ -6,7 +6,8 @@ holds the tuples with timestamps in (b - r, b]. A tuple with timestamp t hence
     enters at the first boundary at or past t,    leaves at the first one at or past t + r,
 
 and never shows if these are the same. A statement is evaluated at every boundary at which the
-window holds tuples or has held some just before.
+window holds tuples or has held some just before. At those at which none enters or leaves, only
+RSTREAM emits anything, so the others need not know them: they are range / slide for each tuple.
 """
 
 from __future__ import annotations
@@ -25,10 +26,29 @@ _none: IntArray = np.empty(0, dtype=np.int64)
 
 
 class SlideWindow(LoggedWindow):
-    """A window with a range, a slide and an offset, ms."""
+    """A window with a range, a slide and an offset, ms.
 
-    def __init__(self, range_ms: int, slide_ms: int, offset_ms: int, kinds: Sequence[str]) -> None:
+    Parameters
+    ----------
+    range_ms, slide_ms, offset_ms
+        As above.
+    kinds
+        Types of the columns that the program reads.
+    each_boundary
+        Whether `evaluated_ms` gives the boundaries at which nothing changes, too.
+    """
+
+    def __init__(
+        self,
+        range_ms: int,
+        slide_ms: int,
+        offset_ms: int,
+        kinds: Sequence[str],
+        *,
+        each_boundary: bool,
+    ) -> None:
         super().__init__(kinds)
+        self._each_boundary = each_boundary
         self._range_ms = range_ms
         self._slide_ms = slide_ms
         self._offset_ms = offset_ms
@@ -64,7 +84,10 @@ class SlideWindow(LoggedWindow):
             entered_ms[shown],
             their_end_ms[shown],
         )
-        self._note(passed_ms, entered_ms, their_end_ms)
+        if self._each_boundary:
+            self._evaluated_ms = self._held_at(passed_ms, entered_ms, their_end_ms)
+        if len(their_end_ms):
+            self._emptied_ms = int(their_end_ms[-1])
         self._pending -= entering
         self._look_ahead()
         left = log.until(boundary_ms - self._range_ms)
@@ -94,18 +117,17 @@ class SlideWindow(LoggedWindow):
         """
         return None
 
-    def _note(self, passed_ms: int, entered_ms: IntArray, left_ms: IntArray) -> None:
-        """Note at which boundaries some row has entered and has not left before."""
+    def _held_at(self, passed_ms: int, entered_ms: IntArray, left_ms: IntArray) -> IntArray:
+        """The boundaries of this step at which some row has entered and has not left before."""
         slide_ms = self._slide_ms
         begins = np.concatenate([[passed_ms + slide_ms], entered_ms])
         ends = np.concatenate([[self._emptied_ms], left_ms])
-        self._emptied_ms = int(ends[-1])
         ends = np.minimum(ends, self._boundary_ms)
-        # Neither begins nor ends fall: what lies before an end has been noted.
+        # Neither begins nor ends fall: what lies before an end is that of a row before.
         begins[1:] = np.maximum(begins[1:], ends[:-1] + slide_ms)
         counts = np.maximum((ends - begins) // slide_ms + 1, 0)
         places = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        self._evaluated_ms = np.repeat(begins, counts) + places * slide_ms
+        return np.repeat(begins, counts) + places * slide_ms
 
     def _look_ahead(self) -> None:
         """Find out when the oldest pending row enters."""
@@ -129,7 +151,9 @@ class SlideWindow(LoggedWindow):
 
     def evaluated_ms(self, arrived: Arrived, change: Delta | None) -> IntArray:
         """Boundaries."""
-        return self._evaluated_ms
+        if self._each_boundary:
+            return self._evaluated_ms
+        return _none if change is None else change.times_ms
 
     def save(self) -> Pieces:
         """How many rows are pending and the last boundary, then the rows."""

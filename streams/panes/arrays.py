@@ -22,3 +22,12 @@ def sound(values: _Array) -> _Array:
     if flags.c_contiguous and flags.aligned:
         return values
     return np.require(values, requirements=["C", "A"])
+
+
+def home_shift(places: int) -> int:
+    """How far a hash of 64 bits is shifted for the first place to look at, of a power of two.
+
+    All bits of a factor bear on the highest bits of a product; on a lower bit, only those that are
+    not above it.
+    """
+    return 64 - (places - 1).bit_length()

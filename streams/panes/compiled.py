@@ -76,6 +76,16 @@ def _mixed(hashed: Any, word: Any) -> Any:
     return hashed ^ (hashed >> _SHIFT)
 
 
+@njit([types.uint64(_int)], cache=True, inline="always")
+def _home_shift(places: Any) -> Any:
+    """As `arrays.home_shift`."""
+    shift = np.uint64(64)
+    while places > 1:
+        places >>= 1
+        shift -= _ONE
+    return shift
+
+
 @njit([_int(_read_bits, _read_flags, _bits)], cache=True, nogil=True)
 def pack(words: Bits, wanted: BoolArray, out: Bits) -> int:
     """Put wanted values together."""
@@ -98,7 +108,7 @@ def code_ints(
     count: int,
 ) -> tuple[int, int]:
     """Number integers."""
-    mask = np.uint64(len(table) - 1)
+    mask, shift = np.uint64(len(table) - 1), _home_shift(len(table))
     room = min(len(table) // 2, len(known))
     every = len(wanted) == 0
     for place in range(begin, len(keys)):
@@ -106,7 +116,7 @@ def code_ints(
             out[place] = -1
             continue
         key = keys[place]
-        at = ((np.uint64(key) * _MULTIPLIER) >> _SHIFT) & mask
+        at = (np.uint64(key) * _MULTIPLIER) >> shift
         while True:
             code = table[at]
             if code < 0:
@@ -155,7 +165,7 @@ def code_texts(
     count: int,
 ) -> tuple[int, int, int]:
     """Number texts."""
-    mask = len(table) - 1
+    mask, shift = len(table) - 1, _home_shift(len(table))
     room = min(len(table) // 2, len(hashes))
     every = len(wanted) == 0
     used = ends[count]
@@ -183,7 +193,7 @@ def code_texts(
                     byte = np.uint64(data[begin_rest + np.uint64(step)])
                     word |= byte << np.uint64(8 * step)
             hashed = _mixed(hashed, word)
-        at = np.int64(hashed) & mask
+        at = np.int64(hashed >> shift)
         while True:
             code = table[at]
             if code < 0:

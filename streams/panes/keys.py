@@ -16,7 +16,7 @@ import pyarrow as pa
 from streams.arrow_buffers import VALIDITY, bits, offsets, text_bytes
 from streams.expressions import Field, Typed, evaluator
 from streams.panes import kernels
-from streams.panes.arrays import Bits, Bytes, Codes, sound
+from streams.panes.arrays import Bits, Bytes, Codes, home_shift, sound
 from streams.vector import Array, Vector, holds_everywhere, to_arrow
 from streams.vectorised import BatchColumns
 from topology.arrays import BoolArray, IntArray
@@ -123,7 +123,7 @@ class _Texts:
         self._table = np.full(2 * len(self._table), -1, dtype=np.int32)
         mask = len(self._table) - 1
         # All different: each goes to the first free place from its own on.
-        home = self._hashes[1 : self.count].astype(np.int64) & mask
+        home = self._hashes[1 : self.count] >> np.uint64(home_shift(len(self._table)))
         for code, at in enumerate(home.tolist(), 1):
             while self._table[at] >= 0:
                 at = (at + 1) & mask

@@ -22,7 +22,7 @@ from streams.panes import (
     reference_sessions,
     reference_texts,
 )
-from streams.panes.arrays import Bits, Bytes, Codes
+from streams.panes.arrays import Bits, Bytes, Codes, home_shift
 from streams.panes.exact_sums import (
     DIGIT_BITS,
     DIGIT_MASK,
@@ -96,6 +96,7 @@ def code_ints(
         The place of the first integer for which there is no room, or the end, and the new count.
     """
     mask, room = len(table) - 1, min(len(table) // 2, len(known))
+    shift = home_shift(len(table))
     chosen = _chosen(wanted, len(keys))
     chosen[:begin] = False
     out[begin:][~chosen[begin:]] = -1
@@ -104,7 +105,7 @@ def code_ints(
     codes = np.zeros(len(different), dtype=np.int32)
     for nth in np.argsort(first).tolist():
         key = int(different[nth])
-        at = ((key & _WORD) * _MULTIPLIER & _WORD) >> DIGIT_BITS & mask
+        at = ((key & _WORD) * _MULTIPLIER & _WORD) >> shift
         while table[at] >= 0 and known[table[at]] != key:
             at = (at + 1) & mask
         if table[at] < 0:
@@ -148,6 +149,7 @@ def code_texts(
         As `code_ints`, then the bytes for which room is needed.
     """
     mask, room = len(table) - 1, min(len(table) // 2, len(hashes))
+    shift = home_shift(len(table))
     chosen = _chosen(wanted, len(offsets) - 1)
     chosen[:begin] = False
     out[begin:][~chosen[begin:]] = -1
@@ -160,7 +162,7 @@ def code_texts(
     codes = np.zeros(len(different), dtype=np.int32)
     for nth, text in enumerate(different):
         hashed = _hash(text)
-        at = hashed & mask
+        at = hashed >> shift
         while (code := int(table[at])) >= 0:
             if texts[ends[code] : ends[code + 1]].tobytes() == text:
                 break

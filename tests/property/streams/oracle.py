@@ -199,7 +199,11 @@ def first_rows(
     partitions: dict[Any, list[tuple[Any, tuple[Any, ...]]]] = {}
     for row, group in zip(found, behind, strict=True):
         ranked = [(grouped(one.expression, group), one.ascending) for one in top.by]
-        rank = [*(Ranking(*one) for one in ranked), *(Ranking(cell, True) for cell in row)]
+        rank = [
+            *(Ranking(*one) for one in ranked),
+            *(Ranking(cell, True) for cell in row),
+            *signs(row),
+        ]
         key = tuple(grouped(one, group) for one in top.partition_by)
         partitions.setdefault(key, []).append((rank, row))
     return [
@@ -207,6 +211,11 @@ def first_rows(
         for rows in partitions.values()
         for _, row in sorted(rows, key=lambda one: one[0])[: top.rows]
     ]
+
+
+def signs(row: Sequence[Any]) -> list[float]:
+    """What tells the two zeros apart, which are equal: −0.0 comes first."""
+    return [math.copysign(1, cell) for cell in row if isinstance(cell, float)]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from streams.expressions import Typed, evaluator
 from streams.language.ast import ToStream, Window
 from streams.program import AggregatePlan, GroupPlan, Program, SelectPlan, TopPlan, WindowPlan
 from streams.vector import Vector, fillers, storage
-from tests.property.streams.oracle import Ranking, deviation
+from tests.property.streams.oracle import Ranking, deviation, signs
 
 Values = tuple[Any, ...]
 Held = tuple[int, int, Values]
@@ -163,7 +163,11 @@ class Stepwise:
             key = tuple(_value(one, row, kinds) for one in top.partition_by)
             shown = tuple(_value(one, row, kinds) for one in plan.outputs)
             ranked = [(_value(by.expression, row, kinds), by.ascending) for by in top.by]
-            rank = [*(Ranking(*one) for one in ranked), *(Ranking(cell, True) for cell in shown)]
+            rank = [
+                *(Ranking(*one) for one in ranked),
+                *(Ranking(cell, True) for cell in shown),
+                *signs(shown),
+            ]
             rows = partitions.setdefault(key, [])
             before.setdefault(key, [row for _, row in rows[: top.rows]])
             if inserted:

@@ -165,6 +165,7 @@ def test_every_way_gives_the_rows_of_stepwise_evaluation(
         monkeypatch.setattr(incremental, "JOIN_PASS_ROWS", int(rng.choice([1, 5, 128])))
         monkeypatch.setattr(changes_to_stream, "FEW_ROWS", int(rng.choice([0, 32])))
         monkeypatch.setattr(incremental, "PASS_ROWS", int(rng.choice([3, 4096])))
+        monkeypatch.setattr(incremental, "PASS_BOUNDARIES", int(rng.choice([1, 6, 1 << 14])))
         inputs = {stream: tuples(rng) for stream in program.inputs}
         until_ms = max(rows[-1][0] for rows in inputs.values()) + int(rng.choice([0, 1, 50]))
         places = {

@@ -22,7 +22,7 @@ from tests.property.streams.test_passes import evaluations, tuples
 
 STATEMENTS_AT_ONCE = 60
 
-RANKED = ["i", "x", "k", "b", "x * 2", "i % 3", "_ts", "-x", "concat(k, 'a')"]
+RANKED = ["i", "x", "k", "b", "x * 2", "i % 3", "_ts", "-x", "x * i", "concat(k, 'a')"]
 CONDITIONS = ["", "", " WHERE x > 0", " WHERE b OR i < 2", " WHERE k <> 'a'", " WHERE i > 100"]
 
 

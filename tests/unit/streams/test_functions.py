@@ -11,8 +11,14 @@ from streams.patterns import named
 from tests.unit.streams.running import program, run
 
 
-def value(expression: str, i: int | None = 7, x: float | None = 2.5, b: bool | None = True) -> Any:
-    ((_, result),) = run(f"RSTREAM(SELECT {expression} AS y FROM s [NOW])", [(1, "key", i, x, b)])
+def value(
+    expression: str,
+    i: int | None = 7,
+    x: float | None = 2.5,
+    b: bool | None = True,
+    k: str = "key",
+) -> Any:
+    ((_, result),) = run(f"RSTREAM(SELECT {expression} AS y FROM s [NOW])", [(1, k, i, x, b)])
     return result
 
 
@@ -37,6 +43,7 @@ def value(expression: str, i: int | None = 7, x: float | None = 2.5, b: bool | N
         ("least(i, x, 3)", 2.5),
         ("greatest('a', k)", "key"),
         ("floor(-9223372036854775808.0)", -(2**63)),
+        ("-9223372036854775808", -(2**63)),
         ("(-9223372036854775807 - 1) % -1", 0),
         ("high_half(-1)", -1),
         ("low_half(-1)", 2**32 - 1),
@@ -139,15 +146,83 @@ def test_floats_that_are_no_numbers_are_null(number: float, to_stream: str) -> N
     assert run(query, [(1, "a", 1, number, True)]) == [(1, None, None)]
 
 
-def test_a_pattern_that_is_none_is_refused() -> None:
-    def refused(call: str) -> str:
-        with pytest.raises(QueryError) as raised:
-            program(f"RSTREAM(SELECT {call} AS e FROM s [NOW])")
-        return str(raised.value)
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0" * 5000 + "7", 7),
+        ("-" + "0" * 31 + str(2**63), -(2**63)),
+        (" +" + "0" * 31 + "\t", 0),
+        ("0" * 31 + str(2**63), None),
+        ("9" * 5000, None),
+        ("1.5", None),
+        ("1e2", None),
+        ("0x1", None),
+        ("+-1", None),
+        ("1 2", None),
+        ("+", None),
+        ("", None),
+        ("٣", None),
+    ],
+)
+def test_a_text_is_a_whole_number_of_digits_or_null(text: str, number: int | None) -> None:
+    assert value(f"CAST('{text}' AS int)") == number
+    assert value("CAST(k AS int)", k=text) == number
 
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("12", 12.0), ("1.", 1.0), (".5", 0.5), ("-1.25e-1 ", -0.125), ("1..", None), (".", None)],
+)
+def test_a_text_is_a_decimal_number_or_null(text: str, number: float | None) -> None:
+    assert value(f"CAST('{text}' AS float)") == number
+
+
+def refused(expression: str) -> str:
+    with pytest.raises(QueryError) as raised:
+        program(f"RSTREAM(SELECT {expression} AS e FROM s [NOW])")
+    return str(raised.value)
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
     assert "RE2 does not take: a(b" in refused("regexp_extract(k, 'a(b', 1)")
     assert "group 2 of a pattern with 1 groups" in refused("regexp_extract(k, 'a(b)', 2)")
     assert "as literals" in refused("regexp_extract(k, k, 1)")
+    # Whole in the brackets of a group, which are put around it.
+    for pattern in ("a)(b", "a)|(b", ")("):
+        assert f"RE2 does not take: {pattern}" in refused(f"regexp_extract(k, '{pattern}', 0)")
+
+
+@pytest.mark.parametrize("group", ["(?P<id>a)", "(?<id>a)"])
+def test_a_group_with_a_name_is_refused_for_what_it_is(group: str) -> None:
+    message = refused(f"regexp_extract(k, 'b{group}', 1)")
+    assert f"groups have numbers, not names: write ( for {group[:-2]}" in message
+
+
+@pytest.mark.parametrize("pattern", [r"a(\C)", r"\\\C", r"\Qa\E\C"])
+def test_a_pattern_that_splits_characters_is_refused(pattern: str) -> None:
+    message = refused(f"regexp_extract(k, '{pattern}', 0)")
+    assert r"\C stands for a byte" in message
+    assert "for a character" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "group", "found"),
+    [
+        ("aé", "a(.)", 1, "é"),
+        (r"a\C", r"(\\C)", 1, r"\C"),
+        (r"a\C(b", r"\Q\C(\E(b)", 1, "b"),
+        ("a(b", r"a\Q(b", 0, "a(b"),
+        ("1(a", "[[:digit:](]+(a)", 1, "a"),
+        ("[:(a", "[[:(]+(a)", 1, "a"),
+        ("x(a", r"[^^](.)(a)", 1, "("),
+        ("](a", r"[]](.)(a)", 1, "("),
+        ("x]a", r"[^]]](a)", 1, "a"),
+    ],
+)
+def test_brackets_that_begin_no_group_are_no_groups(
+    text: str, pattern: str, group: int, found: str
+) -> None:
+    assert value(f"regexp_extract(k, '{pattern}', {group})", k=text) == found
 
 
 def test_brackets_of_a_pattern_that_begin_no_group_are_not_counted() -> None:
@@ -155,7 +230,17 @@ def test_brackets_of_a_pattern_that_begin_no_group_are_not_counted() -> None:
         r"(?P<g0>\((?P<g1>a)[(](?:b)[^](](?P<g2>c))",
         2,
     )
-    assert named("(?P<name>a)") is None
+
+
+def test_a_pattern_that_is_too_large_is_refused() -> None:
+    assert "500000 characters, which is too large" in refused(
+        f"regexp_extract(k, '{'[^a]b' * 100_000}', 0)"
+    )
+
+
+@pytest.mark.parametrize("pattern", ["%" + "_a" * 100_000, r"%\%" * 100_000])
+def test_a_pattern_of_like_that_is_too_large_is_refused(pattern: str) -> None:
+    assert f"{len(pattern)} characters, which is too large" in refused(f"k LIKE '{pattern}'")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from streams.arrow_buffers import offsets, text_bytes
 from streams.exact_texts import LEAST_SQUARE_EXPONENT, exact_number, exact_text
 from streams.panes import compiled, kernels, reference
+from streams.panes.arrays import Codes
 from streams.panes.exact_sums import (
     EXTRA_DIGITS,
     LEAST_EXPONENT,
@@ -187,6 +188,56 @@ def test_texts_of_any_length_have_codes_of_their_own(module: ModuleType) -> None
         )
     finally:
         kernels.use(before)
+
+
+LONGEST_RUN = 100
+"""Of full places in a table a quarter full, or less; of random places it is about 20."""
+
+
+def longest_run(table: Codes) -> int:
+    """How many places a look-up visits at most."""
+    ends = np.flatnonzero(np.concatenate([[-1], table, [-1]]) < 0)
+    return int(np.diff(ends).max()) - 1
+
+
+def table_of_ints(numbers: IntArray, module: ModuleType) -> Codes:
+    """The hash table of different numbers."""
+    table: Codes = np.full(4 * len(numbers), -1, dtype=np.int32)
+    out: Codes = np.empty(len(numbers), dtype=np.int32)
+    done = module.code_ints(numbers, every, table, np.zeros_like(numbers), out, 0, 0)
+    assert done == (len(numbers), len(numbers))
+    return table
+
+
+def table_of_texts(texts: list[str], module: ModuleType) -> Codes:
+    """The hash table of different texts."""
+    array = pa.array(texts, pa.string())
+    count, data = len(texts), text_bytes(array)
+    table: Codes = np.full(4 * count, -1, dtype=np.int32)
+    hashes, ends = np.zeros(count, dtype=np.uint64), np.zeros(count + 1, dtype=np.int64)
+    out: Codes = np.empty(count, dtype=np.int32)
+    done = module.code_texts(
+        offsets(array), data, every, table, hashes, ends, np.zeros_like(data), out, 0, 0
+    )
+    assert done == (count, count, 0)
+    return table
+
+
+@pytest.mark.parametrize("shift", range(0, 53, 4))
+def test_numbers_are_spread_whatever_bits_they_differ_in(shift: int) -> None:
+    numbers = np.arange(2048, dtype=np.int64) << shift
+    table = table_of_ints(numbers, compiled)
+    assert longest_run(table) <= LONGEST_RUN
+    assert table_of_ints(numbers, reference).tolist() == table.tolist()
+
+
+@pytest.mark.parametrize("before", ["", "ab", "abcd", "abcdefgh", "abcdefghabcd"])
+@pytest.mark.parametrize("digits", [4, 12])
+def test_texts_are_spread_whatever_bytes_they_differ_in(before: str, digits: int) -> None:
+    texts = [f"{before}{number:0{digits}}" for number in range(2048)]
+    table = table_of_texts(texts, compiled)
+    assert longest_run(table) <= LONGEST_RUN
+    assert table_of_texts(texts, reference).tolist() == table.tolist()
 
 
 @both

@@ -7,6 +7,7 @@ import pytest
 from streams.language import QueryError, parse
 from streams.language.ast import Call, Column, Literal, Select, ToStream
 from streams.language.syntax_errors import RESERVED
+from streams.language.writer import written_expression
 
 
 def select(text: str) -> Select:
@@ -122,6 +123,18 @@ def test_most_words_are_free_as_names(name: str) -> None:
             33,
             "64 bits",
         ),
+        (
+            "REGISTER QUERY q RSTREAM(SELECT 1 - 9223372036854775808 AS i FROM s [NOW]);",
+            1,
+            37,
+            "9223372036854775808 does not fit in 64 bits",
+        ),
+        (
+            "REGISTER QUERY q RSTREAM(SELECT -9223372036854775809 AS i FROM s [NOW]);",
+            1,
+            33,
+            "-9223372036854775809 does not fit in 64 bits",
+        ),
         ("REGISTER QUERY q RSTREAM(SELECT 1e999 AS x FROM s [NOW]);", 1, 33, "too large"),
         ("", 1, 1, "the text ends; expected REGISTER"),
     ],
@@ -218,6 +231,27 @@ def test_what_is_expected_is_said_in_words(text: str, expected: str) -> None:
     with pytest.raises(QueryError) as raised:
         parse(text)
     assert f"; expected {expected}" in raised.value.message
+
+
+@pytest.mark.parametrize("place", ["'a {}'", "{} AS b", "a AS {}", "b -- {}\n"])
+def test_what_is_no_character_is_refused_at_its_place(place: str) -> None:
+    text = "REGISTER QUERY q -- é\nRSTREAM(SELECT " + place.replace("{}", "\udc80\ud800")
+    with pytest.raises(QueryError, match=r"'\\udc80' is no character") as raised:
+        parse(text)
+    assert (raised.value.line, raised.value.column) == (2, 16 + place.index("{"))
+    # The message can be printed.
+    assert r"\udc80\ud800" in str(raised.value).encode().decode()
+
+
+@pytest.mark.parametrize(
+    "least", ["-9223372036854775808", "- (9223372036854775808)", "-0009223372036854775808"]
+)
+def test_the_least_integer_can_be_written(least: str) -> None:
+    item = select(f"SELECT 1 - - {least} AS x FROM s [NOW]").items[0].expression
+    assert shown(item) == f"subtract(1, negate({-(2**63)}))"
+    # Two signs side by side would begin a comment.
+    again = select(f"SELECT {written_expression(item)} AS x FROM s [NOW]").items[0].expression
+    assert shown(again) == shown(item)
 
 
 def test_two_statements_of_one_name_are_refused() -> None:

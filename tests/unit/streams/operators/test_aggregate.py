@@ -144,3 +144,18 @@ def test_of_an_unlimited_window_only_what_may_show_is_kept() -> None:
         engine.advance(1)
         sizes.append(sum(map(len, engine.snapshot().pieces())))
     assert max(sizes) < 500
+
+
+@pytest.mark.parametrize(
+    "window", ["[NOW]", "[RANGE 1 SECOND SLIDE 1 SECOND]", "[SESSION 1 SECOND PARTITION BY k]"]
+)
+@pytest.mark.parametrize("distinct", ["", "DISTINCT "])
+def test_a_column_that_is_named_twice_is_one_key(window: str, distinct: str) -> None:
+    given = [(1, "a", 2, None, None), (1, "a", 3, None, None), (1, "b", 4, None, None)]
+    query = f"RSTREAM(SELECT {distinct}k, count(*) AS n FROM s {window} GROUP BY k, s.k)"
+    assert [row[1:] for row in run(query, given, until_ms=3000)] == [("a", 2), ("b", 1)]
+
+
+def test_different_groups_show_all_keys() -> None:
+    with pytest.raises(QueryError, match="DISTINCT of groups needs all GROUP BY columns"):
+        program("RSTREAM(SELECT DISTINCT k, count(*) AS n FROM s [NOW] GROUP BY k, i, k)")

@@ -48,6 +48,24 @@ def test_the_two_zeros_are_equal() -> None:
     assert run("RSTREAM(SELECT k FROM s [NOW] TOP 1 BY x ASC)", given) == [(1, "a")]
 
 
+@pytest.mark.parametrize(
+    "window", ["[NOW]", "[RANGE 1 MILLISECOND SLIDE 1 MILLISECOND]", "[ROWS 9]", "[UNBOUNDED]"]
+)
+def test_the_two_zeros_are_equal_in_what_is_selected(window: str) -> None:
+    # A pane's oldest and newest rows are kept in any case: let these be others.
+    given = [(1, "c", 1, -0.0, None), (1, "b", 1, -0.0, None), (1, "a", 1, 0.0, None)]
+    for tuples in ([*given, given[0]], [*given[::-1], given[2]], [given[2], *given]):
+        rows = run(f"RSTREAM(SELECT x, k FROM s {window} TOP 1 BY i)", tuples)
+        assert repr(rows) == "[(1, 0.0, 'a')]"
+        # Of rows that are equal in all columns, always the same one shows.
+        rows = run(f"RSTREAM(SELECT x FROM s {window} TOP 1 BY i)", tuples)
+        assert repr(rows) == "[(1, -0.0)]"
+    by_group = f"RSTREAM(SELECT -sum(x) AS y, k FROM s {window} GROUP BY k TOP 1 BY count(*))"
+    given = [(1, "b", 1, 0.0, None), (1, "a", 1, 1.0, None), (1, "a", 1, -1.0, None)]
+    rows = run(by_group, [*given, (1, "b", 1, 0.0, None)])
+    assert repr(rows) == "[(1, -0.0, 'a')]"
+
+
 def test_what_can_never_show_is_not_kept() -> None:
     engine = FragmentEngine(program("ISTREAM(SELECT i FROM s [UNBOUNDED] TOP 2 BY i)"))
     rows = [(1, "a", number, None, None) for number in range(1000)]

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
+from streams import incremental
+from streams.engine import FragmentEngine
 from streams.language import QueryError
-from tests.unit.streams.running import Row, run
+from streams.operators.slide_window import SlideWindow
+from streams.operators.window import Arrived
+from streams.program import Program
+from streams.vector import Delta
+from tests.unit.streams.running import Row, chunk, program, run, sensor
+from topology.arrays import IntArray
 
 
 def tuples(*given: tuple[int, str, int]) -> list[Row]:
@@ -117,3 +126,57 @@ def test_tuples_between_windows_are_in_none() -> None:
 def test_a_window_may_not_slide_too_often() -> None:
     with pytest.raises(QueryError, match="at most 100000 times as long as SLIDE"):
         run("RSTREAM(SELECT i FROM s [RANGE 1 HOUR SLIDE 1 MILLISECOND])", [])
+
+
+def advanced_at_once(compiled: Program, given: list[Row]) -> None:
+    """Evaluates tuples under one watermark."""
+    engine = FragmentEngine(compiled)
+    engine.offer("s", chunk(sensor, given, [given[-1][0]]))
+    engine.advance(1)
+
+
+FAR_APART = tuples(*((at * 200_000_000, "a", 1) for at in range(1, 51)))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "ISTREAM(SELECT k FROM s [RANGE 100000 SECONDS SLIDE 1 SECOND])",
+        "DSTREAM(SELECT k FROM s [RANGE 100000 SECONDS SLIDE 1 SECOND])",
+        "ISTREAM(SELECT k FROM s [RANGE 100000 SECONDS SLIDE 1 SECOND] TOP 1 BY i)",
+    ],
+)
+def test_boundaries_at_which_nothing_changes_take_no_memory(query: str) -> None:
+    compiled = program(query)
+    tracemalloc.start()
+    try:
+        advanced_at_once(compiled, FAR_APART)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # At 5 million boundaries there is a tuple.
+    assert peak < 5_000_000
+
+
+def test_a_pass_of_rstream_has_a_bounded_number_of_boundaries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(incremental, "PASS_BOUNDARIES", 500)
+    boundaries: list[int] = []
+
+    def evaluated_ms(window: SlideWindow, arrived: Arrived, change: Delta | None) -> IntArray:
+        found = original(window, arrived, change)
+        boundaries.append(len(found))
+        return found
+
+    original = SlideWindow.evaluated_ms
+    monkeypatch.setattr(SlideWindow, "evaluated_ms", evaluated_ms)
+    query = "RSTREAM(SELECT k FROM s [RANGE 100 SECONDS SLIDE 1 SECOND] WHERE i > 1)"
+    advanced_at_once(program(query), FAR_APART)
+    assert max(boundaries) <= 500 + 2 * 101
+    # The last tuple leaves later, and all others have 100 boundaries and the one after them.
+    assert sum(boundaries) == (len(FAR_APART) - 1) * 101 + 1
+    dense = tuples(*((at * 100, "a", 1) for at in range(1, 2001)))
+    boundaries.clear()
+    advanced_at_once(program(query), dense)
+    assert boundaries == [200]
