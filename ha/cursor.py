@@ -29,7 +29,7 @@ from ha.messages import Data
 from streams.chunk import NO_WATERMARK, Chunk, Position
 
 REMEMBERED_CLAIMS = 32
-"""Two for each acknowledgement: those of more than a second, in which an answer must come."""
+"""At most two for each acknowledgement: mostly those of more than a second."""
 
 
 class Receipt(Enum):
@@ -81,6 +81,8 @@ class StreamCursor:
     began_at
         Where it began to read, or went on after the last discontinuity that it has crossed; None if
         it continues from a state and has crossed none since.
+    started
+        Where it began to read, or went on from a state or after a discontinuity; None: nowhere yet.
     claims
         What its host has said lately that it has: received, or processed.
     kept
@@ -102,14 +104,25 @@ class StreamCursor:
         self.provisional = False
         self.kept: Position | None = None
         self.began_at: Position | None = None
+        self.started: Position | None = None
         self.crossing = self._moved = False
         self.claims.clear()
 
     def claim(self, *positions: Position | None) -> None:
         """Note what producers are told that the reader has."""
         for position in positions:
-            if position is not None and position != (self.claims[-1] if self.claims else None):
+            if position is not None and position not in (*self.claims,)[-2:]:
                 self.claims.append(position)
+
+    def has_claimed(self, had: Position) -> bool:
+        """Whether producers were told that the reader has a cut.
+
+        What it has passed since it began to read, and no longer remembers, counts.
+        """
+        if had in self.claims:
+            return True
+        is_forgotten = bool(self.claims) and had.is_before(self.claims[0])
+        return is_forgotten and self.started is not None and self.started.is_before(had)
 
     @property
     def needs_from(self) -> Position | None:
@@ -135,7 +148,7 @@ class StreamCursor:
         self.provisional = provisional
         self.generation = generation
         self.kept = None
-        self.began_at = position
+        self.began_at = self.started = position
         self.crossing = False
         self._moved = True
         self.claims.clear()

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ha.checkpoint import CheckpointReceiver, CheckpointSender, Cut
 from ha.cursor import Receipt, Received, StreamCursor
 from ha.digest import OutputDigests
-from ha.messages import ANY_BYTES, Data, Snapshot, Subscribed
+from ha.messages import ANY_BYTES, Ack, Data, Snapshot, Subscribe, Subscribed
 from ha.output_log import OutputLog
 from ha.roles import ReplicaRole, RoleEvent, succeed
 from ha.throttle import Throttle
@@ -27,6 +27,11 @@ from streams.engine import Evaluated, FragmentEngine
 
 FIRST_GROUP_BYTES = 16 * 1024.0
 """What the output of a timestamp is taken to need before the first one."""
+
+UNHEARD_INTERVALS = 20
+"""A sink that has acknowledged nothing in so many acknowledgement intervals is not waited for. By
+default they last a second: a sink far away needs some of them, and repeats itself in every fourth.
+"""
 
 GROUP_KEPT = 0.9
 """How quickly a replica forgets by how much a timestamp's output was larger than it is now."""
@@ -119,6 +124,8 @@ class Replica:
     claimants
         Consumers that have said what they have since it acts as primary and knows that its output
         departs.
+    foreign
+        Consumer → output of a predecessor that it has, which this does not continue.
     is_founder
         Whether it has begun its generation, and been primary ever since: nobody else has made
         output of it.
@@ -151,6 +158,7 @@ class Replica:
         self.departs_ms: int | None = None
         self.followers: set[str] = set()
         self.claimants: set[str] = set()
+        self.foreign: dict[str, Position] = {}
         self.is_founder = False
         self.stopped: set[str] = set()
         self._room_bytes = ANY_BYTES
@@ -227,6 +235,9 @@ class Replica:
         if position.watermark_ms <= self.departs_ms:
             return True
         if self.log.end.watermark_ms < position.watermark_ms:
+            if self.log.contradicts(position):
+                # No standby with the same state can have come there.
+                return False
             # What it has not crossed itself, its predecessor may have crossed before it.
             is_crossed = self.crossed_ms is not None and position.watermark_ms > self.crossed_ms
             return node in self.followers or not is_crossed or not processed
@@ -250,12 +261,48 @@ class Replica:
             for had in (each.furthest and each.demanded, each.furthest if each.patient else None)
         )
 
+    def claim(self, node: str, claim: Ack | Subscribe) -> Position | None:
+        """Take in what a consumer says that it has: returns what of that is not continued here.
+
+        What once was not stays so, whatever numbers follow, until the reader of the consumer that
+        is furthest behind stands before the departure, or begins anew.
+        """
+        if self.departs_ms is None or self.role is not ReplicaRole.PRIMARY:
+            return None
+        if self._knows_departure(claim):
+            self.claimants.add(node)
+        least = claim.position
+        if least is None or least.watermark_ms <= self.departs_ms:
+            self.foreign.pop(node, None)
+        for had, processed in ((least, True), (claim.furthest, False)):
+            if had is not None and not self.continues(node, had, processed=processed):
+                self.foreign.setdefault(node, had)
+        return self.foreign.get(node)
+
+    def _knows_departure(self, claim: Ack | Subscribe) -> bool:
+        """Whether a consumer can have nothing more on its way that departs from this output."""
+        assert self.departs_ms is not None, "without a departure nobody is judged"
+        furthest = claim.furthest
+        if furthest is not None and furthest.watermark_ms > self.departs_ms:
+            return True
+        return claim.departs_ms is not None and claim.departs_ms <= self.departs_ms
+
     @property
     def awaits_claims(self) -> bool:
         """Whether some sink has yet to say what it has of this output, since that departs."""
         return any(
-            each.patient and each.is_reached and not each.is_away and node not in self.claimants
+            each.patient
+            and each.silent < UNHEARD_INTERVALS
+            and not each.is_away
+            and node not in self.claimants
             for node, each in self.log.subscribers.items()
+        )
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether some sink has output that this does not continue, by what it said last."""
+        return any(
+            each.patient and self.differs_from(node) for node, each in self.log.subscribers.items()
         )
 
     def differs_from(self, node: str) -> bool:
@@ -266,6 +313,8 @@ class Replica:
         """
         if self.departs_ms is None:
             return False
+        if node in self.foreign:
+            return True
         subscriber = self.log.subscribers[node]
         return any(
             had is not None and had.watermark_ms > self.departs_ms and self.log.contradicts(had)
@@ -306,6 +355,7 @@ class Replica:
             self.log.rewind()
             self.sender = CheckpointSender()
             self.claimants.clear()
+            self.foreign.clear()
         if event is RoleEvent.FOUNDED:
             self.is_founder = True
         if self.role is not ReplicaRole.PRIMARY:

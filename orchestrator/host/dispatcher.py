@@ -55,9 +55,9 @@ MOST_WORTHWHILE_US = 5_000.0
 long."""
 
 RESTLESS = 2
-"""So many evaluations after a takeover are not followed by a rest. The first one is of what the
-standby had; what it lacked comes in a moment, perhaps from another one that takes over, and output
-resumes with it."""
+"""So many evaluations after a takeover, here or of who produces an input, are not followed by a
+rest. The first one is of what was there; what was lacking comes in a moment, perhaps from another
+one that takes over, and output resumes with it."""
 
 LEAST_COST_US = 1e-3
 """Cost of a tuple whose estimate is zero."""
@@ -289,6 +289,15 @@ class Dispatcher:
         if task is not None and self._until_us(task) > now_us:
             task.rests_until_us = task.idles_until_us = now_us
             self._enqueue_or_rest(task, now_us)
+
+    def wake(self, fragment: str, now_us: int) -> None:
+        """Have a task start now, and not rest for some evaluations, as after a takeover.
+
+        Another primary produces an input of it: output resumes with what that sends.
+        """
+        if (task := self._task_of.get(fragment)) is not None:
+            task.restless = RESTLESS
+        self.end_rest(fragment, now_us)
 
     def moved_on(self, fragment: str, now_us: int) -> None:
         """Note that a standby has adopted a later state: input up to there has left its task."""

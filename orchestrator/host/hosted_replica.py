@@ -50,6 +50,8 @@ class HostedReplica:
         process what it holds.
     lost
         The loss of its primary, if it waits for a producer's answer to take over.
+    follows
+        Node of the primary that it was last assigned as a secondary of.
     succeeds
         Node of the former primary whose place a plan has given it, until that says that it has
         stepped down.
@@ -71,7 +73,11 @@ class HostedReplica:
     promised: RecoverySplit | None = None
     refuses: bool = False
     lost: Loss | None = None
+    follows: str | None = None
     succeeds: str | None = None
+
+    def __post_init__(self) -> None:
+        self.use(self.assignment)
 
     @property
     def peer_replica(self) -> str | None:
@@ -105,9 +111,15 @@ class HostedReplica:
 
     def promote(self) -> None:
         """Have it be primary as planned."""
-        self.replica.apply(RoleEvent.PROMOTED, self.assignment.epoch)
+        if self.replica.apply(RoleEvent.PROMOTED, self.assignment.epoch):
+            self.succeeds = self.follows
         self.handover = self.lost = None
-        self.succeeds = self.assignment.peer_replica
+
+    def use(self, assignment: FragmentAssignment) -> None:
+        """Adopt an assignment."""
+        if self.assignment.role == "secondary":
+            self.follows = self.assignment.peer_replica
+        self.assignment = assignment
 
     def hear_epoch(self, node: str, epoch: int) -> None:
         """Note in which epoch another replica takes the fragment to be."""

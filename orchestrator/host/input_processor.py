@@ -138,7 +138,7 @@ class InputProcessor:
             self.outbox.report("fed by primary", data.stream, f"by {sender} again")
         for reader in followed:
             # Its primary was lost: output must resume within the recovery bound.
-            self.dispatcher.end_rest(reader, now_us)
+            self.dispatcher.wake(reader, now_us)
         if subscription.has_spent_room:
             self.spent.add(data.stream)
             for reader in _counting(subscription):
@@ -172,6 +172,9 @@ class InputProcessor:
             return
         for reader in subscription.backlog.readers:
             self._deliver(subscription, reader, now_us)
+        for reader, cursor in subscription.readers.items():
+            if cursor.generation == answer.generation and 0 < cursor.epoch < answer.epoch:
+                self.dispatcher.wake(reader, now_us)
         for reader in subscription.answered(sender, answer):
             self.discontinuities.cross(subscription, reader, answer, now_us)
         for reader in subscription.readers:
@@ -184,7 +187,8 @@ class InputProcessor:
     def on_contradiction(self, sender: str, message: Contradiction, now_us: int) -> None:
         """Have readers give up that have other tuples of a stream than others."""
         subscription = self.replica_manager.subscriptions.get(message.stream)
-        if subscription is None:
+        if subscription is None or sender not in subscription.producers[:1]:
+            # Two replicas may begin the same epoch. Whom the store has named primary is obeyed.
             return
         for reader in list(subscription.readers):
             self.state_loss.contradicted(reader, message, sender, now_us)

@@ -324,7 +324,7 @@ class ReplicaManager:
             if (hosted := self.replicas.get(fragment)) is None:
                 yield from self._start(a)
             else:
-                hosted.assignment = a
+                hosted.use(a)
                 yield from self._change_role(hosted)
 
     def _change_role(self, hosted: HostedReplica) -> Iterator[Command]:

@@ -76,21 +76,19 @@ class StateLoss:
         if hosted is None:
             return
         replica = hosted.replica
-        if replica.departs_ms is not None:
-            replica.claimants.add(node)
         if replica.generation != claim.generation:
             return
         if replica.role is not ReplicaRole.WARMING and not replica.is_founder:
             replica.learn_departure(claim.departs_ms)
-        for had, processed in ((claim.position, True), (claim.furthest, False)):
-            if had is not None and not replica.continues(node, had, processed=processed):
-                self._judge(hosted, node, had, now_us, is_final=claim.patient)
+        if (had := replica.claim(node, claim)) is not None:
+            self._judge(hosted, node, had, now_us, is_final=claim.patient)
 
     def _judge(
         self, hosted: HostedReplica, node: str, had: Position, now_us: int, *, is_final: bool
     ) -> None:
         """Decide who gives up: this primary, or a consumer that has other output than it gives."""
         replica = hosted.replica
+        is_final = is_final or replica.is_refuted
         if not is_final and replica.awaits_claims:
             return
         if is_final or not replica.is_relied_on(besides=node):
@@ -120,7 +118,7 @@ class StateLoss:
         cursor = replica.inputs[stream].cursor
         if cursor.generation != message.generation or cursor.epoch > message.epoch:
             return
-        if message.had not in cursor.claims:
+        if not cursor.has_claimed(message.had):
             return
         if replica.drop_waiting(stream, message.departs_ms):
             self.outbox.counters["inputs_given_up"] += 1

@@ -11,6 +11,7 @@ from ha.roles import ReplicaRole
 from orchestrator.host.events import PeerLost, Report
 from streams.chunk import Position
 from tests.driven_host import (
+    SETTINGS,
     Driven,
     assigned,
     assignment_of,
@@ -392,3 +393,161 @@ def test_what_is_not_read_here_is_contradicted_in_vain() -> None:
     host = with_input_up_to_20()
     host.hear("site", structs.replace(contradiction(OF_INPUT), stream="other"))
     assert host.role is ReplicaRole.PRIMARY
+
+
+def decided(host: Driven) -> bool:
+    return host.role is ReplicaRole.WARMING or bool(told(host))
+
+
+@pytest.mark.parametrize("waits_for_a_sink", [False, True])
+def test_a_reader_never_takes_what_continues_other_tuples(waits_for_a_sink: bool) -> None:
+    two = successor(*(("exit", "next", "site") if waits_for_a_sink else ()))
+    two.hear("exit", claim(AT_20))
+    host = reader("two")
+    host.hear("two", data(chunk(0, [(10, 2), (20, 1)])))
+    host.work()
+
+    def acknowledge() -> list[Contradiction]:
+        two.commands.clear()
+        for control in acks_of(host, "two"):
+            two.hear("next", control)
+        return told(two)
+
+    said = acknowledge()
+    assert bool(said) is not waits_for_a_sink  # It is lost, or waits until the sink is heard.
+    host.hear("two", data(chunk(3, [(30, 5)])))  # Of the predecessor; it was under way.
+    host.work()
+    two.hear("site", departing(6, 30, 4))  # By chance as many up to 30 ms.
+    two.work()
+    if waits_for_a_sink:
+        two.hear("site", claim(AT_20, patient=True))
+    for _ in range(3):
+        for each in acknowledge():
+            host.hear("two", structs.replace(each, stream="s"))
+    two.hear("site", departing(10, 40, 2))
+    two.work()
+    for each in two.sent_to("next", Data):
+        host.hear("two", structs.replace(each, stream="s"))
+    end = replica(host).inputs["s"].cursor.position
+    assert end is None or end.watermark_ms < 40, "it goes on with other input than `exit`"
+
+
+def test_a_consumer_that_is_sent_nothing_does_not_hold_the_producer_up() -> None:
+    """It has received other output up to 60 ms, and waits for an input that `exit` is to make."""
+    host = successor()
+    host.hear("exit", claim(AT_20))
+    host.commands.clear()
+    waiting = Ack(
+        position=BEFORE,
+        demanded=BEFORE,
+        epoch=2,
+        generation=1,
+        room_bytes=100,
+        furthest=Position(next_seq=3, watermark_ms=60),
+    )
+    said = Control(acks={"f": waiting})
+    host.hear("next", said)
+    for at_ms, seq in ((30, 6), (40, 7), (50, 8), (60, 9), (70, 10)):
+        host.hear("site", departing(seq, at_ms, 1))
+        host.work()
+    for _ in range(100):
+        for _ in range(4):
+            host.wait(50, hearing="next")
+            host.core.heard("one", host.now_us)
+        host.hear("exit", claim(replica(host).log.end))
+        host.hear("next", said)
+        host.work()
+    assert replica(host).differs_from("next")
+    assert decided(host) or not replica(host).throttle.held_up
+
+
+def test_a_sink_that_says_nothing_any_more_is_not_waited_for_for_ever() -> None:
+    host = standby()
+    read_by(host, "exit", "next", "site")
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.work()
+    host.hear("site", claim(OTHER, patient=True))  # The last that is heard of the sink.
+    host.handle(PeerLost(node="one"))
+    host.hear("site", departing(2, 20, 4))
+    host.work()
+    for i in range(300):
+        host.wait(200, hearing="exit")
+        host.hear("exit", claim(AT_20))
+        host.hear("next", claim(OTHER))
+        host.hear("site", departing(6 + i, 30 + i, 1))
+        host.work()
+    assert decided(host), "after a minute"
+
+
+def test_what_a_sink_said_before_it_heard_of_the_departure_does_not_count() -> None:
+    host = successor("exit", "next", "site")
+    host.hear("site", claim(BEFORE, patient=True))  # Sent before more of the predecessor's came.
+    host.hear("exit", claim(AT_20))
+    host.hear("next", claim(OTHER))
+    gave_up = bool(told(host))
+    host.hear("site", claim(OTHER, patient=True))
+    assert not (gave_up and host.role is ReplicaRole.WARMING), "both camps give up"
+
+
+@pytest.mark.parametrize("intervals", [1, 5])
+def test_a_sink_that_is_far_away_is_waited_for(intervals: int) -> None:
+    host = standby()
+    read_by(host, "exit", "next", "site")
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.work()
+    host.handle(PeerLost(node="one"))
+    ends: list[Position] = []
+    for i in range(40):
+        host.hear("site", data(chunk(2 + 3 * i, [(20 + i, 3)])))
+        host.work()
+        ends.append(replica(host).log.end)
+        host.hear("site", claim(ends[max(i - intervals, 0)], patient=True))
+        host.hear("exit", claim(ends[-1]))
+        host.hear("next", claim(ends[-1]))
+        host.wait(50, hearing="exit")
+        host.core.heard("one", host.now_us)
+    host.hear("site", structs.replace(data(chunk(122, [(100, 4)])), departs_ms=60))
+    host.work()
+    end = replica(host).log.end
+    host.hear("exit", claim(end))
+    host.commands.clear()
+    host.hear("next", claim(Position(next_seq=end.next_seq - 1, watermark_ms=100)))
+    assert not told(host), "the sink has yet to say what it has"
+
+
+def test_a_reader_does_not_obey_the_other_successor_of_its_producers_epoch() -> None:
+    host = reader("two", "one")
+    host.hear("two", structs.replace(data(chunk(0, [(10, 2), (20, 1)]), epoch=2), departs_ms=10))
+    host.work()
+    assert OTHER in claimed(host, "two")
+    host.hear("one", contradiction(OTHER, epoch=2))
+    assert host.role is ReplicaRole.PRIMARY
+
+
+def test_an_answer_within_a_quarter_of_a_second_is_not_ignored() -> None:
+    """A host with little memory grants credit often: 32 claims last for a moment."""
+    host = Driven("one", structs.replace(SETTINGS, memory_bytes=100_000))
+    host.assign(assignment_of(assigned("primary", peer_replica="two")))
+    host.hear("site", subscribed())
+    host.hear("exit", Subscribe(stream="f", position=None, generation=None))
+    host.hear("site", data(chunk(0, [(10, 4), (20, 2)])))
+    host.work()
+    assert OF_INPUT in claimed(host)
+    began_us = host.now_us
+    for i in range(40):
+        host.hear("site", data(chunk(6 + 200 * i, [(30 + i, 200)])))
+        host.work()
+        host.wait(1)
+    assert host.now_us - began_us < 250_000
+    host.hear("site", contradiction(OF_INPUT))
+    assert host.role is ReplicaRole.WARMING
+
+
+def test_a_consumer_that_stands_before_the_departure_again_is_fed() -> None:
+    host = successor()
+    host.hear("exit", claim(AT_20))
+    host.hear("next", claim(OTHER))
+    assert replica(host).differs_from("next")
+    host.commands.clear()
+    host.hear("next", Subscribe(stream="f", position=BEFORE, generation=1, furthest=BEFORE))
+    assert host.sent_to("next", Data)

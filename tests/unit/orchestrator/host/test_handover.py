@@ -258,3 +258,28 @@ def test_a_plan_promotes_a_replica_that_has_heard_of_its_epoch_before() -> None:
     plan = with_third("primary", epoch=2, peer="one", third="three")
     host.assign(assignment_of(plan, at=peers(THIRD)))
     assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 2)
+
+
+def test_a_secondary_that_was_never_primary_is_lost_like_any_other() -> None:
+    """The primary moves from `one` to `two`, a third replica until then; `three` is secondary."""
+    host = standby()
+    moving = with_third("secondary", peer="one", third="three")
+    host.assign(assignment_of(moving, at=peers(THIRD)))
+    moved = with_third("primary", epoch=2, peer="three", third="one")
+    host.assign(assignment_of(moved, at=peers(THIRD)))
+    assert host.role is ReplicaRole.PRIMARY
+    host.hear("one", Control(epochs={"f": 2}))
+    host.handle(PeerLost(node="three"))
+    host.wait(4 * SETTINGS.heartbeat_ms, hearing="site")
+    assert [each.lost for each in host.take(RecordLoss)] == ["three"]
+
+
+def test_a_primary_that_is_given_its_place_back_succeeds_nobody() -> None:
+    host = primary()
+    host.assign(assignment_of(assigned("secondary", epoch=2, peer_replica="two")))
+    back = assigned("primary", epoch=3, peer_replica="three")
+    host.assign(assignment_of(back, at=peers(THIRD)))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 3)
+    host.handle(PeerLost(node="three"))
+    host.wait(4 * SETTINGS.heartbeat_ms, hearing="site")
+    assert [each.lost for each in host.take(RecordLoss)] == ["three"]

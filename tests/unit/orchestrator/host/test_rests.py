@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from orchestrator.host.rests import Rests
+from orchestrator.records import Assignment
 from streams.scheduling.recent_rates import RecentRates
-from tests.driven_host import data, primary
+from tests.driven_host import STATEMENT, Driven, assigned, data, peers, primary, subscribed
 from tests.quiet_host import MS
 from tests.streams_of_numbers import chunk
 
@@ -69,7 +71,53 @@ def test_a_rest_ends_when_a_successor_of_the_primary_sends() -> None:
     host.hear("site", data(chunk(4, [(20, 1)])))
     assert (host.core.next_work_us or 0) > began_us
     host.hear("site", data(chunk(5, [(30, 1)]), epoch=2))
-    assert (host.core.next_work_us or 0) <= began_us
-    host.work()
-    host.hear("site", data(chunk(6, [(40, 1)]), epoch=2))
+    for seq in range(5, 8):
+        assert (host.core.next_work_us or 0) <= began_us
+        host.work()
+        host.hear("site", data(chunk(seq + 1, [(10 * seq, 1)]), epoch=2))
     assert (host.core.next_work_us or 0) > host.now_us
+
+
+def with_many_replicas() -> Driven:
+    host = Driven("one")
+    many = [
+        structs.replace(
+            assigned("primary", peer_replica="two"),
+            fragment=f"f{i}",
+            statement=STATEMENT.replace("f RSTREAM", f"f{i} RSTREAM").replace("M s ", f"M s{i} "),
+            inputs={f"s{i}": {"number": "int"}},
+            sub_deadline_ms=500.0,
+            readers_ms={f"sink:f{i}": 1000.0},
+        )
+        for i in range(60)
+    ]
+    producers = {f"s{i}": ("site",) for i in range(60)}
+    consumers = {f"f{i}": ("exit",) for i in range(60)}
+    host.assign(
+        Assignment(
+            incarnation="1",
+            fragments=tuple(many),
+            producers=producers,
+            consumers=consumers,
+            peers=peers(),
+        )
+    )
+    host.hear("site", subscribed(stream="s0"))
+    host.hear("site", data(chunk(0, [(10, 4)]), "s0"))
+    host.work()
+    host.hear("site", data(chunk(4, [(20, 1)]), "s0"))
+    assert (host.core.next_work_us or 0) > host.now_us
+    return host
+
+
+@pytest.mark.parametrize("first", ["what was here", "an answer"])
+def test_output_resumes_at_once_whatever_a_successor_sends_first(first: str) -> None:
+    host = with_many_replicas()
+    if first == "an answer":
+        answer = subscribed(next_seq=5, watermark_ms=20, stream="s0")
+        host.hear("site", structs.replace(answer, epoch=2))
+    else:
+        host.hear("site", data(chunk(4, [(20, 1)]), "s0", epoch=2))
+    host.commands += host.core.work(host.now_us).commands
+    host.hear("site", data(chunk(5, [(30, 1)]), "s0", epoch=2))
+    assert ((host.core.next_work_us or 0) - host.now_us) / 1000 <= 0, "ms"
