@@ -222,7 +222,7 @@ def _sliding(settings: Settings) -> dict[str, float]:
             seconds, last = slide(program, size, timed)
             flat[f"sliding.{size}.{way}.us_tuple"] = seconds / timed * 1e6
             if find_spec("duckdb") is not None:
-                check(last, size)
+                check(last, size, size + timed)
                 flat[f"sliding.{size}.{way}.correct"] = 1
     return flat
 
@@ -258,15 +258,21 @@ def slide(program: Program, size: int, timed: int) -> tuple[float, dict[str, obj
     return seconds, last
 
 
-def check(last: Mapping[str, object], size: int) -> None:
-    """Compare a row with what DuckDB gives for the tuples of its window.
+def check(last: Mapping[str, object], size: int, end: int) -> None:
+    """Compare the last row with what DuckDB gives for the tuples of its window.
+
+    Parameters
+    ----------
+    end
+        The last timestamp; both ways give a row then.
 
     Raises
     ------
     DifferentResults
         It differs. Sums may differ by what DuckDB rounds on the way.
     """
-    end = int(str(last["_ts"]))
+    if last["_ts"] != end:
+        raise DifferentResults(f"the last row is of {last['_ts']} ms, not of {end} ms")
     table = pa.Table.from_batches([values(max(end - size, 0), end)])
     connection = import_module("duckdb").connect(config={"threads": 1})
     connection.register("s", table)

@@ -48,7 +48,7 @@ from orchestrator.control.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import Killed
-from orchestrator.drills.measurement import outage
+from orchestrator.drills.measurement import outage, sequence_faults
 from orchestrator.errors import Refused, VivaceError
 from orchestrator.manifest import Manifests
 from orchestrator.sinks import read_back
@@ -187,6 +187,11 @@ def _measure(settings: Settings, queries: int, *, share: bool) -> dict[str, floa
                 for number, query in enumerate(manifests.queries[:admitted])
             }
             figures |= _latencies(list(delivered.values()), *busy_us)
+            faults = [sequence_faults(one) for one in delivered.values()]
+            figures |= {
+                "lost": float(sum(each.lost for each in faults)),
+                "repeated": float(sum(each.repeated for each in faults)),
+            }
             if killed is not None:
                 figures |= _recovery(killed, delivered)
     return figures

@@ -24,6 +24,7 @@ from pyarrow import parquet
 from bench.cluster import await_end, running
 from bench.registry import Settings, benchmark
 from bench.spark_latency import SparkSettings, measure_spark
+from orchestrator.api.demo import input_waited_ms
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
 from orchestrator.sinks import read_back
@@ -86,7 +87,9 @@ def latency(settings: Settings) -> Mapping[str, float]:
     for rate in RATES:
         with tempfile.TemporaryDirectory(prefix="vivace-bench-") as folder:
             if not settings.only or "ours" in settings.only:
-                flat |= figures(f"{rate}.ours", _ours(Path(folder), rate, seconds, settings))
+                latencies_ms, waited_ms = _ours(Path(folder), rate, seconds, settings)
+                flat |= figures(f"{rate}.ours", latencies_ms)
+                flat[f"{rate}.ours.input_waited_ms"] = waited_ms
             if not settings.only or "spark" in settings.only:
                 spark = SparkSettings(rate=rate, seconds=seconds, settle_s=SETTLE_S, keys=KEYS)
                 measured = measure_spark(Path(folder), spark, settings.say)
@@ -101,8 +104,8 @@ def figures(prefix: str, latencies_ms: FloatArray) -> dict[str, float]:
     return {f"{prefix}.p50_ms": p50, f"{prefix}.p99_ms": p99}
 
 
-def _ours(folder: Path, rate: int, seconds: int, settings: Settings) -> FloatArray:
-    """Latencies of tuples through a cluster of its own."""
+def _ours(folder: Path, rate: int, seconds: int, settings: Settings) -> tuple[FloatArray, float]:
+    """Latencies of tuples through a cluster of its own, and how long its input was held up, ms."""
     manifests = load([write_input(folder, rate, seconds)])
 
     def progress(step: str, detail: str) -> None:
@@ -110,8 +113,10 @@ def _ours(folder: Path, rate: int, seconds: int, settings: Settings) -> FloatArr
 
     with running(manifests, folder / "work", progress) as cluster:
         await_end(cluster.store, manifests, progress)
+        waited_ms = input_waited_ms(cluster.store)
     # The site has ended: its archive is complete.
-    return latencies_of(read_back(cluster.archive, "counted"), passing(recording(rate, seconds)))
+    delivered = read_back(cluster.archive, "counted")
+    return latencies_of(delivered, passing(recording(rate, seconds))), waited_ms
 
 
 def passing(entered: pa.Table) -> Counter[int]:

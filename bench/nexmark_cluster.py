@@ -3,7 +3,7 @@
 The manifests are those of `examples/nexmark`, with recordings that are replayed faster. One site
 feeds the query and takes its output, three executors evaluate it, and every fragment has a warm
 standby. Each query runs twice, on a cluster of its own. At `FULL_SPEED`, of which admission is not
-told, the source waits for its consumers: that tells how many events a second get through. At
+told, consumers have the source wait: that tells how many events a second get through. At
 `STEADY_SPEED` it need not, and the executor of the primary of the output is killed while the
 recording plays. All rows of both runs are compared with DuckDB's.
 """
@@ -18,11 +18,14 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+from pyarrow import parquet
 
 from bench.cluster import await_end, running
 from bench.nexmark_events import BEGIN_MS, EVENTS_MS
-from bench.nexmark_results import FOLDER, answer, compare, connected
+from bench.nexmark_results import FOLDER, STREAMS, answer, compare, connected
 from bench.registry import Settings
+from orchestrator.api.demo import input_waited_ms
+from orchestrator.api.validation import check
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.measurement import outage, sequence_faults
@@ -66,6 +69,8 @@ def clustered(settings: Settings, name: str, recordings: Path, events: int) -> d
     figures = {
         "events_s": events / full["seconds"],
         "events_s_core": events / full["seconds"] / CORES,
+        "read_s_core": _read(name, recordings) / full["seconds"] / CORES,
+        "waited_s": full["waited_s"],
         **{key: steady[key] for key in steady if key not in full},
         **{key: full[key] + steady[key] for key in ("lost", "repeated")},
     }
@@ -90,11 +95,20 @@ def _run(
                 time.sleep(UNDISTURBED_S)
                 killed = kill_executor.run(cluster.store, name, progress)
             await_end(cluster.store, manifests, progress)
+            waited_s = input_waited_ms(cluster.store) / 1000
         # The site has ended: its archive is complete.
         delivered = read_back(cluster.archive, name)
     if find_spec("duckdb") is not None:
         compared(delivered.rows, name, recordings, end_ms)
-    return _figures(delivered, killed)
+    return {"waited_s": waited_s, **_figures(delivered, killed)}
+
+
+def _read(name: str, recordings: Path) -> int:
+    """How many events are in the streams that a query reads."""
+    fragments = check(load([FOLDER / "streams.yaml", FOLDER / f"{name}.yaml"])).of(name)
+    read = {stream for fragment in fragments for stream in fragment.inputs}
+    paths = [str(recordings / f"{stream}.parquet") for stream in STREAMS if stream in read]
+    return sum(parquet.read_table(path, columns=["timestamp"]).num_rows for path in paths)
 
 
 def played_at(name: str, recordings: Path, end_ms: int, speed: float) -> Manifests:

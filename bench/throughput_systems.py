@@ -34,6 +34,9 @@ from streams.language import parse
 from streams.panes import kernels
 
 CHUNK_ROWS = 1 << 18
+BATCH_ROWS = 1_000
+"""Tuples of 10 ms, which is how much hosts evaluate at once by default."""
+
 BLOCK_BYTES = 1 << 23
 
 LAST_MS = 60_000
@@ -60,8 +63,13 @@ def _as_it_is(result: pa.Table) -> pa.Table:
     return result
 
 
-def ours(question: Question, kind: str, folder: Path) -> Answer:
-    """The engine of a fragment, with chunks of many timestamps."""
+def ours_10ms(question: Question, kind: str, folder: Path) -> Answer | None:
+    """Our engine with chunks as small as those of hosts."""
+    return ours(question, kind, folder, BATCH_ROWS) if kind == "arrow" else None
+
+
+def ours(question: Question, kind: str, folder: Path, rows: int | None = None) -> Answer:
+    """The engine of a fragment, with chunks of many timestamps, or of as many tuples as said."""
     kernels.load()
     types = {**columns, "key": "string" if kind == "strings" else "int"}
     schema = stream_schema(types)
@@ -69,7 +77,7 @@ def ours(question: Question, kind: str, folder: Path) -> Answer:
     (statement,) = parse(f"REGISTER QUERY q {question.statement};")
     program = compile_statement(statement, catalogue)
     held = {
-        stream: [] if kind == "csv" else _batches(folder / f"{stream}.{kind}.parquet", schema)
+        stream: [] if kind == "csv" else _batches(folder / f"{stream}.{kind}.parquet", schema, rows)
         for stream in question.streams
     }
 
@@ -91,9 +99,9 @@ def ours(question: Question, kind: str, folder: Path) -> Answer:
     return Answer(answer, _as_it_is)
 
 
-def _batches(path: Path, schema: pa.Schema) -> list[pa.RecordBatch]:
+def _batches(path: Path, schema: pa.Schema, rows: int | None) -> list[pa.RecordBatch]:
     table = parquet.read_table(str(path)).cast(schema).combine_chunks()
-    return table.to_batches(max_chunksize=CHUNK_ROWS)
+    return table.to_batches(max_chunksize=rows or CHUNK_ROWS)
 
 
 def _text(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -338,6 +346,7 @@ def write_parts(text: Path, parts: Path) -> None:
 
 systems: dict[str, Callable[[Question, str, Path], Answer | None]] = {
     "ours": ours,
+    "ours_10ms": ours_10ms,
     "duckdb": duckdb,
     "polars": polars,
     "bytewax": bytewax,

@@ -19,6 +19,7 @@ that continues others: it would take part of each for the same.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
@@ -26,6 +27,9 @@ import numpy as np
 
 from ha.messages import Data
 from streams.chunk import NO_WATERMARK, Chunk, Position
+
+REMEMBERED_CLAIMS = 32
+"""Two for each acknowledgement: those of more than a second, in which an answer must come."""
 
 
 class Receipt(Enum):
@@ -77,12 +81,15 @@ class StreamCursor:
     began_at
         Where it began to read, or went on after the last discontinuity that it has crossed; None if
         it continues from a state and has crossed none since.
+    claims
+        What its host has said lately that it has: received, or processed.
     kept
         The cut before which a sink has kept everything for good, in `generation`; None for a reader
         that loses its state when its host ends, and before a sink has received anything.
     """
 
     def __init__(self) -> None:
+        self.claims: deque[Position] = deque(maxlen=REMEMBERED_CLAIMS)
         self.reset()
 
     def reset(self) -> None:
@@ -96,6 +103,13 @@ class StreamCursor:
         self.kept: Position | None = None
         self.began_at: Position | None = None
         self.crossing = self._moved = False
+        self.claims.clear()
+
+    def claim(self, *positions: Position | None) -> None:
+        """Note what producers are told that the reader has."""
+        for position in positions:
+            if position is not None and position != (self.claims[-1] if self.claims else None):
+                self.claims.append(position)
 
     @property
     def needs_from(self) -> Position | None:
@@ -124,6 +138,7 @@ class StreamCursor:
         self.began_at = position
         self.crossing = False
         self._moved = True
+        self.claims.clear()
 
     def resume(self, position: Position, generation: int) -> None:
         """Continue after `position`, up to which the reader has processed everything."""

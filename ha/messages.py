@@ -120,17 +120,21 @@ class Subscribed(Sent, frozen=True, kw_only=True):
 
 
 class Contradiction(Sent, frozen=True, kw_only=True):
-    """What the host has of this stream, it has from a predecessor that gave up; others have this.
+    """What the host has said that it has is not what the producer has sent, on which others rely.
 
     Attributes
     ----------
-    position
-        Of the producer's own output, up to where the host's readers are, or one of them is.
+    had
+        The cut that it has named, in a subscription or an acknowledgement.
+    departs_ms
+        As in `Data`: what it has up to there is not in doubt.
     """
 
     stream: Name
+    epoch: Number
     generation: Number
-    position: Position
+    had: Position
+    departs_ms: EventTime
 
 
 class Unsubscribe(Sent, frozen=True, kw_only=True):

@@ -240,6 +240,7 @@ class OutputLog:
             demanded = before
         subscriber.demanded, subscriber.room_bytes = demanded, ack.room_bytes
         subscriber.heard_us, subscriber.is_heard = now_us, True
+        subscriber.is_away = False
         subscriber.batch = ack.batch
         self._credit(subscriber)
 
@@ -263,6 +264,7 @@ class OutputLog:
         """
         if (subscriber := self.subscribers.get(node)) is not None:
             subscriber.heard_us, subscriber.room_bytes = now_us, ANY_BYTES
+            subscriber.is_away = True
 
     def restrict(self, readers: Set[str]) -> None:
         """Keep nothing but for these hosts: any other has been replaced, or reads no more.

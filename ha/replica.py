@@ -116,6 +116,9 @@ class Replica:
     followers
         Consumers that had its own output from beyond there. What they have from beyond its end,
         they have from a successor with its state.
+    claimants
+        Consumers that have said what they have since it acts as primary and knows that its output
+        departs.
     is_founder
         Whether it has begun its generation, and been primary ever since: nobody else has made
         output of it.
@@ -147,6 +150,7 @@ class Replica:
         self.crossed_ms: int | None = None
         self.departs_ms: int | None = None
         self.followers: set[str] = set()
+        self.claimants: set[str] = set()
         self.is_founder = False
         self.stopped: set[str] = set()
         self._room_bytes = ANY_BYTES
@@ -233,17 +237,25 @@ class Replica:
         return True
 
     def is_relied_on(self, besides: str) -> bool:
-        """Whether another subscriber has this output from beyond where it departs."""
-        if self.departs_ms is None:
-            return False
+        """Whether somebody else's primaries or sinks have this output from beyond its departure."""
+        assert self.departs_ms is not None, "without a departure nobody is judged"
         departs_ms, ends_ms = self.departs_ms, self.log.end.watermark_ms
         return any(
             had is not None
             and departs_ms < had.watermark_ms <= ends_ms
             and not self.log.contradicts(had)
-            for node, subscriber in self.log.subscribers.items()
-            if node != besides
-            for had in (subscriber.acknowledged, subscriber.furthest)
+            for node, each in self.log.subscribers.items()
+            if node != besides and each.demanded is not None and not each.is_away
+            # A demand that was never stated is the log's beginning.
+            for had in (each.furthest and each.demanded, each.furthest if each.patient else None)
+        )
+
+    @property
+    def awaits_claims(self) -> bool:
+        """Whether some sink has yet to say what it has of this output, since that departs."""
+        return any(
+            each.patient and each.is_reached and not each.is_away and node not in self.claimants
+            for node, each in self.log.subscribers.items()
         )
 
     def differs_from(self, node: str) -> bool:
@@ -264,13 +276,16 @@ class Replica:
         """Note that an input is about to cross a discontinuity."""
         reached_ms = self.inputs[stream].cursor.complete_ms
         self.crossed_ms = _earlier(self.crossed_ms, reached_ms)
-        self.departs_ms = _earlier(self.departs_ms, reached_ms)
+        self.learn_departure(reached_ms)
         self.followers.clear()
+        self.claimants.clear()
         self.stopped.discard(stream)
 
     def learn_departure(self, departs_ms: int | None) -> None:
         """Note that an input, or a predecessor's output, departs from what was sent before."""
-        self.departs_ms = _earlier(self.departs_ms, departs_ms)
+        before, self.departs_ms = self.departs_ms, _earlier(self.departs_ms, departs_ms)
+        if self.departs_ms != before:
+            self.claimants.clear()
 
     @property
     def feeds_subscribers(self) -> bool:
@@ -290,6 +305,7 @@ class Replica:
         if self.role is ReplicaRole.PRIMARY and before is not ReplicaRole.PRIMARY:
             self.log.rewind()
             self.sender = CheckpointSender()
+            self.claimants.clear()
         if event is RoleEvent.FOUNDED:
             self.is_founder = True
         if self.role is not ReplicaRole.PRIMARY:
@@ -357,6 +373,20 @@ class Replica:
         elif entry.cursor.has_filtered_all:
             entry.moved_at_ms = entry.cursor.floor_ms
             self.engine.skip_to(stream, entry.cursor.arrive())
+
+    def drop_waiting(self, stream: str, departs_ms: int) -> bool:
+        """Give up what was received of an input and not evaluated; returns whether that is enough.
+
+        It is if nothing was evaluated that comes from beyond where the input departs from what
+        others have.
+        """
+        position = self.processed_of(stream)
+        if position is None or position.watermark_ms > departs_ms:
+            return False
+        entry = self.inputs[stream]
+        self.engine.drop_waiting(stream)
+        entry.cursor.resume(position, entry.cursor.generation)
+        return True
 
     def waiting_bytes_of(self, stream: str) -> int:
         """Memory of what was received of one input and is not evaluated."""

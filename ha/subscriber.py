@@ -56,6 +56,8 @@ class Subscriber:
         acknowledgement intervals.
     is_reached
         Whether it says in time that it has received what it was sent.
+    is_away
+        Whether the connection to it broke, and nothing has come from it since.
     """
 
     acknowledged: Position
@@ -77,6 +79,7 @@ class Subscriber:
     ends_ms: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_INTERVALS))
     sents_ms: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_INTERVALS))
     is_reached: bool = True
+    is_away: bool = False
 
     @property
     def heard_ms(self) -> int:

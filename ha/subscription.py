@@ -478,6 +478,8 @@ class Subscription:
             processed[reader] if cursor.generation == generation else None
             for reader, cursor in self.readers.items()
         ]
+        for reader, cursor, reached in self._reached():
+            cursor.claim(processed[reader], reached)
         received = self._received(generation)
         least_received = _least(received)
         ack = Ack(
@@ -546,6 +548,8 @@ class Subscription:
             reached if cursor.kept is None else cursor.kept
             for _, cursor, reached in self._reached()
         ]
+        for _, cursor, reached in self._reached():
+            cursor.claim(reached)
         known = [position for position in positions if position is not None]
         whole = len(known) < len(positions) or len(generations) != 1
         link.whole = whole and bool(known)

@@ -134,7 +134,13 @@ class Messages:
             lambda: Subscribed(
                 stream=name(), position=self._position(), epoch=number(), generation=number()
             ),
-            lambda: Contradiction(stream=name(), generation=number(), position=self._position()),
+            lambda: Contradiction(
+                stream=name(),
+                epoch=number(),
+                generation=number(),
+                had=self._position(),
+                departs_ms=number(),
+            ),
             lambda: Unsubscribe(stream=name()),
             lambda: Control(
                 epochs={name(): number()},

@@ -143,6 +143,11 @@ class FragmentEngine:
         """
         self._queues[stream].skip_to(position)
 
+    def drop_waiting(self, stream: str) -> None:
+        """Drop what was offered of an input and not consumed: it is to be offered once more."""
+        queue = self._queues[stream]
+        queue.restore(queue.position, queue.taken)
+
     @property
     def ready(self) -> bool:
         """Whether `advance` would evaluate anything: some watermark is reached on every input."""

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from orchestrator.api.aiming import unfit
 from orchestrator.api.cluster_status import EventDocument, event_documents
 from orchestrator.api.connection import Cluster
-from orchestrator.api.drilling import BEGUN, DRILLS, FAILED, PASSED, unfit
+from orchestrator.api.drilling import BEGUN, DRILLS, FAILED, PASSED
 from orchestrator.control.audit_events import RECOVERED
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view

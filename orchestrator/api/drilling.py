@@ -8,7 +8,6 @@ has kept is compared with what the observer saw, tuple by tuple and value by val
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,34 +19,16 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.api import moving
+from orchestrator.api.aiming import Moved, aimed, cluster_pid, still_aimed
 from orchestrator.api.connection import Cluster
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
-from orchestrator.drills import disturbances, kill_executor
+from orchestrator.drills import disturbances
 from orchestrator.drills.acting import Acting, Disturbed
-from orchestrator.drills.blast import (
-    Blast,
-    blast_of_switchover,
-    blast_radius,
-    planned_recoveries_ms,
-)
-from orchestrator.drills.disturbances import (
-    DISTURBANCES,
-    Aim,
-    Disturbance,
-    aimed_at,
-)
-from orchestrator.drills.kill_executor import (
-    WAYS,
-    DrillFailed,
-    Inapplicable,
-    Killed,
-    Moved,
-    Way,
-    choose_protected,
-)
-from orchestrator.drills.links import aimed_link, blast_of_link
+from orchestrator.drills.blast import Blast
+from orchestrator.drills.disturbances import DISTURBANCES, Disturbance
+from orchestrator.drills.kill_executor import WAYS, DrillFailed, Killed, Way, choose, kill
 from orchestrator.drills.processor_use import ProcessorLog, processor_use
 from orchestrator.drills.report import DrillReport, for_history, measured
 from orchestrator.errors import InvalidInput, Refused
@@ -125,12 +106,13 @@ def drill(
         It does not fit the cluster.
     Refused
         There is no such target, hitting it would lose something, or the outputs do not flow.
+        `Moved`: what is aimed at moves again and again.
     DrillFailed
         Nobody takes over, or redundancy is not restored in time.
     """
     chosen = known(name)
-    report: DrillReport | None = None
-    for attempt in range(1, AIMS + 1):
+
+    def attempt() -> DrillReport:
         view, blast = aimed(cluster, chosen, target, on_progress)
         on_progress("blast radius", blast.summary)
         if blast.would_lose and not force:
@@ -139,16 +121,13 @@ def drill(
                 f"would lose {'; '.join(blast.would_lose)}",
                 "Run it with --force if that is what you want to see.", {},
             )  # fmt: skip
-        try:
-            report = _watched(cluster, view, chosen, blast, on_progress)
-            break
-        except Moved:
-            if attempt == AIMS:
-                raise
-        except DrillFailed as error:
-            _note(cluster, FAILED, name, str(error))
-            raise
-    assert report is not None, "the last attempt has ended otherwise"
+        return _watched(cluster, view, chosen, target, blast, on_progress)
+
+    try:
+        report = _with_several_aims(attempt)
+    except DrillFailed as error:
+        _note(cluster, FAILED, name, str(error))
+        raise
     detail = "; ".join(report.failures) or (
         f"recovery {report.recovery_ms:.0f} of {report.bound_ms:.0f} ms, lost 0, repeated 0"
     )
@@ -157,46 +136,12 @@ def drill(
     return report
 
 
-def aimed(
-    cluster: Cluster, chosen: Way | Disturbance, target: str | None, on_progress: Progress
-) -> tuple[ClusterView, Blast]:
-    """What a drill hits, and the store as it is then; raises as `drill` does."""
-    store = cluster.store
-    if (why := unfit(cluster, read_view(store), chosen)) is not None:
-        raise Inapplicable(chosen.name, why)
-    if isinstance(chosen, Way):
-        nodes = [*choose_protected(store, target, on_progress, chosen).hosts]
-        view = read_view(store)
-        blast = blast_radius(view, nodes)
-        planned_ms = planned_recoveries_ms(view)
-        found_ms = [planned_ms[name] for name in blast.primaries if name in planned_ms]
-        longest_ms = max(found_ms) if len(found_ms) == len(blast.primaries) > 0 else None
-        return view, msgspec.structs.replace(blast, planned_ms=longest_ms)
-    if chosen.link is not None:
-        named = target is not None and ":" in target
-        node = choose_protected(store, None if named else target, on_progress).node
-        view = read_view(store)
-        link = aimed_link(view, chosen.name, target, node)
-        return view, blast_of_link(view, link, chosen.link)
-    if chosen.aim is Aim.PRIMARY:
-        target = choose_protected(store, target, on_progress).node
-    view = read_view(store)
-    struck = aimed_at(view, chosen, target)
-    if chosen.switches:
-        return view, blast_of_switchover(view, struck)
-    blast = blast_radius(view, list(filter(None, [struck])))
-    if chosen.aim is Aim.EVERYTHING:
-        # Each site ends once, and no node before it was drained.
-        sites = view.hosts.keys() - view.executors.keys()
-        blast = msgspec.structs.replace(blast, would_lose=blast_radius(view, sites).would_lose)
-    return view, blast
-
-
-def unfit(cluster: Cluster, view: ClusterView, chosen: Way | Disturbance) -> str | None:
-    """Why a drill does not fit a cluster; None if it does."""
-    if isinstance(chosen, Way):
-        return chosen.unfit(view)
-    return chosen.needs(_cluster_pid(cluster))
+def _with_several_aims(attempt: Callable[[], DrillReport]) -> DrillReport:
+    """The first attempt whose aim holds; raises `Moved` if not even the last one's does."""
+    for _ in range(AIMS - 1):
+        with suppress(Moved):
+            return attempt()
+    return attempt()
 
 
 def known(name: str) -> Way | Disturbance:
@@ -288,26 +233,29 @@ def _watched(
     cluster: Cluster,
     view: ClusterView,
     chosen: Way | Disturbance,
+    target: str | None,
     blast: Blast,
     on_progress: Progress,
 ) -> DrillReport:
-    """Have a drill's fault strike while every output that depends on it is watched."""
-    outputs = list(blast.outputs)
-    breach, processors = threading.Event(), ProcessorLog(_cluster_pid(cluster))
+    """Have a drill's fault strike while every output that depends on it is watched.
+
+    It strikes only what it was aimed at; raises as `drill` does.
+    """
+    outputs, pid = list(blast.outputs), cluster_pid(cluster)
+    breach, processors = threading.Event(), ProcessorLog(pid)
 
     def read_processors() -> None:
         processors.read(cluster_now_us(view.cluster_clocks))
 
     def act() -> Killed | Disturbed:
+        now = still_aimed(cluster, chosen, target, blast, on_progress)
         node = next(iter(blast.nodes), "")
         if isinstance(chosen, Way):
-            primaries = bool(blast.primaries)
-            return kill_executor.run(
-                cluster.store, node, on_progress, chosen, strikes_primaries=primaries
-            )
-        pid = _cluster_pid(cluster)
+            executor = choose(now, node, chosen)
+            _note(cluster, BEGUN, chosen.name, blast.summary)
+            return kill(cluster.store, executor, on_progress, chosen)
         acting = Acting(
-            view=view,
+            view=now,
             node=node,
             cluster_pid=pid,
             breach=breach,
@@ -316,7 +264,13 @@ def _watched(
             on_progress=on_progress,
             links=blast.links,
         )
-        return disturbances.run(chosen, acting)
+        _note(cluster, BEGUN, chosen.name, blast.summary)
+        try:
+            return disturbances.run(chosen, acting)
+        except Refused as error:
+            # A move that belongs to it.
+            _note(cluster, FAILED, chosen.name, str(error))
+            raise
 
     with (
         set_aside(),
@@ -326,7 +280,6 @@ def _watched(
         on_progress("watch", f"outputs {', '.join(outputs)}")
         watch = _Watch(observer, outputs, read_processors)
         watch.await_flow(chosen.name)
-        _note(cluster, BEGUN, chosen.name, blast.summary)
         watch.go_on(CALM_S)
         acted = pool.submit(act)
         while not acted.done():
@@ -398,11 +351,6 @@ def _archive(cluster: Cluster) -> Path | None:
     reach = cluster.reach
     folder = reach.archive if isinstance(reach, ClusterContext) else None
     return folder if folder is not None and folder.is_dir() else None
-
-
-def _cluster_pid(cluster: Cluster) -> int:
-    """The process that runs the cluster: another one, or this one."""
-    return cluster.reach.pid if isinstance(cluster.reach, ClusterContext) else os.getpid()
 
 
 def region_of(view: ClusterView, outputs: list[str]) -> str:

@@ -22,7 +22,8 @@ class PlaceLoad(msgspec.Struct, frozen=True, kw_only=True):
     limit_cores
         Up to which queries are admitted.
     predicted_cores
-        By rates and costs of the fragments there, primaries and secondaries.
+        By rates and costs of the fragments there, primaries and secondaries, and of replicas that
+        were lost and will be placed there.
     measured_cores
         Of hosts, over the last ten seconds or so; None if it was not measured.
     services

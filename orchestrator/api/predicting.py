@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from orchestrator.api import moving
+from orchestrator.api.aiming import aimed
 from orchestrator.api.connection import Cluster
-from orchestrator.api.drilling import CALM_S, aimed, known, region_of
+from orchestrator.api.drilling import CALM_S, known, region_of
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills import disturbances
 from orchestrator.drills.acting import Acting, wait_for

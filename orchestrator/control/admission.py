@@ -14,7 +14,7 @@ from orchestrator.control.latencies import latency_uncertainty_ms
 from orchestrator.control.placing import propose
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.planning.task import MIN_EXECUTORS, settled, unsettled
-from orchestrator.control.planning.utilisation import Overload, Place, advice
+from orchestrator.control.planning.utilisation import ROUNDING_CORES, Overload, Place, advice
 from orchestrator.control.view import ClusterView
 from orchestrator.errors import Refused
 from orchestrator.manifest.changes import refuse_change
@@ -301,7 +301,7 @@ def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, 
         + ", ".join(f"{cores:.2f} by {_cost(planning, name)}" for name, cores in parts)
     )
     remedy = (
-        advice(place, error.largest, planning.places())
+        advice(planning.view, place, error.largest, planning.places())
         if error.largest
         else ("Bring in less, or add a machine.")
     )
@@ -311,6 +311,7 @@ def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, 
         "processors": place.capacity_cores,
         "used_cores": place.used_cores,
         "predicted_cores": place.predicted_cores,
+        "healing_cores": place.healing_cores,
         "coming_cores": place.coming_cores,
         "services_cores": place.services_cores,
         "takeover_cores": place.takeover_cores,
@@ -325,7 +326,10 @@ def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, 
 def _used(place: Place) -> str:
     """What the used part of a place consists of."""
     measured = "nothing" if place.measured_cores is None else f"{place.measured_cores:.2f}"
-    parts = [f"predicted {place.predicted_cores:.2f}", f"measured {measured}"]
+    predicted = f"predicted {place.predicted_cores:.2f}"
+    if place.healing_cores > ROUNDING_CORES:
+        predicted += f", {place.healing_cores:.2f} of it by replicas that were lost and come again"
+    parts = [predicted, f"measured {measured}"]
     if place.services:
         named = ", ".join(f"{name} {cores:.2f}" for name, cores in sorted(place.services.items()))
         parts.append(f"services {place.services_cores:.2f}: {named}")

@@ -168,7 +168,7 @@ def _name_overload(pending: PendingDecision) -> None:
     found = pending.planning.places() if pending.view.overloaded else ()
     for place in found:
         if place.subject in pending.view.overloaded:
-            remedy = advice(place, largest(place, pending.planning.work), found)
+            remedy = advice(pending.view, place, largest(place, pending.planning.work), found)
             pending.problems.append(
                 f"{place.subject} is overloaded: {place.takers} take more than "
                 f"{place.limit_cores:.2f} of {place.capacity_cores:g} cores. {remedy}"

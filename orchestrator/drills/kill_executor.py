@@ -72,10 +72,6 @@ class Unprotected(Refused):
     """The executor to be killed runs a primary without a warm secondary."""
 
 
-class Moved(Refused):
-    """The primaries on the node that a drill was aimed at have moved meanwhile."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """How an executor fails.
@@ -305,35 +301,20 @@ def _joins(fragment: Fragment) -> bool:
 
 
 def run(
-    store: Store,
-    target: str | None,
-    on_progress: Progress,
-    way: Way = KILL_EXECUTOR,
-    *,
-    strikes_primaries: bool = False,
+    store: Store, target: str | None, on_progress: Progress, way: Way = KILL_EXECUTOR
 ) -> Killed:
-    """Kill an executor and wait until everything is protected again.
+    """Choose an executor and kill it; see `choose` and `kill`."""
+    return kill(store, choose_protected(store, target, on_progress, way), on_progress, way)
 
-    Parameters
-    ----------
-    strikes_primaries
-        Whether one without a primary is left alone.
+
+def kill(store: Store, chosen: Target, on_progress: Progress, way: Way) -> Killed:
+    """Kill an executor and wait until everything is protected again.
 
     Raises
     ------
-    Moved
-        It has none, and is left alone.
-    Refused
-        See `choose`.
     DrillFailed
         If nobody takes over, or redundancy is not restored in time.
     """
-    chosen = choose_protected(store, target, on_progress, way)
-    if strikes_primaries and not chosen.fragments:
-        raise Moved(
-            f"drill {way.name}", "--target", chosen.node,
-            "runs no primary any more: what ran there has moved meanwhile", "Run it again.", {},
-        )  # fmt: skip
     on_progress(
         "kill", f"{', '.join(chosen.hosts)}, primary of {', '.join(chosen.fragments) or 'nothing'}"
     )

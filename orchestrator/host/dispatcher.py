@@ -86,6 +86,8 @@ class _Task:
         (watermark, time): input up to the watermark had entered by that time, and has not left yet.
     patience_us
         How long input may wait before the task is behind.
+    standby_lag_us
+        How far its standbys may lag, or it may, if it is one; the least of its operators.
     rests_until_us, idles_until_us
         When the task may start again, and when it may if nothing but watermarks waits.
     restless
@@ -98,6 +100,7 @@ class _Task:
     sub_deadline_us: int
     standby: bool
     patience_us: int
+    standby_lag_us: float
     entered: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     rests_until_us: int = 0
     idles_until_us: int = 0
@@ -192,7 +195,7 @@ class Dispatcher:
         self.tightest_us = min((t.due_us for t in self._tasks.values()), default=0.0)
         least_us, most_us = BATCH_US
         self.batch_length_us = min(max(BLOCKING_SHARE * tightest_us, least_us), most_us)
-        self._rests.look(now_us, self._standby_loads())
+        self._look(now_us)
         for task in self._tasks.values():
             self._enqueue_or_rest(task, now_us)
 
@@ -258,7 +261,7 @@ class Dispatcher:
         task = self._task_of[fragment]
         self._update_ready(fragment)
         if self._rests.looks(now_us):
-            self._rests.look(now_us, self._standby_loads())
+            self._look(now_us)
         if fragment == task.name and fragment not in self._ready:
             # With a backlog, there is nothing to wait for.
             if task.restless:
@@ -268,6 +271,7 @@ class Dispatcher:
                     now_us,
                     task.sub_deadline_us,
                     standby=task.standby,
+                    standby_lag_us=task.standby_lag_us,
                     # Each operator of a chain has a batch of its own.
                     replicas=len(self._task_of),
                     lag_us=self.lag_us,
@@ -391,6 +395,8 @@ class Dispatcher:
             sub_deadline_us=round(sub_deadline_ms * 1000),
             standby=deadline_ms is None,
             patience_us=max(round((deadline_ms or sub_deadline_ms) * 1000), BEHIND_US),
+            standby_lag_us=1000
+            * min(self._replicas[name].assignment.standby_lag_ms for name in operators),
         )
 
     def _enqueue_or_rest(self, task: _Task, now_us: int) -> None:
@@ -428,8 +434,24 @@ class Dispatcher:
             )
         )
 
-    def _standby_loads(self) -> list[RecentRates]:
-        return [self._loads[task.name] for task in self._tasks.values() if task.standby]
+    def _look(self, now_us: int) -> None:
+        """Have rests follow what the replicas here have taken lately."""
+        tasks = self._tasks.values()
+        self._rests.look(
+            now_us,
+            [self._loads[task.name] for task in tasks if task.standby],
+            [
+                (task.sub_deadline_us, self._once_us(name, now_us))
+                for task in tasks
+                if not task.standby
+                for name in task.operators
+            ],
+        )
+
+    def _once_us(self, fragment: str, now_us: int) -> float:
+        """What evaluating a fragment once takes, as it was lately; of a tuple, if it never was."""
+        cores, evaluations_s, *_ = self._loads[fragment].read(now_us)
+        return cores / evaluations_s * 1e6 if evaluations_s else self._cost_of(fragment).cost_us(1)
 
     def _has_work(self, task: _Task, *, after_first: bool = False) -> bool:
         return not self._ready.isdisjoint(task.operators[after_first:])

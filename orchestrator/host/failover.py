@@ -181,7 +181,7 @@ class Failover:
         """
         due: list[tuple[str, Recorded]] = []
         for lost, change in [*self._unrecorded]:
-            if self._is_ahead(change):
+            if self._may_be_ahead(lost, change):
                 if not self.detector.counts_as_lost(lost):
                     self._unrecorded.remove((lost, change))
             elif self.detector.hears_others(change.detected_at_us):
@@ -263,12 +263,16 @@ class Failover:
             else:
                 self.outbox.add(change)
 
-    def _is_ahead(self, change: Recorded) -> bool:
-        """Whether a secondary that was lost may have fed consumers more than its primary has."""
+    def _may_be_ahead(self, lost: str, change: Recorded) -> bool:
+        """Whether a secondary that was lost may have fed consumers more than its primary has.
+
+        A former primary acts until its successor has come as far. If it is not heard, it may feed
+        consumers all the time, and nobody need have said so.
+        """
         return (
             isinstance(change, RecordLoss)
             and (hosted := self.replica_manager.replicas.get(change.fragment)) is not None
-            and hosted.replica.is_behind
+            and (hosted.replica.is_behind or hosted.succeeds == lost)
         )
 
     def _holds(self, change: Recorded) -> bool:

@@ -50,6 +50,9 @@ class HostedReplica:
         process what it holds.
     lost
         The loss of its primary, if it waits for a producer's answer to take over.
+    succeeds
+        Node of the former primary whose place a plan has given it, until that says that it has
+        stepped down.
     told, tellings
         The hosts of the other replicas with the epoch that they were last told, and how often.
     """
@@ -68,6 +71,7 @@ class HostedReplica:
     promised: RecoverySplit | None = None
     refuses: bool = False
     lost: Loss | None = None
+    succeeds: str | None = None
 
     @property
     def peer_replica(self) -> str | None:
@@ -103,6 +107,12 @@ class HostedReplica:
         """Have it be primary as planned."""
         self.replica.apply(RoleEvent.PROMOTED, self.assignment.epoch)
         self.handover = self.lost = None
+        self.succeeds = self.assignment.peer_replica
+
+    def hear_epoch(self, node: str, epoch: int) -> None:
+        """Note in which epoch another replica takes the fragment to be."""
+        if node == self.succeeds and epoch >= self.replica.epoch:
+            self.succeeds = None
 
     def failed(self, why: str, now_us: int) -> None:
         """Note that its state could not be used any further."""

@@ -97,6 +97,11 @@ class InputProcessor:
             subscription.heard(sender, now_us)
         is_accepted = is_repeated = False
         backlog = subscription.backlog
+        followed = [
+            reader
+            for reader, cursor in subscription.readers.items()
+            if 0 < cursor.epoch < data.epoch and cursor.generation == data.generation
+        ]
         most_bytes = BACKLOG_SHARE * self.replica_manager.input_bytes
         for reader in backlog.woken_by(data, round(most_bytes)):
             self._deliver(subscription, reader, now_us)
@@ -131,6 +136,9 @@ class InputProcessor:
         self._send(requests)
         if stood_in and not subscription.stood_in:
             self.outbox.report("fed by primary", data.stream, f"by {sender} again")
+        for reader in followed:
+            # Its primary was lost: output must resume within the recovery bound.
+            self.dispatcher.end_rest(reader, now_us)
         if subscription.has_spent_room:
             self.spent.add(data.stream)
             for reader in _counting(subscription):
@@ -179,7 +187,6 @@ class InputProcessor:
         if subscription is None:
             return
         for reader in list(subscription.readers):
-            self._deliver(subscription, reader, now_us)
             self.state_loss.contradicted(reader, message, sender, now_us)
 
     def on_offer(self, sender: str, stream: str, offer: Offer, now_us: int) -> None:

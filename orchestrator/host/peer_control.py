@@ -178,6 +178,8 @@ class PeerControl:
             source = self.replica_manager.sources.get(fragment)
             if source is not None and source.peer_replica == sender:
                 source.hear_peer(reached_ms, now_us)
+            if (hosted := self._shared(sender, fragment)) is not None:
+                hosted.hear_epoch(sender, epoch)
             self.failover.on_epoch(fragment, epoch, now_us, reached_ms=reached_ms)
         for stream, epoch in message.stalled.items():
             self.failover.on_peer_stalled(sender, stream, epoch, now_us)

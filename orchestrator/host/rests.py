@@ -2,9 +2,13 @@
 
 A rest lasts for the cluster's batch interval. It lasts longer, up to a share of the time that the
 task has, on a host with many replicas, or one that is late, standbys first: a batch of few tuples
-costs hardly less than one of many, so longer batches make room where processors are short. Nobody
-waits for the output of a standby, so only its lag limits its rests: what comes in one must be
-evaluated in no more time than that, by what the standbys here have taken lately.
+costs hardly less than one of many, so longer batches make room where processors are short.
+
+All primaries of a host may have to be evaluated once after a rest. What that takes, by what they
+have taken lately, limits rests, and so does the recovery bound: whoever reads a stream whose
+primary was lost must not rest then for most of the time that the bound leaves. Nobody waits for the
+output of a standby, so only its lag limits its rests: what comes in one must be evaluated in no
+more time than that.
 
 Where rests are long, a task to which nothing but watermarks has come rests longer still: it then
 passes on many at once, in hardly more time than one.
@@ -12,7 +16,9 @@ passes on many at once, in hardly more time than one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from streams.scheduling.recent_rates import RecentRates
 
@@ -23,6 +29,13 @@ REST_SHARE = 0.4
 MANY_SHARE = 0.55
 """Most of its sub-deadline for which a primary rests when the host is late, and when it has many
 replicas. Results of a chain are thereby late by no more than that share of its deadline."""
+
+FREE_SHARE = 0.2
+"""Of its sub-deadline that a primary's rest and the evaluations which follow leave free."""
+
+RECOVERY_LAGS = 3.0
+"""How many lags of its standby a primary rests at most: three quarters of what the bound leaves.
+Hosts that share a clock rest alike, so the rests of a chain do not add up."""
 
 STANDBY_REST_SHARES = (2.0, 4.0)
 """How many times its lag a standby rests when the host is late or has many replicas: the latter at
@@ -75,9 +88,20 @@ class Rests:
         self._batch_us = batch_us
         self._standby_share = STANDBY_REST_SHARES[0]
         self._next_look_us = 0
+        self._due_us: list[float] = []
+        """Sub-deadlines of the primaries, rising."""
+        self._demand_us = [0.0]
+        """What evaluating the first ones of them once takes."""
 
     def ends_us(
-        self, now_us: int, sub_deadline_us: int, *, standby: bool, replicas: int, lag_us: int
+        self,
+        now_us: int,
+        sub_deadline_us: int,
+        *,
+        standby: bool,
+        standby_lag_us: float,
+        replicas: int,
+        lag_us: int,
     ) -> tuple[int, int]:
         """Until when a task rests after a batch, and until when if nothing but watermarks comes.
 
@@ -85,6 +109,8 @@ class Rests:
         ----------
         sub_deadline_us
             A standby's is its lag.
+        standby_lag_us
+            How far a standby of the task may lag.
         replicas
             How many the host has.
         lag_us
@@ -92,15 +118,18 @@ class Rests:
         """
         many_us = many_replicas_us(replicas, self._batch_us)
         late_share = many_share = self._standby_share
+        room_us = idle_us = float("inf")
         if standby:
             lag_us, many_us = STANDBY_YIELDS * lag_us, STANDBY_RESTS * many_us
         else:
             late_share, many_share = REST_SHARE, MANY_SHARE
+            idle_us = RECOVERY_LAGS * standby_lag_us
+            room_us = min(self._room_us(sub_deadline_us), idle_us)
         rests_us = max(
-            rest_us(lag_us, late_share * sub_deadline_us, self._batch_us),
-            rest_us(many_us, many_share * sub_deadline_us, self._batch_us),
+            rest_us(lag_us, min(late_share * sub_deadline_us, room_us), self._batch_us),
+            rest_us(many_us, min(many_share * sub_deadline_us, room_us), self._batch_us),
         )
-        idle_us = min(IDLE_SHARES[standby] * sub_deadline_us, MOST_IDLE_US)
+        idle_us = min(idle_us, IDLE_SHARES[standby] * sub_deadline_us, MOST_IDLE_US)
         idles_us = rest_us(IDLE_RESTS * max(lag_us, many_us), idle_us, self._batch_us)
         until_us = _next_multiple(now_us, rests_us)
         return until_us, max(_next_multiple(now_us, idles_us), until_us)
@@ -109,14 +138,29 @@ class Rests:
         """Whether it is time to look at what the standbys take."""
         return now_us >= self._next_look_us
 
-    def look(self, now_us: int, standbys: Sequence[RecentRates]) -> None:
-        """Find for how many times their lag standbys may rest, and catch up within it.
+    def _room_us(self, sub_deadline_us: int) -> float:
+        """How long a primary may rest so that all that are due before it can be evaluated then."""
+        demand_us = self._demand_us[bisect_right(self._due_us, sub_deadline_us)]
+        return max((1 - FREE_SHARE) * sub_deadline_us - demand_us, 0.0)
+
+    def look(
+        self,
+        now_us: int,
+        standbys: Sequence[RecentRates],
+        primaries: Iterable[tuple[float, float]] = (),
+    ) -> None:
+        """Find how long primaries may rest, and for how many times their lag standbys may.
 
         Parameters
         ----------
         standbys
             What each has taken lately.
+        primaries
+            The sub-deadline of each, and what evaluating it once takes, µs.
         """
+        in_order = sorted(primaries)
+        self._due_us = [due_us for due_us, _ in in_order]
+        self._demand_us = [0.0, *accumulate(took_us for _, took_us in in_order)]
         self._next_look_us = now_us + LOOK_US
         cores = sum(load.read(now_us)[0] for load in standbys)
         least, most = STANDBY_REST_SHARES

@@ -15,6 +15,7 @@ from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox
 from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.replica_manager import ReplicaManager
+from streams.chunk import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,12 @@ class StateLoss:
         """Have a replica read its inputs from where it is now."""
         hosted.snapshot_asked_us = None
         for stream in hosted.replica.inputs:
-            subscription = self.replica_manager.subscriptions[stream]
-            subscription.backlog.leave([hosted.assignment.fragment])
-            subscription.ask_again()
+            self._read_anew(hosted, stream)
+
+    def _read_anew(self, hosted: HostedReplica, stream: str) -> None:
+        subscription = self.replica_manager.subscriptions[stream]
+        subscription.backlog.leave([hosted.assignment.fragment])
+        subscription.ask_again()
 
     def failed(self, hosted: HostedReplica, error: Exception, now_us: int) -> None:
         """Give up the state of a replica whose evaluation raised an error, and let it rest."""
@@ -64,42 +68,66 @@ class StateLoss:
 
         If not, what it has came from a predecessor that was further. The fragment then starts over
         in a new generation, to which consumers cross, or goes on with the predecessor's state. But
-        if others rely on what there is here, that predecessor has given up, or must, and so must
-        replicas that had its output. A sink cannot: what it has is written.
+        if primaries or sinks of others rely on what there is here, that predecessor has given up,
+        or must, and so must replicas that had its output. A sink cannot: what it has is written. So
+        nothing is decided about replicas before all sinks have been heard.
         """
         hosted = self.replica_manager.replicas.get(stream)
-        if hosted is None or hosted.replica.generation != claim.generation:
+        if hosted is None:
             return
         replica = hosted.replica
+        if replica.departs_ms is not None:
+            replica.claimants.add(node)
+        if replica.generation != claim.generation:
+            return
         if replica.role is not ReplicaRole.WARMING and not replica.is_founder:
             replica.learn_departure(claim.departs_ms)
         for had, processed in ((claim.position, True), (claim.furthest, False)):
-            if had is None or replica.continues(node, had, processed=processed):
-                continue
-            here = replica.log.position_at(had.watermark_ms)
-            if here.contradicts(had) and not claim.patient and replica.is_relied_on(besides=node):
-                generation = replica.generation
-                self.outbox.send(
-                    node, Contradiction(stream=stream, generation=generation, position=here)
-                )
-            else:
-                self.cannot_continue(hosted, f"{node} has", had.watermark_ms, now_us)
+            if had is not None and not replica.continues(node, had, processed=processed):
+                self._judge(hosted, node, had, now_us, is_final=claim.patient)
+
+    def _judge(
+        self, hosted: HostedReplica, node: str, had: Position, now_us: int, *, is_final: bool
+    ) -> None:
+        """Decide who gives up: this primary, or a consumer that has other output than it gives."""
+        replica = hosted.replica
+        if not is_final and replica.awaits_claims:
+            return
+        if is_final or not replica.is_relied_on(besides=node):
+            self.cannot_continue(hosted, f"{node} has", had.watermark_ms, now_us)
+            return
+        assert replica.departs_ms is not None, "without a departure nobody is judged"
+        self.outbox.send(
+            node,
+            Contradiction(
+                stream=hosted.assignment.fragment,
+                epoch=replica.epoch,
+                generation=replica.generation,
+                had=had,
+                departs_ms=replica.departs_ms,
+            ),
+        )
 
     def contradicted(self, reader: str, message: Contradiction, sender: str, now_us: int) -> None:
-        """Give up what a replica has made of a stream, if others have other tuples.
+        """Give up what a replica has of a stream, and what it has made of that.
 
-        It has its own from a predecessor of the sender's, which has given up.
+        It has that from a predecessor of the sender's, which has given up.
         """
         hosted = self.replica_manager.replicas.get(reader)
         if hosted is None:
             return
-        cursor = hosted.replica.inputs[message.stream].cursor
-        if cursor.generation != message.generation or cursor.position is None:
+        stream, replica = message.stream, hosted.replica
+        cursor = replica.inputs[stream].cursor
+        if cursor.generation != message.generation or cursor.epoch > message.epoch:
             return
-        if not message.position.contradicts(cursor.position):
+        if message.had not in cursor.claims:
             return
-        if hosted.replica.role is ReplicaRole.PRIMARY:
-            detail = f"{sender} has other tuples of {message.stream}, and others rely on those"
+        if replica.drop_waiting(stream, message.departs_ms):
+            self.outbox.counters["inputs_given_up"] += 1
+            self._read_anew(hosted, stream)
+            self.dispatcher.moved_on(reader, now_us)
+        elif replica.role is ReplicaRole.PRIMARY:
+            detail = f"{sender} has other tuples of {stream}, and others rely on those"
             self.disown(hosted, detail, now_us)
         else:
             self.discard(hosted, now_us)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import msgspec
@@ -79,6 +80,7 @@ class Planning:
         self.work = workload(view, flow, streams, queries)
         self.fragments: dict[str, FragmentRecord] = {}
         self.running: dict[str, RunningFragment] = {}
+        self._healed: dict[str, RunningFragment] = {}
         for found in view.fragments.values():
             self.note(found.record)
         self.remembered = remembered_fragments(view)
@@ -105,6 +107,7 @@ class Planning:
         primary that is gone, as it will."""
         self.fragments[record.key] = record
         self.running.pop(record.fragment, None)
+        self._healed.pop(record.fragment, None)
         replicas = [r for r in (record.primary, record.secondary) if self.view.alive(r)]
         alive = [r.node for r in replicas if r is not None and r.node in self.view.nodes]
         if alive:
@@ -166,8 +169,38 @@ class Planning:
         return plan
 
     def places(self) -> tuple[Place, ...]:
-        """How busy nodes and machines are with what runs or was placed so far."""
-        return places(self.view, self.work, self.running)
+        """How busy nodes and machines are with what runs or was placed so far, and with the
+        replicas that were lost, where healing will place them."""
+        return places(self.view, self.work, self.running, self._healing())
+
+    def _healing(self) -> dict[str, RunningFragment]:
+        """Fragments that lack a replica, as they will run once they are healed.
+
+        Their nodes are chosen once: figures before and after a query differ by that alone.
+        """
+        before, lacking = self.running, self._lacking()
+        self.running = dict(before)
+        for name, query in lacking.items():
+            if name in self._healed:
+                continue
+            # Where no node can take it now, none can take another query either.
+            with suppress(PlacementError, InvalidQuery):
+                if name in self.running:
+                    self.replace_secondary(query, name, None, without_sites=True)
+                else:
+                    self._place(query, relaxed=True, without_sites=True)
+                self._healed[name] = self.running[name]
+        self.running = before
+        return {name: self._healed[name] for name in lacking if name in self._healed}
+
+    def _lacking(self) -> dict[str, str]:
+        """Fragment with less than two live replicas → its query."""
+        found: dict[str, str] = {}
+        for name, work in self.work.fragments.items():
+            running = self.running.get(name)
+            if work.fragment.key in self.fragments and (not running or running.secondary is None):
+                found[name] = work.fragment.query
+        return found
 
     def _place(
         self,

@@ -6,8 +6,9 @@ alike (`workload`), and of what it takes without any. What it has taken lately, 
 may be a quiet hour. What was measured is of a moment ago: replicas that have not taken their share
 yet, because they were placed just now or their streams have yet to start, are added to it as
 predicted, and those that are gone are taken off. So it makes no difference whether queries are
-applied together, quickly one after the other, or slowly. What other processes of the cluster take
-of a machine, its services, is measured too, and grows with the replicas.
+applied together, quickly one after the other, or slowly. Replicas that were lost count where
+healing will place them: they take their share again in a moment. What other processes of the
+cluster take of a machine, its services, is measured too, and grows with the replicas.
 
 Some of a place must stay free for a *takeover*. When a node fails, the secondaries of its primaries
 have the rest of the recovery bound, after detection, to evaluate what they lag behind and to take
@@ -27,7 +28,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ha.roles import ReplicaRole
-from orchestrator.control.measured_load import MeasuredPlace, measured_places
+from orchestrator.control.measured_load import NODE_SHARE, MeasuredPlace, measured_places
+from orchestrator.control.planning.replicas import LAG_SHARE
 from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import (
     HOST_CORES,
@@ -82,6 +84,8 @@ class Place(MeasuredPlace):
     ----------
     predicted_cores
         What its hosts should take.
+    healing_cores
+        The part of that which belongs to replicas that were lost and will be placed again.
     coming_cores
         What they will take beyond what was measured, less what has ended since.
     services_cores
@@ -93,6 +97,7 @@ class Place(MeasuredPlace):
     """
 
     predicted_cores: float
+    healing_cores: float
     coming_cores: float
     services_cores: float
     takeover_cores: float
@@ -240,12 +245,23 @@ def _site_us(view: ClusterView, site: str, counts_s: Mapping[str, float]) -> flo
 
 
 def places(
-    view: ClusterView, work: Workload, running: Mapping[str, RunningFragment]
+    view: ClusterView,
+    work: Workload,
+    running: Mapping[str, RunningFragment],
+    healing: Mapping[str, RunningFragment],
 ) -> tuple[Place, ...]:
-    """All nodes and sites, then all machines with several hosts; see `measured_places`."""
-    taken = host_cores(view, work, running)
+    """All nodes and sites, then all machines with several hosts; see `measured_places`.
+
+    Parameters
+    ----------
+    healing
+        Fragments that lack a replica, as they will run.
+    """
+    healed = {**running, **healing}
+    taken = host_cores(view, work, healed)
+    without = host_cores(view, work, running) if healing else taken
     emulated = view.settings.emulate_costs
-    needed = {} if emulated else takeover_cores(view, work, running, taken)
+    needed = {} if emulated else takeover_cores(view, work, healed, taken)
     # The rest of what a host does fits into the time that emulated costs take.
     host = 0.0 if emulated else HOST_CORES
     found: list[Place] = []
@@ -263,6 +279,10 @@ def places(
                 measured_cores=measured.measured_cores,
                 services=measured.services,
                 predicted_cores=host * len(measured.hosts) + sum(fragments.values()),
+                healing_cores=sum(
+                    sum(taken[name].values()) - sum(without[name].values())
+                    for name in measured.hosts
+                ),
                 coming_cores=0.0
                 if emulated
                 else sum(coming_cores(view, work, taken[name], name) for name in measured.hosts),
@@ -299,9 +319,11 @@ def takeover_cores(
         left_ms = each.bound_ms - detected_ms
         if left_ms <= 0:
             continue
-        # What came while the secondary rested, and at least what its lag allows.
+        # What came while the secondary rested, and at least what its lag allows. The lag of one
+        # that breaks the bound is a sub-deadline: nobody catches up with that within the bound.
         rested_ms = 1e3 / each.standby_evaluations_s if each.standby_evaluations_s else 0.0
-        behind_ms = each.cores * max(found.timing.standby_lag_ms, rested_ms)
+        lag_ms = min(found.timing.standby_lag_ms, LAG_SHARE * left_ms)
+        behind_ms = each.cores * max(lag_ms, rested_ms)
         cores = (behind_ms + TAKEOVER_US / 1e3) / left_ms
         # From then on it is evaluated as often as a primary.
         cores += max(each.cores - each.standby_cores, 0.0)
@@ -394,7 +416,9 @@ def largest(place: Place, work: Workload) -> dict[str, float]:
     return dict(ordered[:MOST_NAMED])
 
 
-def advice(place: Place, queries: Mapping[str, float], found: Collection[Place]) -> str:
+def advice(
+    view: ClusterView, place: Place, queries: Mapping[str, float], found: Collection[Place]
+) -> str:
     """What relieves a place: a sentence.
 
     Parameters
@@ -407,8 +431,9 @@ def advice(place: Place, queries: Mapping[str, float], found: Collection[Place])
     named = ", ".join(f"{query} ({cores:.1f} cores)" for query, cores in queries.items())
     if not named:
         return "Nothing that runs there can be deleted: it takes more than it should."
-    elsewhere = [each for each in found if not set(each.hosts) & set(place.hosts)]
-    free = min(elsewhere, key=lambda each: each.used_cores / each.limit_cores, default=None)
-    if free is not None and free.used_cores < free.limit_cores / 2:
-        return f"Delete one of {named}, or move it: apply it again with `primaries` on {free.name}."
+    nodes = view.executors.keys() - view.cordoned - view.suspects - set(place.hosts)
+    room = {node: cores for node, cores in room_cores(found).items() if node in nodes}
+    free = max(room, key=lambda node: room[node], default=None)
+    if free is not None and room[free] > NODE_SHARE / 2:
+        return f"Delete one of {named}, or move it: apply it again with `primaries` on {free}."
     return f"Delete one of {named}, bring in less, or add a machine."

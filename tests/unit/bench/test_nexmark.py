@@ -45,13 +45,12 @@ def defined(
 def test_a_query_gives_what_its_definition_gives(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nexmark, "SLICE_MS", 7)
     monkeypatch.setattr(nexmark, "AFTER_MS", 86_400_000)
     tables = dict(Events(COUNT, seed=3).tables())
     compiled = dict(nexmark.programs(name))
     end_ms = BEGIN_MS + COUNT // EVENTS_MS
     slices = {
-        stream: nexmark.sliced(tables[stream], program.input_columns[stream], BEGIN_MS, end_ms)
+        stream: nexmark.sliced(tables[stream], program.input_columns[stream], BEGIN_MS, end_ms, 7)
         for program in compiled.values()
         for stream in program.inputs
         if stream in tables
@@ -97,7 +96,9 @@ def told(name: str, folder: Path) -> tuple[pa.Table, pa.Table]:
     compiled = nexmark.programs(name)
     end_ms = BEGIN_MS + 20_000 // EVENTS_MS
     slices = {
-        stream: nexmark.sliced(tables[stream], program.input_columns[stream], BEGIN_MS, end_ms)
+        stream: nexmark.sliced(
+            tables[stream], program.input_columns[stream], BEGIN_MS, end_ms, 5_000
+        )
         for program in compiled.values()
         for stream in program.inputs
         if stream in tables

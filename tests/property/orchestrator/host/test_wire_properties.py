@@ -80,7 +80,14 @@ messages = st.one_of(
         patient=st.booleans(),
     ),
     st.builds(Subscribed, stream=names, position=positions, epoch=counts, generation=counts),
-    st.builds(Contradiction, stream=names, generation=counts, position=positions),
+    st.builds(
+        Contradiction,
+        stream=names,
+        epoch=counts,
+        generation=counts,
+        had=positions,
+        departs_ms=times,
+    ),
     st.builds(Unsubscribe, stream=names),
     st.builds(
         Control,

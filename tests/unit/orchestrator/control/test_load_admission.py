@@ -7,13 +7,26 @@ import pytest
 
 from orchestrator.control.admission import Admission, admit
 from orchestrator.control.measured_load import MACHINE_SHARE, NODE_SHARE
-from orchestrator.control.planning.utilisation import SITE_US, Place, room_cores
+from orchestrator.control.planning.utilisation import SITE_US, Place, advice, room_cores
 from orchestrator.control.planning.workload import HOST_CORES, OVERHEAD_US
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests, QueryManifest
-from orchestrator.records import CostStatus, Estimate, HostLoad, Processors, ReplicaLoad
-from orchestrator.store.protocol import CLUSTER, QUERIES
-from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, query_manifest
+from orchestrator.records import (
+    CordonRecord,
+    CostStatus,
+    Estimate,
+    HostLoad,
+    Processors,
+    ReplicaLoad,
+)
+from orchestrator.store.protocol import CLUSTER, CORDONS, QUERIES
+from tests.obedient_cluster import (
+    EXECUTORS,
+    ObedientCluster,
+    aircraft,
+    places_ms,
+    query_manifest,
+)
 
 STREAMS = aircraft().streams
 PROCESSORS = 2.0
@@ -213,6 +226,23 @@ def test_advice_names_a_node_that_has_room(cluster: ObedientCluster) -> None:
     (problem,) = cluster.coordination.problems
     assert f"node {node} is overloaded" in problem
     assert "with `primaries` on" in problem
+
+
+@pytest.mark.parametrize(("machines", "named"), [(9, {"london"}), (1, set[str]())])
+def test_advice_names_only_nodes_that_may_run_primaries_and_whose_machine_has_room(
+    cluster: ObedientCluster, machines: int, named: set[str]
+) -> None:
+    """Sites are idle, and so is a node that is cordoned."""
+    on_machines(cluster, machines)
+    for node in EXECUTORS:
+        cores = {"london": 0.3, "lyon": 0.2}.get(node, 0.9)
+        cluster.hosts[node].tell(load=HostLoad(cores=cores, evaluating_cores=0.05))
+    cluster.store.create(CORDONS.key("lyon"), CordonRecord(node="lyon", since_us=0))
+    view = cluster.view()
+    found = admit(view).places
+    full = next(each for each in found if each.name == "paris")
+    told = advice(view, full, {"q": 0.5}, found)
+    assert {name for name in places_ms if name in told} == named
 
 
 def test_host_short_of_time_is_predicted_by_tuples_not_by_its_long_evaluations(

@@ -6,16 +6,24 @@ import msgspec
 import pytest
 
 from orchestrator.control.admission import admit
+from orchestrator.control.awaited import AWAITED_US
+from orchestrator.control.measured_load import NODE_SHARE
 from orchestrator.control.planning import utilisation
 from orchestrator.control.planning.utilisation import RESTING_CORES, SERVICE_US, Place
 from orchestrator.control.planning.workload import HOST_CORES
 from orchestrator.errors import Refused
-from orchestrator.manifest import Manifests
+from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import HostLoad, Processors, ServicesRecord
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import SERVICES
-from tests.obedient_cluster import ObedientCluster
-from tests.unit.orchestrator.control.test_load_admission import FIRST, STREAMS, costing, on_machines
+from tests.obedient_cluster import EXECUTORS, ObedientCluster
+from tests.unit.orchestrator.control.test_load_admission import (
+    FIRST,
+    STREAMS,
+    costing,
+    heavy,
+    on_machines,
+)
 
 TAKEOVER_US = 3_000.0
 """Longer than it takes, so that it counts beside what two streams of positions cost."""
@@ -121,12 +129,90 @@ def test_a_takeover_needs_nothing_more_where_the_lost_node_took_much(
     assert machine(cluster).takeover_cores == 0.0
 
 
+def recovering_in(bound_ms: float, deadline_ms: float = 300.0) -> QueryManifest:
+    """A query with a recovery bound."""
+    query = costing(5.0)
+    record = msgspec.structs.replace(
+        query.record, recovery_bound_ms=bound_ms, deadline_ms=deadline_ms
+    )
+    return msgspec.structs.replace(query, record=record)
+
+
 def test_a_tighter_recovery_bound_needs_more_room(cluster: ObedientCluster) -> None:
     def takeover_cores(bound_ms: float) -> float:
-        query = costing(5.0)
-        record = msgspec.structs.replace(query.record, recovery_bound_ms=bound_ms)
-        applied = msgspec.structs.replace(query, record=record)
-        places = admit(cluster.view(), STREAMS, [applied]).places
+        places = admit(cluster.view(), STREAMS, [recovering_in(bound_ms)]).places
         return max(each.takeover_cores for each in places)
 
     assert takeover_cores(400.0) > takeover_cores(4000.0) > 0.0
+
+
+def test_what_is_kept_free_for_secondaries_that_break_the_bound_leaves_room_for_other_queries(
+    cluster: ObedientCluster,
+) -> None:
+    """They are scheduled by their sub-deadlines, which are seconds: nobody catches up with those
+    within the bound."""
+    on_machines(cluster, 9)
+    query = recovering_in(185.0, deadline_ms=20_000.0)
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(query,)))
+    cluster.settle()
+    primaries = {found.record.primary.node for found in cluster.view().fragments.values()}
+    for lost in sorted(set(EXECUTORS) - primaries - {"london"}):
+        cluster.kill(lost)
+        cluster.settle()
+    records = [found.record for found in cluster.view().fragments.values()]
+    assert any(record.timing.standby_lag_ms > 1000 for record in records)
+    admission = admit(cluster.view(), STREAMS, [heavy("second", 5.0)])
+    assert admission.submissions
+    assert 0.0 < max(each.takeover_cores for each in admission.places) < NODE_SHARE
+
+
+def lose(cluster: ObedientCluster, lost: str) -> None:
+    """Have the peer replicas of a node record that it is silent."""
+    for found in cluster.view().fragments.values():
+        record = found.record
+        if record.primary.node == lost:
+            cluster.take_over(record, found.version)
+        elif record.secondary is not None and record.secondary.node == lost:
+            cluster.lose_secondary(record, found.version)
+
+
+@pytest.mark.parametrize("role", ["primary", "secondary"])
+@pytest.mark.parametrize("noticed", ["by the store", "by its peers"])
+def test_what_healing_is_about_to_place_is_not_given_away(
+    cluster: ObedientCluster, role: str, noticed: str
+) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(40.0),)))
+    cluster.settle()
+    assert machine(cluster).healing_cores == 0.0
+    record = cluster.view().fragments["proximity.alerts"].record
+    lost = record.primary if role == "primary" else record.secondary
+    assert lost is not None
+    if noticed == "by its peers":
+        lose(cluster, lost.node)
+    else:
+        cluster.hosts.pop(lost.node).store.close()
+    with pytest.raises(Refused) as refused:
+        admit(cluster.view(), STREAMS, [heavy("second", 50.0)])
+    healing_cores = float(refused.value.figures["healing_cores"])
+    assert 0.1 < healing_cores < float(refused.value.figures["predicted_cores"])
+    told = f"{healing_cores:.2f} of it by replicas that were lost and come again"
+    assert told in str(refused.value)
+    expected = machine(cluster)
+    for _ in range(3):
+        cluster.settle()
+        cluster.now_us += AWAITED_US
+    cluster.settle()
+    healed = machine(cluster)
+    assert healed.healing_cores == 0.0
+    assert healed.predicted_cores == pytest.approx(expected.predicted_cores)
+
+
+def test_fragments_that_healing_will_start_over_count_too(cluster: ObedientCluster) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(40.0),)))
+    cluster.settle()
+    before = machine(cluster)
+    for replica in cluster.view().fragments["proximity.alerts"].record.replicas:
+        cluster.hosts.pop(replica.node).store.close()
+    found = machine(cluster)
+    assert found.fragments["alerts"] == pytest.approx(before.fragments["alerts"], rel=0.05)
+    assert found.healing_cores > found.fragments["alerts"] / 2

@@ -9,16 +9,7 @@ import numpy as np
 import pytest
 
 from orchestrator.control.audit_events import LOST, RESTORED
-from orchestrator.drills.kill_executor import (
-    KILL_EXECUTOR,
-    DrillFailed,
-    Killed,
-    Moved,
-    Target,
-    choose,
-    run,
-    unprotected_s,
-)
+from orchestrator.drills.kill_executor import DrillFailed, Killed, Target, choose, unprotected_s
 from orchestrator.drills.measurement import failover, outage
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.host.events import Deliver
@@ -118,19 +109,6 @@ def test_nothing_unprotected_is_killed(cluster: ObedientCluster) -> None:
     host.obey()
     with pytest.raises(Refused, match=r"proximity\.alerts, which has no warm secondary"):
         choose(cluster.view(), "proximity.alerts")
-
-
-def test_a_node_whose_primaries_have_moved_meanwhile_is_left_alone(
-    cluster: ObedientCluster,
-) -> None:
-    view = cluster.view()
-    primaries = {found.record.primary.node for found in view.fragments.values()}
-    free = next(name for name in view.executors if name not in primaries)
-    struck: list[int] = []
-    way = replace(KILL_EXECUTOR, strike=struck.append)
-    with pytest.raises(Moved, match="has moved meanwhile"):
-        run(cluster.store, free, lambda _what, _detail: None, way, strikes_primaries=True)
-    assert not struck
 
 
 def test_times_are_counted_from_the_kill() -> None:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from ha.messages import Ack, Contradiction, Control, Message, Subscribe
+from ha.messages import Ack, Contradiction, Control, Data, Subscribe, Unsubscribe
+from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.events import PeerLost, Report
-from orchestrator.records import Assignment
 from streams.chunk import Position
-from tests.driven_host import Driven, assigned, assignment_of, data, primary, standby
+from tests.driven_host import (
+    Driven,
+    assigned,
+    assignment_of,
+    data,
+    primary,
+    standby,
+    subscribed,
+)
 from tests.streams_of_numbers import chunk
+from tests.unit.orchestrator.host.test_behind_a_predecessor import cross
 
 AT_20 = Position(next_seq=4, watermark_ms=20)
 """Where the output of the hosts below ends."""
@@ -19,150 +28,367 @@ AT_20 = Position(next_seq=4, watermark_ms=20)
 OTHER = Position(next_seq=3, watermark_ms=20)
 """What a predecessor that had less input has sent."""
 
+DEPARTS_MS = 10
 
-def claim(had: Position, *, patient: bool = False) -> Control:
-    return Control(
-        acks={"f": Ack(position=had, furthest=had, epoch=2, generation=1, patient=patient)}
+
+def claim(had: Position, *, patient: bool = False, demands: bool = True) -> Control:
+    demanded = had if demands else None
+    said = Ack(
+        position=had, furthest=had, epoch=2, generation=1, patient=patient, demanded=demanded
     )
+    return Control(acks={"f": said})
 
 
-def with_two_consumers() -> Driven:
-    """It took over at 10 ms, and its input departs from there; `exit` and `next` read it."""
+def departing(first_seq: int, at_ms: int, tuples: int, epoch: int = 1) -> Data:
+    said = data(chunk(first_seq, [(at_ms, tuples)]), epoch=epoch)
+    return structs.replace(said, departs_ms=DEPARTS_MS)
+
+
+def read_by(host: Driven, *nodes: str) -> None:
+    """As a standby of `one`, with these consumers."""
+    assignment = assignment_of(assigned("secondary", peer_replica="one"))
+    host.assign(structs.replace(assignment, consumers={"f": nodes}))
+    for node in nodes:
+        asks = Subscribe(stream="f", position=None, generation=None, patient=node == "site")
+        host.hear(node, asks)
+
+
+def successor(*nodes: str) -> Driven:
+    """It took over at 10 ms, and its input departs from there."""
     host = standby()
-    read_by_two(host, assignment_of(assigned("secondary", peer_replica="one")))
+    read_by(host, *(nodes or ("exit", "next")))
     host.hear("site", data(chunk(0, [(10, 2)])))
     host.work()
     host.handle(PeerLost(node="one"))
-    host.hear("site", structs.replace(data(chunk(2, [(20, 4)])), departs_ms=10))
+    host.hear("site", departing(2, 20, 4))
     host.work()
     host.commands.clear()
     return host
 
 
-def read_by_two(host: Driven, assignment: Assignment) -> None:
-    host.assign(structs.replace(assignment, consumers={"f": ("exit", "next")}))
-    for node in ("exit", "next"):
-        host.hear(node, Subscribe(stream="f", position=None, generation=None))
+def replica(host: Driven) -> Replica:
+    return host.core.replica_manager.replicas["f"].replica
+
+
+def told(host: Driven, node: str = "next") -> list[Contradiction]:
+    return host.sent_to(node, Contradiction)
 
 
 @pytest.mark.parametrize("subscribes", [False, True])
 def test_a_consumer_that_was_fed_by_another_gives_up_if_others_rely_on_this(
     subscribes: bool,
 ) -> None:
-    host = with_two_consumers()
+    host = successor()
     host.hear("exit", claim(AT_20))
     host.commands.clear()
     asks = Subscribe(stream="f", position=OTHER, generation=1, furthest=OTHER)
     host.hear("next", asks if subscribes else claim(OTHER))
-    said = host.sent_to("next", Contradiction)
-    assert said
-    assert set(said) == {Contradiction(stream="f", generation=1, position=AT_20)}
+    said = Contradiction(stream="f", epoch=2, generation=1, had=OTHER, departs_ms=DEPARTS_MS)
+    assert set(told(host)) == {said}
     assert host.role is ReplicaRole.PRIMARY
 
 
 def test_that_others_rely_on_it_may_have_been_said_to_a_standby() -> None:
     host = standby()
-    read_by_two(host, assignment_of(assigned("secondary", peer_replica="one")))
+    read_by(host, "exit", "next")
     host.hear("site", data(chunk(0, [(10, 2)])))
-    host.hear("site", structs.replace(data(chunk(2, [(20, 4)])), departs_ms=10))
+    host.hear("site", departing(2, 20, 4))
     host.work()
     host.hear("exit", claim(AT_20))
     host.handle(PeerLost(node="one"))
     host.hear("next", claim(OTHER))
     assert host.role is ReplicaRole.PRIMARY
-    assert host.sent_to("next", Contradiction)
+    assert told(host)
+
+
+def test_a_consumer_may_have_other_output_from_beyond_the_end() -> None:
+    host = standby()
+    read_by(host, "exit", "next")
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.work()
+    host.handle(PeerLost(node="one"))
+    cross(host)
+    host.work()
+    end = replica(host).log.end
+    host.hear("exit", claim(end))
+    host.commands.clear()
+    host.hear("next", claim(Position(next_seq=end.next_seq + 3, watermark_ms=60)))
+    assert host.role is ReplicaRole.PRIMARY
+    assert told(host)
+
+
+BEFORE = Position(next_seq=1, watermark_ms=10)
 
 
 @pytest.mark.parametrize(
-    ("had", "patient"),
-    [(None, False), (Position(next_seq=1, watermark_ms=10), False), (AT_20, True)],
-    ids=["nobody relies on it", "they have what came before", "a sink has the other output"],
+    "others",
+    [
+        [],
+        [claim(BEFORE)],
+        [claim(AT_20, demands=False)],
+        [claim(AT_20), Unsubscribe(stream="f")],
+    ],
+    ids=["nobody", "they have what came before", "only a standby", "it reads no more"],
 )
-def test_otherwise_the_producer_gives_up(had: Position | None, patient: bool) -> None:
-    host = with_two_consumers()
-    if had is not None:
-        host.hear("exit", claim(had))
-    host.hear("next", claim(OTHER, patient=patient))
-    assert host.role is ReplicaRole.WARMING
-    assert host.sent_to("next", Contradiction) == []
-
-
-def contradicted(host: Driven, position: Position, generation: int = 1) -> None:
+def test_the_producer_gives_up_if_nobody_relies_on_it(
+    others: list[Control | Unsubscribe],
+) -> None:
+    host = successor()
+    for said in others:
+        host.hear("exit", said)
     host.commands.clear()
-    host.hear("site", Contradiction(stream="s", generation=generation, position=position))
+    host.hear("next", claim(OTHER))
+    assert host.role is ReplicaRole.WARMING
+    assert told(host) == []
 
 
-def with_input_up_to_20() -> Driven:
-    host = primary()
+def test_the_producer_gives_up_if_a_sink_has_other_output() -> None:
+    host = successor()
+    host.hear("exit", claim(AT_20))
+    host.hear("next", claim(OTHER, patient=True))
+    assert host.role is ReplicaRole.WARMING
+    assert told(host) == []
+
+
+@pytest.mark.parametrize("has", [OTHER, AT_20])
+def test_nobody_else_gives_up_before_a_sink_has_been_heard(has: Position) -> None:
+    host = successor("exit", "next", "site")
+    host.hear("exit", claim(AT_20))
+    host.hear("next", claim(OTHER))
+    assert told(host) == []
+    assert host.role is ReplicaRole.PRIMARY
+    host.hear("site", claim(has, patient=True))
+    host.hear("next", claim(OTHER))
+    assert bool(told(host)) is (has == AT_20)
+    assert host.role is (ReplicaRole.PRIMARY if has == AT_20 else ReplicaRole.WARMING)
+
+
+def test_a_sink_that_is_away_is_not_waited_for() -> None:
+    host = successor("exit", "next", "site")
+    host.hear("exit", claim(AT_20))
+    host.handle(PeerLost(node="site"))
+    host.hear("next", claim(OTHER))
+    assert told(host)
+
+
+def test_a_sink_is_heard_again_where_the_output_departs_earlier() -> None:
+    host = successor("exit", "next", "site")
+    host.hear("site", claim(BEFORE, patient=True))
+    host.hear("exit", claim(AT_20))
+    replica(host).learn_departure(DEPARTS_MS - 5)
+    host.hear("next", claim(OTHER))
+    assert told(host) == []
+
+
+def test_who_is_lost_does_not_rely_on_it() -> None:
+    host = successor()
+    host.hear("exit", claim(AT_20))
+    host.handle(PeerLost(node="exit"))
+    host.commands.clear()
+    host.hear("next", claim(OTHER))
+    assert told(host) == []
+
+
+def test_who_has_nothing_of_it_does_not_rely_on_it() -> None:
+    """Where the log begins beyond the departure, those begin who have nothing."""
+    host = successor()
+    log = replica(host).log
+    log.capacity_bytes = 1
+    host.hear("site", departing(6, 30, 2))
+    host.work()
+    assert log.base.watermark_ms > DEPARTS_MS
+    host.hear("exit", Unsubscribe(stream="f"))
+    host.hear("exit", Subscribe(stream="f", position=None, generation=None, demands=True))
+    host.commands.clear()
+    host.hear("next", claim(Position(next_seq=log.end.next_seq - 1, watermark_ms=30)))
+    assert told(host) == []
+
+
+def reader(*producers: str) -> Driven:
+    """A primary on `next` that reads `s` from these."""
+    made = Driven("next")
+    assignment = assignment_of(assigned("primary", peer_replica=None))
+    made.assign(structs.replace(assignment, producers={"s": producers}))
+    for each in producers:
+        made.hear(each, subscribed())
+    return made
+
+
+def acks_of(host: Driven, to: str) -> list[Control]:
+    """What a reader of `s` acknowledges, as acknowledgements of `f`."""
+    host.commands.clear()
+    for _ in range(4):
+        host.wait(50, hearing=to)
+        host.core.heard("one", host.now_us)
+    said = [each.acks["s"] for each in host.sent_to(to, Control) if "s" in each.acks]
+    return [Control(acks={"f": structs.replace(each, epoch=2)}) for each in said]
+
+
+def claimed(host: Driven, to: str = "site") -> list[Position]:
+    """What a host tells a producer that it has."""
+    said = [each.acks["f"] for each in acks_of(host, to)]
+    return [had for each in said for had in (each.position, each.furthest) if had is not None]
+
+
+def contradiction(had: Position, epoch: int = 1, generation: int = 1) -> Contradiction:
+    return Contradiction(
+        stream="s", epoch=epoch, generation=generation, had=had, departs_ms=DEPARTS_MS
+    )
+
+
+OF_INPUT = Position(next_seq=6, watermark_ms=20)
+
+
+def with_input_up_to_20(host: Driven | None = None) -> Driven:
+    host = host or primary()
     host.hear("site", data(chunk(0, [(10, 4), (20, 2)])))
+    host.work()
+    assert OF_INPUT in claimed(host)
     return host
 
 
-@pytest.mark.parametrize("evaluated", [False, True])
-def test_a_primary_with_other_input_gives_up_and_says_why(evaluated: bool) -> None:
+def test_a_primary_with_other_input_gives_up_and_says_why() -> None:
     host = with_input_up_to_20()
-    if evaluated:
-        host.work()
-    contradicted(host, Position(next_seq=7, watermark_ms=20))
+    host.commands.clear()
+    host.hear("site", contradiction(OF_INPUT))
     assert host.role is ReplicaRole.WARMING
     (report,) = [each for each in host.take(Report) if each.kind == "cannot continue"]
     assert report.detail == "site has other tuples of s, and others rely on those"
     assert host.core.replica_statuses(host.now_us)["f"].failure is not None
 
 
-def test_what_waits_until_a_rest_ends_is_contradicted_too() -> None:
-    host = primary()
-    host.hear("site", data(chunk(0, [(10, 4)])))
-    host.work()
-    host.hear("site", data(chunk(4, [(15, 1)])))
-    host.hear("site", data(chunk(5, [(20, 1)])))
-    assert host.core.replica_manager.subscriptions["s"].backlog.holds("f")
-    contradicted(host, Position(next_seq=7, watermark_ms=20))
-    assert host.role is ReplicaRole.WARMING
-
-
 def test_a_standby_with_other_input_takes_its_primarys_state() -> None:
-    host = standby()
-    host.hear("site", data(chunk(0, [(10, 4), (20, 2)])))
-    contradicted(host, Position(next_seq=7, watermark_ms=20))
+    host = with_input_up_to_20(standby())
+    host.commands.clear()
+    host.hear("site", contradiction(OF_INPUT))
     assert host.role is ReplicaRole.WARMING
     assert [each for each in host.take(Report) if each.kind == "cannot continue"] == []
-    (request,) = again(host)
+    host.wait(100)
+    request = host.sent_to("site", Subscribe)[0]
     assert request.position is None
 
 
-def again(host: Driven) -> list[Subscribe]:
-    host.wait(100)
-    return host.sent_to("site", Subscribe)[:1]
+@pytest.mark.parametrize(
+    ("epoch", "generation"), [(0, 1), (1, 2)], ids=["a former primary", "another generation"]
+)
+def test_what_others_say_of_former_output_does_not_count(epoch: int, generation: int) -> None:
+    host = with_input_up_to_20()
+    host.hear("site", contradiction(OF_INPUT, epoch, generation))
+    assert host.role is ReplicaRole.PRIMARY
+
+
+def test_only_what_a_reader_has_said_can_be_contradicted() -> None:
+    host = with_input_up_to_20()
+    host.hear("site", contradiction(Position(next_seq=7, watermark_ms=20)))
+    assert host.role is ReplicaRole.PRIMARY
+
+
+def test_what_is_processed_is_contradicted_though_more_has_been_processed_since() -> None:
+    host = with_input_up_to_20()
+    host.hear("site", data(chunk(6, [(30, 5)])))
+    host.work()
+    host.hear("site", contradiction(OF_INPUT))
+    assert host.role is ReplicaRole.WARMING
+
+
+def test_a_contradicted_reader_never_takes_what_continues_other_tuples() -> None:
+    """By chance as many come up to a later watermark."""
+    two = successor()
+    two.hear("exit", claim(AT_20))
+    host = reader("two")
+    host.hear("two", data(chunk(0, [(10, 2), (20, 1)])))
+    host.work()
+    host.hear("two", data(chunk(3, [(30, 5)])))
+
+    def acknowledge() -> list[Contradiction]:
+        two.commands.clear()
+        for control in acks_of(host, "two"):
+            two.hear("next", control)
+        return told(two)
+
+    for each in acknowledge():
+        host.hear("two", structs.replace(each, stream="s"))
+    two.hear("site", departing(6, 30, 4))
+    two.work()
+    host.work()
+    acknowledge()
+    two.hear("site", departing(10, 40, 2))
+    two.work()
+    for each in two.sent_to("next", Data):
+        host.hear("two", structs.replace(each, stream="s"))
+    end = replica(host).inputs["s"].cursor.position
+    assert end is None or end.watermark_ms < 40
+
+
+def resting_with(host: Driven, *parts: tuple[int, int]) -> list[Position]:
+    """It has evaluated four tuples up to 10 ms; what follows waits until its rest ends."""
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    seq = 4
+    for at_ms, tuples in parts:
+        host.hear("site", data(chunk(seq, [(at_ms, tuples)])))
+        seq += tuples
+    assert replica(host).processed_of("s") == Position(next_seq=4, watermark_ms=10)
+    return claimed(host)
 
 
 @pytest.mark.parametrize(
-    ("position", "generation"),
-    [
-        (Position(next_seq=6, watermark_ms=20), 1),
-        (Position(next_seq=9, watermark_ms=30), 1),
-        (Position(next_seq=4, watermark_ms=10), 1),
-        (Position(next_seq=7, watermark_ms=20), 2),
-    ],
-    ids=["the same", "further", "less far", "of another generation"],
+    "parts", [((20, 2),), ((15, 1), (20, 1))], ids=["in its queue", "let wait"]
 )
-def test_a_replica_keeps_what_is_not_contradicted(position: Position, generation: int) -> None:
-    host = with_input_up_to_20()
-    contradicted(host, position, generation)
+def test_a_state_is_kept_if_nothing_was_evaluated_that_others_do_not_have(
+    parts: tuple[tuple[int, int], ...],
+) -> None:
+    host = primary()
+    assert OF_INPUT in resting_with(host, *parts)
+    host.hear("site", contradiction(OF_INPUT))
+    assert host.role is ReplicaRole.PRIMARY
+    host.work()
+    assert replica(host).processed_of("s") == Position(next_seq=4, watermark_ms=10)
+    host.commands.clear()
+    host.wait(100)
+    request = host.sent_to("site", Subscribe)[0]
+    assert request.position == Position(next_seq=4, watermark_ms=10)
+    host.hear("site", subscribed(next_seq=4, watermark_ms=10))
+    host.hear("site", departing(4, 20, 3))
+    host.work()
+    assert replica(host).processed_of("s") == Position(next_seq=7, watermark_ms=20)
+
+
+def test_a_state_is_given_up_with_what_was_evaluated_from_beyond_the_departure() -> None:
+    """Its number may agree by chance where its evaluation stands."""
+    host = primary()
+    host.hear("site", data(chunk(0, [(10, 4), (15, 1)])))
+    host.work()
+    host.hear("site", data(chunk(5, [(20, 1)])))
+    assert OF_INPUT in claimed(host)
+    host.hear("site", contradiction(OF_INPUT))
+    assert host.role is ReplicaRole.WARMING
+
+
+def test_a_former_primary_contradicts_nobody_who_follows_its_successor() -> None:
+    """`one` has not heard yet that `two` has taken over, further behind, and crossed as well."""
+    host = reader("two", "one")
+    host.hear("two", structs.replace(data(chunk(0, [(10, 2), (20, 1)]), epoch=3), departs_ms=10))
+    former = successor()
+    former.hear("exit", claim(AT_20))
+    former.commands.clear()
+    asks = Subscribe(stream="f", position=OTHER, generation=1, furthest=OTHER, departs_ms=10)
+    former.hear("next", asks)
+    said = told(former)
+    assert said
+    for each in said:
+        host.hear("one", structs.replace(each, stream="s"))
     assert host.role is ReplicaRole.PRIMARY
 
 
 def test_a_stranger_contradicts_nobody() -> None:
     host = with_input_up_to_20()
-    lie: Message = Contradiction(
-        stream="s", generation=1, position=Position(next_seq=7, watermark_ms=20)
-    )
-    host.hear("exit", lie)
+    host.hear("exit", contradiction(OF_INPUT))
     assert host.role is ReplicaRole.PRIMARY
     assert host.core.counters["responses_refused"] == 1
 
 
 def test_what_is_not_read_here_is_contradicted_in_vain() -> None:
     host = with_input_up_to_20()
-    host.hear("site", Contradiction(stream="other", generation=1, position=AT_20))
+    host.hear("site", structs.replace(contradiction(OF_INPUT), stream="other"))
     assert host.role is ReplicaRole.PRIMARY

@@ -199,7 +199,7 @@ def test_a_standby_on_a_late_host_yields_first_and_keeps_the_recovery_bound(
 def test_tasks_of_a_host_with_many_rest_longer_up_to_a_little_more_than_half_of_their_sub_deadlines(
     tasks: int, batch_ms: float, rests_ms: int
 ) -> None:
-    replicas = [fragment(f"a{n}", sub_deadline_ms=1000.0) for n in range(tasks)]
+    replicas = primaries(tasks, sub_deadline_ms=1000.0)
     host = QuietHost(*replicas, batch_ms=batch_ms)
     host.arrive("s", chunk(0, [(1, 1)]))
     assert len(host.steps()) == tasks
@@ -224,6 +224,14 @@ def rest_of_many(*replicas: FragmentAssignment, tuples: int, took_us: int = 0) -
     return (until_us - began_us) / MS
 
 
+def primaries(count: int, sub_deadline_ms: float) -> list[FragmentAssignment]:
+    """Their recovery bounds leave much time."""
+    return [
+        fragment(f"a{n}", sub_deadline_ms=sub_deadline_ms, standby_lag_ms=sub_deadline_ms)
+        for n in range(count)
+    ]
+
+
 def standbys(count: int) -> list[FragmentAssignment]:
     return [fragment(f"a{n}", role="secondary", standby_lag_ms=100.0) for n in range(count)]
 
@@ -233,7 +241,7 @@ def test_many_standbys_rest_for_four_lags_if_they_take_little() -> None:
 
 
 def test_many_primaries_to_which_only_watermarks_come_rest_longer() -> None:
-    replicas = [fragment(f"a{n}", sub_deadline_ms=500.0) for n in range(60)]
+    replicas = primaries(60, sub_deadline_ms=500.0)
     assert rest_of_many(*replicas, tuples=1) == 240
     assert rest_of_many(*replicas, tuples=0) == 320
 
@@ -243,7 +251,7 @@ def test_a_few_tasks_to_which_only_watermarks_come_rest_no_longer() -> None:
 
 
 def test_a_tuple_ends_the_longer_rest_of_an_idle_task() -> None:
-    replicas = [fragment(f"a{n}", sub_deadline_ms=500.0) for n in range(60)]
+    replicas = primaries(60, sub_deadline_ms=500.0)
     host = QuietHost(*replicas, batch_ms=10)
     host.arrive("s", chunk(0, [(1, 1)]))
     assert len(host.steps()) == 60

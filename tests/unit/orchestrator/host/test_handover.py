@@ -12,6 +12,7 @@ from orchestrator.records import FragmentAssignment
 from streams.chunk import Position
 from tests.driven_host import (
     MS,
+    SETTINGS,
     Driven,
     ack,
     assigned,
@@ -153,6 +154,40 @@ def test_successor_lost_before_it_was_heard() -> None:
     commands = host.commands
     assert [c.epoch for c in commands if isinstance(c, RecordTakeover)] == [3]
     assert not [c for c in commands if isinstance(c, RecordLoss)]
+
+
+def successor_of_one() -> Driven:
+    """A plan has given it the place of `one`, which it does not hear any more."""
+    host = standby()
+    host.assign(assignment_of(assigned("primary", epoch=2, peer_replica="one")))
+    assert (host.role, host.epoch) == (ReplicaRole.PRIMARY, 2)
+    host.handle(PeerLost(node="one"))
+    host.wait(4 * SETTINGS.heartbeat_ms, hearing="site")
+    return host
+
+
+def test_a_former_primary_that_is_not_heard_may_still_act() -> None:
+    """It goes on until this one has come as far: were it replaced, nobody could continue that."""
+    host = successor_of_one()
+    assert host.take(RecordLoss) == []
+    host.assign(
+        assignment_of(
+            assigned("primary", epoch=2, peer_replica="one"), at=peers(("two", "site", "exit"))
+        )
+    )
+    (loss,) = host.take(RecordLoss)
+    assert loss.lost == "one"
+
+
+def test_a_former_primary_that_has_stepped_down_is_lost_like_any_other_secondary() -> None:
+    host = standby()
+    host.assign(assignment_of(assigned("primary", epoch=2, peer_replica="one")))
+    host.hear("one", Control(epochs={"f": 1}))
+    host.hear("one", Control(epochs={"f": 2}))
+    host.handle(PeerLost(node="one"))
+    host.wait(4 * SETTINGS.heartbeat_ms, hearing="site")
+    (loss,) = host.take(RecordLoss)
+    assert loss.lost == "one"
 
 
 def test_successor_lost_before_it_was_named() -> None:
