@@ -82,7 +82,7 @@ def test_options(tmp_path: Path) -> None:
         ),
         ("{retain: 1m}", "from.tcp.retain: '1m' is too little for a journal"),
         ("{format: arrow}", "from.tcp.format: 'arrow' is unknown"),
-        ("{format: json, header: true}", "from.tcp.header: True is for CSV only"),
+        ("{format: json, header: true}", "from.tcp.header: true is for CSV only"),
         ("{port: 9000}", "is an unknown field"),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_load_shedder_excludes_a_journal_aloud(tmp_path: Path) -> None:
     file = tmp_path / "stream.yaml"
     shed = "shed: {tuples: 1, per: 1 s}\n"
     file.write_text(STREAM % "{}" + shed)
-    with pytest.raises(InvalidInput, match="a journal cannot number them alike"):
+    with pytest.raises(InvalidInput, match="shed: cannot stand beside a source with a journal"):
         load([file])
     file.write_text(STREAM % "{durable: no}" + shed)
     load([file])

@@ -24,7 +24,7 @@ from:
     ("end", "more", "message"),
     [
         ("2021-10-07T12:00:02Z", ", interval: 0.5 ms", "interval: '0.5 ms' is no whole number"),
-        ("2021-10-07T12:00:02Z", ", speed: 5.0e-324", "speed: 5e-324 is not from"),
+        ("2021-10-07T12:00:02Z", ", speed: 5.0e-324", "speed: 5.0e-324 is not from"),
         ("2031-10-07T12:00:00Z", "", "end: .* is 315,532,800 intervals of 1000 ms"),
     ],
 )
