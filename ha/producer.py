@@ -35,7 +35,11 @@ class Producer(Protocol):
     log: OutputLog
     epoch: int
     generation: int
-    departs_ms: int | None
+
+    @property
+    def departs_ms(self) -> int | None:
+        """As above."""
+        ...
 
     @property
     def complete_ms(self) -> int:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ha.checkpoint import CheckpointReceiver, CheckpointSender, Cut
 from ha.cursor import Receipt, Received, StreamCursor
+from ha.departure import Departure, earlier
 from ha.digest import OutputDigests
 from ha.messages import ANY_BYTES, Ack, Data, Snapshot, Subscribe, Subscribed
 from ha.output_log import OutputLog
@@ -27,11 +28,6 @@ from streams.engine import Evaluated, FragmentEngine
 
 FIRST_GROUP_BYTES = 16 * 1024.0
 """What the output of a timestamp is taken to need before the first one."""
-
-UNHEARD_INTERVALS = 20
-"""A sink that has acknowledged nothing in so many acknowledgement intervals is not waited for. By
-default they last a second: a sink far away needs some of them, and repeats itself in every fourth.
-"""
 
 GROUP_KEPT = 0.9
 """How quickly a replica forgets by how much a timestamp's output was larger than it is now."""
@@ -111,21 +107,8 @@ class Replica:
         The checkpoints that it sends as primary, and gets as standby.
     primary_ms
         Up to where another replica that acts as primary has last said that its output is complete.
-    crossed_ms
-        Up to where its inputs were complete when it crossed a discontinuity as primary; the least,
-        if it has crossed several; None: none since it became primary.
-    departs_ms
-        Event time from beyond which its output may differ from what a former primary has sent in
-        this generation: one has crossed a discontinuity there, of an input here or further up. The
-        least, if there are several; None: nowhere.
-    followers
-        Consumers that had its own output from beyond there. What they have from beyond its end,
-        they have from a successor with its state.
-    claimants
-        Consumers that have said what they have since it acts as primary and knows that its output
-        departs.
-    foreign
-        Consumer → output of a predecessor that it has, which this does not continue.
+    departure
+        From where on its output may differ from what was sent before, and who has what of it.
     is_founder
         Whether it has begun its generation, and been primary ever since: nobody else has made
         output of it.
@@ -154,11 +137,7 @@ class Replica:
         self.throttle = Throttle()
         self.sender, self.receiver = CheckpointSender(), CheckpointReceiver()
         self.primary_ms = NO_WATERMARK
-        self.crossed_ms: int | None = None
-        self.departs_ms: int | None = None
-        self.followers: set[str] = set()
-        self.claimants: set[str] = set()
-        self.foreign: dict[str, Position] = {}
+        self.departure = Departure()
         self.is_founder = False
         self.stopped: set[str] = set()
         self._room_bytes = ANY_BYTES
@@ -219,122 +198,34 @@ class Replica:
         return any(self.inputs[stream].cursor.complete_ms < output_ms for stream in self.stopped)
 
     def continues(self, node: str, position: Position, *, processed: bool = True) -> bool:
-        """Whether a consumer that has the output up to `position` can go on with what follows here.
-
-        It cannot if a discontinuity was crossed at which a predecessor of this primary was further,
-        and had sent the output to that consumer: by this replica, or by whoever produces its input.
-
-        Parameters
-        ----------
-        processed
-            Whether the consumer has processed it. What it has only received from beyond the end
-            here may come from a standby that is further, and need not be judged yet.
-        """
-        if self.role is not ReplicaRole.PRIMARY or self.departs_ms is None:
+        """As `Departure.continues`; only a primary is looked at."""
+        if self.role is not ReplicaRole.PRIMARY:
             return True
-        if position.watermark_ms <= self.departs_ms:
-            return True
-        if self.log.end.watermark_ms < position.watermark_ms:
-            if self.log.contradicts(position):
-                # No standby with the same state can have come there.
-                return False
-            # What it has not crossed itself, its predecessor may have crossed before it.
-            is_crossed = self.crossed_ms is not None and position.watermark_ms > self.crossed_ms
-            return node in self.followers or not is_crossed or not processed
-        if self.log.contradicts(position):
-            return False
-        if position.watermark_ms >= self.log.base.watermark_ms:
-            self.followers.add(node)
-        return True
-
-    def is_relied_on(self, besides: str) -> bool:
-        """Whether somebody else's primaries or sinks have this output from beyond its departure."""
-        assert self.departs_ms is not None, "without a departure nobody is judged"
-        departs_ms, ends_ms = self.departs_ms, self.log.end.watermark_ms
-        return any(
-            had is not None
-            and departs_ms < had.watermark_ms <= ends_ms
-            and not self.log.contradicts(had)
-            for node, each in self.log.subscribers.items()
-            if node != besides and each.demanded is not None and not each.is_away
-            # A demand that was never stated is the log's beginning.
-            for had in (each.furthest and each.demanded, each.furthest if each.patient else None)
-        )
+        return self.departure.continues(self.log, node, position, processed=processed)
 
     def claim(self, node: str, claim: Ack | Subscribe) -> Position | None:
-        """Take in what a consumer says that it has: returns what of that is not continued here.
-
-        What once was not stays so, whatever numbers follow, until the reader of the consumer that
-        is furthest behind stands before the departure, or begins anew.
-        """
-        if self.departs_ms is None or self.role is not ReplicaRole.PRIMARY:
+        """As `Departure.claim`; only a primary is looked at."""
+        if self.role is not ReplicaRole.PRIMARY:
             return None
-        if self._knows_departure(claim):
-            self.claimants.add(node)
-        least = claim.position
-        if least is None or least.watermark_ms <= self.departs_ms:
-            self.foreign.pop(node, None)
-        for had, processed in ((least, True), (claim.furthest, False)):
-            if had is not None and not self.continues(node, had, processed=processed):
-                self.foreign.setdefault(node, had)
-        return self.foreign.get(node)
-
-    def _knows_departure(self, claim: Ack | Subscribe) -> bool:
-        """Whether a consumer can have nothing more on its way that departs from this output."""
-        assert self.departs_ms is not None, "without a departure nobody is judged"
-        furthest = claim.furthest
-        if furthest is not None and furthest.watermark_ms > self.departs_ms:
-            return True
-        return claim.departs_ms is not None and claim.departs_ms <= self.departs_ms
+        return self.departure.claim(self.log, node, claim)
 
     @property
-    def awaits_claims(self) -> bool:
-        """Whether some sink has yet to say what it has of this output, since that departs."""
-        return any(
-            each.patient
-            and each.silent < UNHEARD_INTERVALS
-            and not each.is_away
-            and node not in self.claimants
-            for node, each in self.log.subscribers.items()
-        )
-
-    @property
-    def is_refuted(self) -> bool:
-        """Whether some sink has output that this does not continue, by what it said last."""
-        return any(
-            each.patient and self.differs_from(node) for node, each in self.log.subscribers.items()
-        )
+    def departs_ms(self) -> int | None:
+        """As in `Departure`."""
+        return self.departure.departs_ms
 
     def differs_from(self, node: str) -> bool:
-        """Whether a subscriber has other output than this, which this does not continue.
-
-        It may have received that from a predecessor and not say so yet as a primary must hear it
-        (`continues`); but what is sent to it from now on would be taken for the same.
-        """
-        if self.departs_ms is None:
-            return False
-        if node in self.foreign:
-            return True
-        subscriber = self.log.subscribers[node]
-        return any(
-            had is not None and had.watermark_ms > self.departs_ms and self.log.contradicts(had)
-            for had in (subscriber.sent, subscriber.furthest)
-        )
+        """As `Departure.differs_from`."""
+        return self.departure.differs_from(self.log, node)
 
     def cross(self, stream: str) -> None:
         """Note that an input is about to cross a discontinuity."""
-        reached_ms = self.inputs[stream].cursor.complete_ms
-        self.crossed_ms = _earlier(self.crossed_ms, reached_ms)
-        self.learn_departure(reached_ms)
-        self.followers.clear()
-        self.claimants.clear()
+        self.departure.cross(self.inputs[stream].cursor.complete_ms)
         self.stopped.discard(stream)
 
     def learn_departure(self, departs_ms: int | None) -> None:
         """Note that an input, or a predecessor's output, departs from what was sent before."""
-        before, self.departs_ms = self.departs_ms, _earlier(self.departs_ms, departs_ms)
-        if self.departs_ms != before:
-            self.claimants.clear()
+        self.departure.learn(departs_ms)
 
     @property
     def feeds_subscribers(self) -> bool:
@@ -354,15 +245,12 @@ class Replica:
         if self.role is ReplicaRole.PRIMARY and before is not ReplicaRole.PRIMARY:
             self.log.rewind()
             self.sender = CheckpointSender()
-            self.claimants.clear()
-            self.foreign.clear()
+            self.departure.promoted()
         if event is RoleEvent.FOUNDED:
             self.is_founder = True
         if self.role is not ReplicaRole.PRIMARY:
             self.is_founder = False
-            # What consumers have comes from its successor.
-            self.crossed_ms = None
-            self.followers.clear()
+            self.departure.superseded()
         if self.role is ReplicaRole.WARMING:
             self.stopped.clear()
         return self.role is not before
@@ -379,7 +267,7 @@ class Replica:
         if received.receipt is Receipt.ACCEPTED:
             entry = self.inputs[data.stream]
             if self.role is ReplicaRole.WARMING:
-                entry.departs_ms = _earlier(entry.departs_ms, data.departs_ms)
+                entry.departs_ms = earlier(entry.departs_ms, data.departs_ms)
             else:
                 self.learn_departure(data.departs_ms)
         self._take_in(data.stream, received)
@@ -592,7 +480,7 @@ class Replica:
             log.extend(chunk)
         if snapshot.generation > self.generation:
             # Where the output of former ones departed says nothing of this one.
-            self.departs_ms = None
+            self.departure = Departure()
         for each in (snapshot.departs_ms, *(entry.departs_ms for entry in self.inputs.values())):
             self.learn_departure(each)
         self._continue(engine, snapshot.inputs, joined)
@@ -702,11 +590,6 @@ class Replica:
     def check_invariants(self) -> None:
         """Raise unless the replica is consistent; tests call this after every step."""
         self.log.check_invariants()
-
-
-def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:
-    """The earlier of two event times, of which either may be missing."""
-    return min((each for each in (one_ms, other_ms) if each is not None), default=None)
 
 
 def _is_beyond(cursor: StreamCursor, cut: Position, generation: int) -> bool:

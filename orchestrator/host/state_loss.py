@@ -88,13 +88,14 @@ class StateLoss:
     ) -> None:
         """Decide who gives up: this primary, or a consumer that has other output than it gives."""
         replica = hosted.replica
-        is_final = is_final or replica.is_refuted
-        if not is_final and replica.awaits_claims:
+        departure, log = replica.departure, replica.log
+        is_final = is_final or departure.is_refuted(log)
+        if not is_final and departure.awaits_claims(log):
             return
-        if is_final or not replica.is_relied_on(besides=node):
+        if is_final or not departure.is_relied_on(log, besides=node):
             self.cannot_continue(hosted, f"{node} has", had.watermark_ms, now_us)
             return
-        assert replica.departs_ms is not None, "without a departure nobody is judged"
+        assert departure.departs_ms is not None, "without a departure nobody is judged"
         self.outbox.send(
             node,
             Contradiction(
@@ -102,7 +103,7 @@ class StateLoss:
                 epoch=replica.epoch,
                 generation=replica.generation,
                 had=had,
-                departs_ms=replica.departs_ms,
+                departs_ms=departure.departs_ms,
             ),
         )
 
