@@ -32,10 +32,21 @@ OTHER = Position(next_seq=3, watermark_ms=20)
 DEPARTS_MS = 10
 
 
-def claim(had: Position, *, patient: bool = False, demands: bool = True) -> Control:
-    demanded = had if demands else None
+def claim(
+    had: Position,
+    *,
+    patient: bool = False,
+    demands: bool = True,
+    departs_ms: int | None = None,
+) -> Control:
     said = Ack(
-        position=had, furthest=had, epoch=2, generation=1, patient=patient, demanded=demanded
+        position=had,
+        furthest=had,
+        epoch=2,
+        generation=1,
+        patient=patient,
+        demanded=had if demands else None,
+        departs_ms=departs_ms,
     )
     return Control(acks={"f": said})
 
@@ -118,7 +129,7 @@ def test_a_consumer_may_have_other_output_from_beyond_the_end() -> None:
     assert told(host)
 
 
-BEFORE = Position(next_seq=1, watermark_ms=10)
+BEFORE = Position(next_seq=0, watermark_ms=10)
 
 
 @pytest.mark.parametrize(
@@ -127,12 +138,19 @@ BEFORE = Position(next_seq=1, watermark_ms=10)
         [],
         [claim(BEFORE)],
         [claim(AT_20, demands=False)],
+        [Subscribe(stream="f", position=AT_20, generation=1, furthest=AT_20, patient=True)],
         [claim(AT_20), Unsubscribe(stream="f")],
     ],
-    ids=["nobody", "they have what came before", "only a standby", "it reads no more"],
+    ids=[
+        "nobody",
+        "they have what came before",
+        "only a standby",
+        "only an observer",
+        "it reads no more",
+    ],
 )
 def test_the_producer_gives_up_if_nobody_relies_on_it(
-    others: list[Control | Unsubscribe],
+    others: list[Control | Subscribe | Unsubscribe],
 ) -> None:
     host = successor()
     for said in others:
@@ -174,11 +192,27 @@ def test_a_sink_that_is_away_is_not_waited_for() -> None:
 
 def test_a_sink_is_heard_again_where_the_output_departs_earlier() -> None:
     host = successor("exit", "next", "site")
-    host.hear("site", claim(BEFORE, patient=True))
+    host.hear("site", claim(BEFORE, patient=True, departs_ms=DEPARTS_MS))
     host.hear("exit", claim(AT_20))
+    host.hear("next", claim(OTHER))
+    assert told(host)
     replica(host).learn_departure(DEPARTS_MS - 5)
     host.hear("next", claim(OTHER))
     assert told(host) == []
+
+
+def test_what_a_sink_has_said_to_a_standby_is_final_too() -> None:
+    host = standby()
+    read_by(host, "exit", "next", "site")
+    host.hear("site", data(chunk(0, [(10, 2)])))
+    host.work()
+    host.hear("site", claim(OTHER, patient=True))
+    host.handle(PeerLost(node="one"))
+    host.hear("site", departing(2, 20, 4))
+    host.work()
+    host.hear("exit", claim(AT_20))
+    host.hear("next", claim(OTHER))
+    assert host.role is ReplicaRole.WARMING
 
 
 def test_who_is_lost_does_not_rely_on_it() -> None:
