@@ -264,7 +264,7 @@ def check(last: Mapping[str, object], size: int, end: int) -> None:
     Parameters
     ----------
     end
-        The last timestamp; both ways give a row then.
+        The last timestamp, at which each of the ways gives a row.
 
     Raises
     ------

@@ -315,9 +315,9 @@ class OutputLog:
 
         Of what comes before the log's beginning, only that is known how many tuples there are.
         """
-        return self.position_at(position.watermark_ms).contradicts(position)
+        return self._position_at(position.watermark_ms).contradicts(position)
 
-    def position_at(self, watermark_ms: int) -> Position:
+    def _position_at(self, watermark_ms: int) -> Position:
         """The cut up to a watermark, or the nearest one if that lies outside of the log."""
         if watermark_ms < self.base.watermark_ms:
             return self.base

@@ -318,6 +318,14 @@ class Subscription:
             return None
         return self._ask(link, now_us)
 
+    def readers_before(self, generation: int, epoch: int) -> list[str]:
+        """The readers that have heard of an earlier epoch of a generation only."""
+        return [
+            reader
+            for reader, cursor in self.readers.items()
+            if cursor.generation == generation and 0 < cursor.epoch < epoch
+        ]
+
     def learn_departure(self, data: Data) -> None:
         """Note from where on what a producer sends departs from what was sent before."""
         if data.departs_ms is None:

@@ -97,11 +97,7 @@ class InputProcessor:
             subscription.heard(sender, now_us)
         is_accepted = is_repeated = False
         backlog = subscription.backlog
-        followed = [
-            reader
-            for reader, cursor in subscription.readers.items()
-            if 0 < cursor.epoch < data.epoch and cursor.generation == data.generation
-        ]
+        followed = subscription.readers_before(data.generation, data.epoch)
         most_bytes = BACKLOG_SHARE * self.replica_manager.input_bytes
         for reader in backlog.woken_by(data, round(most_bytes)):
             self._deliver(subscription, reader, now_us)
@@ -172,9 +168,8 @@ class InputProcessor:
             return
         for reader in subscription.backlog.readers:
             self._deliver(subscription, reader, now_us)
-        for reader, cursor in subscription.readers.items():
-            if cursor.generation == answer.generation and 0 < cursor.epoch < answer.epoch:
-                self.dispatcher.wake(reader, now_us)
+        for reader in subscription.readers_before(answer.generation, answer.epoch):
+            self.dispatcher.wake(reader, now_us)
         for reader in subscription.answered(sender, answer):
             self.discontinuities.cross(subscription, reader, answer, now_us)
         for reader in subscription.readers:

@@ -63,7 +63,7 @@ KNOWN_SHARE = 0.1
 """Of the time over which loads are averaged, from which on those of a new replica are believed."""
 
 LOOK_US = 1_000_000
-"""How often a host looks at what its standbys have taken."""
+"""How often a host looks at what its replicas have taken."""
 
 START_US = 400.0
 STARTS_SHARE = 1 / 16
@@ -118,24 +118,24 @@ class Rests:
         """
         many_us = many_replicas_us(replicas, self._batch_us)
         late_share = many_share = self._standby_share
-        room_us = idle_us = float("inf")
+        room_us = recovering_us = float("inf")
         if standby:
             lag_us, many_us = STANDBY_YIELDS * lag_us, STANDBY_RESTS * many_us
         else:
             late_share, many_share = REST_SHARE, MANY_SHARE
-            idle_us = RECOVERY_LAGS * standby_lag_us
-            room_us = min(self._room_us(sub_deadline_us), idle_us)
+            recovering_us = RECOVERY_LAGS * standby_lag_us
+            room_us = min(self._room_us(sub_deadline_us), recovering_us)
         rests_us = max(
             rest_us(lag_us, min(late_share * sub_deadline_us, room_us), self._batch_us),
             rest_us(many_us, min(many_share * sub_deadline_us, room_us), self._batch_us),
         )
-        idle_us = min(idle_us, IDLE_SHARES[standby] * sub_deadline_us, MOST_IDLE_US)
+        idle_us = min(recovering_us, IDLE_SHARES[standby] * sub_deadline_us, MOST_IDLE_US)
         idles_us = rest_us(IDLE_RESTS * max(lag_us, many_us), idle_us, self._batch_us)
         until_us = _next_multiple(now_us, rests_us)
         return until_us, max(_next_multiple(now_us, idles_us), until_us)
 
     def looks(self, now_us: int) -> bool:
-        """Whether it is time to look at what the standbys take."""
+        """Whether it is time to look at what the replicas take."""
         return now_us >= self._next_look_us
 
     def _room_us(self, sub_deadline_us: int) -> float:

@@ -73,11 +73,9 @@ class StateLoss:
         nothing is decided about replicas before all sinks have been heard.
         """
         hosted = self.replica_manager.replicas.get(stream)
-        if hosted is None:
+        if hosted is None or hosted.replica.generation != claim.generation:
             return
         replica = hosted.replica
-        if replica.generation != claim.generation:
-            return
         if replica.role is not ReplicaRole.WARMING and not replica.is_founder:
             replica.learn_departure(claim.departs_ms)
         if (had := replica.claim(node, claim)) is not None:
