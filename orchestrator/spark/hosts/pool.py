@@ -125,7 +125,9 @@ class HostPool:
             thread.start()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End all hosts; when this returns, their processes are gone.
+        """End all hosts; when this returns, Spark has ordered all of their processes killed.
+
+        The last one may need a moment more: Spark's daemon, told by a pipe, is who kills it.
 
         Raises
         ------

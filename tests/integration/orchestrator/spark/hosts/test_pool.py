@@ -132,7 +132,7 @@ def test_killed_executor_comes_back_under_its_node_and_spares_the_other(
     finally:
         pool.stop()
     hosts = pids_of(tmp_path, "paris") | pids_of(tmp_path, "berlin")
-    assert not any(psutil.pid_exists(pid) for pid in hosts)
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in hosts))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("host-")]
 
 
