@@ -30,7 +30,6 @@ from bench.density_workload import (
     BOUND_MS,
     BUSY_S,
     HOSTS,
-    INTERVAL_MS,
     QUICK_SIZES,
     QUIET_S,
     ROUND_S,
@@ -43,7 +42,8 @@ from bench.density_workload import (
 from bench.registry import Settings, benchmark
 from orchestrator.api import Cluster, apply, status
 from orchestrator.clock import now_us
-from orchestrator.control.planning.workload import HOST_CORES
+from orchestrator.control.measured_load import mean_speed
+from orchestrator.control.planning.workload import idle_cores
 from orchestrator.control.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
@@ -176,7 +176,7 @@ def _measure(settings: Settings, queries: int, *, share: bool) -> dict[str, floa
                 "messages_s": busy.messages_s,
             }
             figures |= _false_alarms(cluster.store)
-            figures |= _loads(cluster) | _overhead(cluster.store, replicas)
+            figures |= _loads(cluster) | _overhead(cluster.store)
             with suppress(VivaceError):
                 killed = kill_executor.run(cluster.store, None, progress)
                 figures["recovered"] = 1.0
@@ -207,7 +207,7 @@ def _apply(cluster: LocalCluster, manifests: Manifests, figures: dict[str, float
             portion = queries[first : first + PORTION]
             apply(client, msgspec.structs.replace(manifests, queries=portion))
             admitted += len(portion)
-            say(f"{admitted} of {len(queries)} queries run")
+            say(f"{admitted} of {len(queries)} queries run; {_machine(client)}")
     except Refused as refused:
         say(str(refused))
         figures |= {
@@ -227,6 +227,17 @@ def _apply(cluster: LocalCluster, manifests: Manifests, figures: dict[str, float
     return admitted
 
 
+def _machine(client: Cluster) -> str:
+    """What the machine that hosts share should take and has taken lately."""
+    return "; ".join(
+        f"of {load.limit_cores:.2f} cores, hosts should take {load.predicted_cores:.2f} and have "
+        f"taken {load.measured_cores or 0.0:.2f}, services {load.services_cores:.2f}, a takeover "
+        f"needs {load.takeover_cores:.2f}"
+        for load in status(client).loads
+        if load.is_machine
+    )
+
+
 def _loads(cluster: LocalCluster) -> dict[str, float]:
     """What each host, and the machine that they share, should take and have taken lately."""
     figures: dict[str, float] = {}
@@ -241,25 +252,20 @@ def _loads(cluster: LocalCluster) -> dict[str, float]:
     return figures
 
 
-def _overhead(store: Store, replicas: int) -> dict[str, float]:
-    """What nodes have spent lately on everything but evaluating, as admission reckons it: for each
-    evaluation that input asks for, and for each that was made."""
+def _overhead(store: Store) -> dict[str, float]:
+    """How fast processors work, and what nodes have spent lately on everything but evaluating."""
     nodes = [node for node in read_view(store).executors.values() if node.load is not None]
+    speed = mean_speed(nodes)
     spent_us = sum(
-        (node.load.cores - node.load.evaluating_cores - HOST_CORES) * 1e6
+        (node.load.cores - node.load.evaluating_cores - idle_cores(node)) * 1e6
         for node in nodes
         if node.load is not None
     )
     loads = [replica.load for node in nodes for replica in node.replicas.values()]
     made_s = sum(load.evaluations_s for load in loads if load is not None)
-    asked_s = replicas * 1000 / INTERVAL_MS
     if not made_s:
-        return {}
-    return {
-        "evaluations_s": made_s,
-        "overhead_us": spent_us / asked_s,
-        "overhead_us_made": spent_us / made_s,
-    }
+        return {"speed": speed}
+    return {"speed": speed, "evaluations_s": made_s, "overhead_us_made": spent_us / made_s}
 
 
 def _stretch(

@@ -9,7 +9,7 @@ coordinator, the *services*, may take some of these too. So there are two kinds 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from orchestrator.records import NodeRecord, ServicesRecord
@@ -25,6 +25,17 @@ times (M/M/2: ρ² / (1 − ρ²)); a host's turn takes up to 10 ms."""
 RELIEVED_SHARE = 0.9
 """Share of its limit below which a place no longer counts as overloaded, so that one at its limit
 is not told of again and again."""
+
+
+def speed_of(node: NodeRecord) -> float:
+    """How fast a host's processor works; 1 before it has said so."""
+    return 1.0 if node.load is None else node.load.speed
+
+
+def mean_speed(nodes: Iterable[NodeRecord]) -> float:
+    """Of hosts that share their work: what takes one of them a second takes them so on average."""
+    slowness = [1 / speed_of(node) for node in nodes]
+    return len(slowness) / sum(slowness) if slowness else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

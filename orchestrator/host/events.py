@@ -147,9 +147,10 @@ class EpochSuperseded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CpuMeasured(msgspec.Struct, frozen=True, kw_only=True):
-    """CPU use of the host in cores: 0 … 1 for a single-threaded process."""
+    """CPU use of the host in cores: 0 … 1 for a single-threaded process; speed of its processor."""
 
     load: float
+    speed: float = 1.0
 
 
 Event = (

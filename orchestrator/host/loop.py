@@ -116,6 +116,8 @@ class Surroundings:
         calls its last argument when that time has passed.
     cpu_load
         CPU use of this host at a time, in cores; None if there is no new measurement.
+    speed
+        How fast its processor works at a time, as in `HostLoad`.
     processor_us
         Processor time that the host's thread has used. Costs are learnt from it: on a busy machine,
         time passes also while others work. None: costs are learnt from the time that passed.
@@ -136,6 +138,7 @@ class Surroundings:
     flush: Callable[[], None] = lambda: None
     transit_bytes: Callable[[], int] = lambda: 0
     cpu_load: Callable[[int], float | None] = lambda _: None
+    speed: Callable[[int], float] = lambda _: 1.0
     processor_us: Callable[[], int] | None = None
     evaluates_for_us: int = 0
     anchor_us: int = 0
@@ -286,7 +289,7 @@ class HostLoop:
         many_us = PUBLISH_EACH_US * (len(manager.replicas) + len(manager.sinks))
         self._next_publish_us = now_us + min(max(PUBLISH_US, many_us), RAREST_PUBLISH_US)
         if (load := self._surroundings.cpu_load(now_us)) is not None:
-            self._handle(CpuMeasured(load=load))
+            self._handle(CpuMeasured(load=load, speed=self._surroundings.speed(now_us)))
         for subject in [s for s, end_us in self._problems_end_us.items() if end_us <= now_us]:
             del self._problems[subject], self._problems_end_us[subject]
         for stream, status in self._source_drivers.statuses.items():

@@ -29,6 +29,7 @@ from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_iden
 from orchestrator.host.name_claim import TOKEN_BITS, claim_name
 from orchestrator.host.own_process import CpuMeter, ParentWatchdog, begin_session, process_cpu_s
 from orchestrator.host.pace import StatePace
+from orchestrator.host.processor_speed import SpeedMeter
 from orchestrator.host.processors import own_processors
 from orchestrator.host.store_link import StoreThread
 from orchestrator.host.transport import FramesArrived, Keys, Transport
@@ -162,6 +163,7 @@ class HostProcess:
                 least_us=PUBLISH_US // 2,
                 used_s=lambda: process_cpu_s() - self._kernels.used_s(),
             ).load,
+            speed=SpeedMeter(now_us()).read,
             processor_us=thread_us,
             message_failed=_log_failure,
         )

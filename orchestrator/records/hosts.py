@@ -90,6 +90,8 @@ class HostLoad(Record, frozen=True, kw_only=True):
     """The part of it in which statements were evaluated."""
     evaluations_s: float = 0.0
     """How often that was in the same time, also of replicas that have ended since."""
+    speed: float = 1.0
+    """How fast a processor worked there; 1: as where the assumed costs were found."""
 
 
 class ServicesRecord(Record, frozen=True, kw_only=True):

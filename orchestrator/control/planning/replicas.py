@@ -18,6 +18,7 @@ import numpy as np
 
 from orchestrator.control.planning.standby_prices import StandbyPrices
 from orchestrator.control.planning.task import QueryTask
+from orchestrator.control.planning.workload import lag_ms
 from placement.errors import BoundUnattainable, PlacementError
 from placement.evaluation.load import Load
 from placement.planner import plan
@@ -29,10 +30,6 @@ CANDIDATES = 8
 
 PLANNING_SEED = 1
 """Relaxation starts at random places; the same start every time makes plans repeatable."""
-
-LAG_SHARE = 0.25
-"""Share of the recovery bound left by a plan that a secondary may lag. The rest covers delays that
-no plan knows: a busy machine, and other replicas that catch up at the same time."""
 
 
 def cheapest_primaries(task: QueryTask) -> dict[str, Sequence[str]]:
@@ -142,4 +139,4 @@ def standby_lag_ms(task: QueryTask, standby: Secondary, sub_deadline_ms: float) 
     sub-deadline.
     """
     spare_ms = task.query.recovery_bound_ms - standby.recovery.total_ms
-    return LAG_SHARE * spare_ms if spare_ms > 0 else sub_deadline_ms
+    return lag_ms(spare_ms, sub_deadline_ms)

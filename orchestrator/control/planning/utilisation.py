@@ -28,14 +28,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ha.roles import ReplicaRole
-from orchestrator.control.measured_load import NODE_SHARE, MeasuredPlace, measured_places
-from orchestrator.control.planning.replicas import LAG_SHARE
+from orchestrator.control.measured_load import (
+    NODE_SHARE,
+    MeasuredPlace,
+    mean_speed,
+    measured_places,
+    speed_of,
+)
 from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import (
-    HOST_CORES,
+    LAG_SHARE,
     LEAST_EVALUATIONS_S,
     FragmentWork,
     Workload,
+    idle_cores,
     taken_by,
 )
 from orchestrator.control.view import ClusterView
@@ -43,28 +49,29 @@ from orchestrator.records import NodeKind, NodeRecord, ReplicaStatus
 from placement.errors import PlacementError
 
 SITE_US = 150.0
-"""Processor time of a site for a chunk that it brings in, sends to a host, or writes, while none
-was measured: what benchmark `density` shows."""
+"""Processor time, at speed 1, of a site for a chunk that it brings in, sends to a host, or writes,
+while none was measured: what benchmark `density` shows."""
 
 SERVICE_US = 450.0
-"""Processor time a second of coordinator and ZooKeeper for a replica that is placed and not
-reported yet: what benchmark `density` shows (`<service>_cores`)."""
+"""Processor time a second, at speed 1, of coordinator and ZooKeeper for a replica that is placed
+and not reported yet: what benchmark `density` shows (`<service>_cores`)."""
 
 RESTING_CORES = 0.15
-"""Most that counts of what coordinator and ZooKeeper take of a machine together. The coordinator
-rests nine times as long as it works, once nothing changes (`control.process`), and ZooKeeper works
-for it and for hosts whose replicas change; what they take beyond that, they take for queries that
-have just been applied, and that must not count against the next one. With hundreds of replicas they
-take less than this afterwards (benchmark `density`, `coordinator_cores`, `zookeeper_cores`)."""
+"""Most that counts, at speed 1, of what coordinator and ZooKeeper take of a machine together. The
+coordinator rests nine times as long as it works, once nothing changes (`control.process`), and
+ZooKeeper works for it and for hosts whose replicas change; what they take beyond that, they take
+for queries that have just been applied, and that must not count against the next one. With hundreds
+of replicas they take less than this afterwards (benchmark `density`, `coordinator_cores`,
+`zookeeper_cores`)."""
 
 RESTING = frozenset({"coordinator", "zookeeper"})
 """Services that rest once nothing changes."""
 
 TAKEOVER_US = 1_000.0
-"""Processor time of taking over one fragment, beside catching up: telling consumers and the store,
-sending again. With a hundred queries, hosts that took over took 2.4 ms a fragment beyond their
-usual load in the half second after a kill, with catching up, and evaluating as often as a primary
-does."""
+"""Processor time, at speed 1, of taking over one fragment, beside catching up: telling consumers
+and the store, sending again. With a hundred queries, hosts that took over took 2.4 ms a fragment
+beyond their usual load in the half second after a kill, with catching up, and evaluating as often
+as a primary does."""
 
 SITE_SPREAD = 3.0
 """By which factor a site's measured time for a chunk may differ from `SITE_US`; more would be that
@@ -184,7 +191,7 @@ def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], 
     """
     node = view.hosts[host]
     if node.load is None:
-        return HOST_CORES + sum(taken.values())
+        return idle_cores(node) + sum(taken.values())
     coming = sum(cores * (1 - _share(node, work, name)) for name, cores in taken.items())
     ended = [
         (status.load.cores + status.load.evaluations_s * work.overhead_us / 1e6)
@@ -238,10 +245,11 @@ def _site_us(view: ClusterView, site: str, counts_s: Mapping[str, float]) -> flo
     node = view.hosts[site]
     present = {*node.sinks, *node.sources}
     known_s = sum(count_s for name, count_s in counts_s.items() if name in present)
+    assumed_us = SITE_US / speed_of(node)
     if node.load is None or known_s < LEAST_EVALUATIONS_S:
-        return SITE_US
-    measured_us = (node.load.cores - HOST_CORES) * 1e6 / known_s
-    return min(max(measured_us, SITE_US / SITE_SPREAD), SITE_US * SITE_SPREAD)
+        return assumed_us
+    measured_us = (node.load.cores - idle_cores(node)) * 1e6 / known_s
+    return min(max(measured_us, assumed_us / SITE_SPREAD), assumed_us * SITE_SPREAD)
 
 
 def places(
@@ -262,8 +270,6 @@ def places(
     without = host_cores(view, work, running) if healing else taken
     emulated = view.settings.emulate_costs
     needed = {} if emulated else takeover_cores(view, work, healed, taken)
-    # The rest of what a host does fits into the time that emulated costs take.
-    host = 0.0 if emulated else HOST_CORES
     found: list[Place] = []
     for measured in measured_places(view.hosts, view.service_records, emulated=emulated):
         fragments: defaultdict[str, float] = defaultdict(float)
@@ -278,7 +284,9 @@ def places(
                 limit_cores=measured.limit_cores,
                 measured_cores=measured.measured_cores,
                 services=measured.services,
-                predicted_cores=host * len(measured.hosts) + sum(fragments.values()),
+                # The rest of what a host does fits into the time that emulated costs take.
+                predicted_cores=sum(fragments.values())
+                + (0.0 if emulated else sum(idle_cores(view.hosts[n]) for n in measured.hosts)),
                 healing_cores=sum(
                     sum(taken[name].values()) - sum(without[name].values())
                     for name in measured.hosts
@@ -324,7 +332,7 @@ def takeover_cores(
         rested_ms = 1e3 / each.standby_evaluations_s if each.standby_evaluations_s else 0.0
         lag_ms = min(found.timing.standby_lag_ms, LAG_SHARE * left_ms)
         behind_ms = each.cores * max(lag_ms, rested_ms)
-        cores = (behind_ms + TAKEOVER_US / 1e3) / left_ms
+        cores = (behind_ms + TAKEOVER_US / speed_of(secondary) / 1e3) / left_ms
         # From then on it is evaluated as often as a primary.
         cores += max(each.cores - each.standby_cores, 0.0)
         failing = {f"node {primary.node}": [primary]}
@@ -355,7 +363,9 @@ def _services_cores(
     coming = sum(len(taken[name]) - len(node.replicas) for name, node in view.executors.items())
     resting = sum(cores for kind, cores in measured.services.items() if kind in RESTING)
     others = sum(measured.services.values()) - resting
-    return max(others + min(resting, RESTING_CORES) + coming * SERVICE_US / 1e6, 0.0)
+    speed = mean_speed(view.hosts[name] for name in measured.hosts)
+    coming_cores = coming * SERVICE_US / speed / 1e6
+    return max(others + min(resting, RESTING_CORES / speed) + coming_cores, 0.0)
 
 
 def room_cores(found: Collection[Place]) -> dict[str, float]:

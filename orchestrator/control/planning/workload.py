@@ -26,11 +26,14 @@ from enum import Enum
 
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
+from orchestrator.control.measured_load import mean_speed, speed_of
 from orchestrator.control.view import ClusterView
 from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.host.rests import (
+    IDLE_RESTS,
     MANY_SHARE,
-    REST_SHARE,
+    RECOVERY_LAGS,
+    STANDBY_REST_SHARES,
     STANDBY_RESTS,
     many_replicas_us,
     rest_us,
@@ -38,6 +41,7 @@ from orchestrator.host.rests import (
 from orchestrator.records import (
     CostStatus,
     Estimate,
+    NodeRecord,
     QueryRecord,
     ReplicaLoad,
     StreamRecord,
@@ -59,9 +63,13 @@ proportion to a smaller cost would pass before any host could dispatch the fragm
 COST_US = 20.0
 """Cost of a tuple of which nothing is known."""
 
-OVERHEAD_US = 150.0
-"""Overhead of an evaluation while none was measured: what benchmark `density` shows with 40 and 100
-queries (`overhead_us_made`). Beyond it, measured overheads and the measured load of hosts count."""
+LAG_SHARE = 0.25
+"""Share of the recovery bound left by a plan that a secondary may lag. The rest covers delays that
+no plan knows: a busy machine, and other replicas that catch up at the same time."""
+
+OVERHEAD_US = 400.0
+"""Overhead of an evaluation while none was measured, at speed 1: what benchmark `density` shows
+(`overhead_us_made`). Beyond it, measured overheads and the measured load of hosts count."""
 
 OVERHEADS_US = (50.0, 5_000.0)
 """Least and greatest overhead that is believed."""
@@ -84,9 +92,9 @@ REPLICAS = 2
 LEAST_TUPLES_S = 1.0
 """With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
 
-HOST_CORES = 0.06
-"""Processor time of a host with hardly anything to do: heartbeats of five others, probes, its
-record in the store. Without related hosts it is 0.035."""
+HOST_CORES = 0.02
+"""Processor time, at speed 1, of a host with nothing to do: heartbeats, probes, its record in the
+store (benchmark `density`, `empty_host_cores`)."""
 
 NO_DEADLINE_MS = 3_600_000.0
 """An hour: the deadline of a stream that leads to no output, so that nothing can be late."""
@@ -319,21 +327,35 @@ def workload(
     due_ms = urgency_ms(flow, queries)
     per_node = REPLICAS * len(flow.fragments) / max(len(view.executors), 1)
 
-    def how_often(share: float, rests: int) -> dict[str, float]:
+    speed = mean_speed(view.executors.values())
+    detection_ms = view.settings.detection_ms
+    lags_ms = {
+        name: lag_ms(queries[each.query].recovery_bound_ms - detection_ms, due_ms[name])
+        for name, each in flow.fragments.items()
+    }
+
+    def how_often(rests: int, most_ms: Callable[[str], float]) -> dict[str, float]:
+        wanted_us = rests * many_replicas_us(per_node, round(batch_ms * 1e3), speed)
         return {
             name: _limited(
                 sum(stream_rates[stream].arrivals_s for stream in streams),
-                _rest_ms(per_node, share * due_ms[name], batch_ms, rests),
+                _rest_ms(wanted_us, most_ms(name), batch_ms),
             )
             for name, streams in entering.items()
         }
 
-    evaluations_s = how_often(MANY_SHARE, 1)
-    standby_evaluations_s = how_often(STANDBY_RESTS * REST_SHARE, STANDBY_RESTS)
+    # A primary's sub-deadline is taken to be the whole deadline, as it is for a chain on one node.
+    evaluations_s = how_often(
+        1, lambda name: min(MANY_SHARE * due_ms[name], RECOVERY_LAGS * lags_ms[name])
+    )
+    standby_evaluations_s = how_often(
+        STANDBY_RESTS, lambda name: STANDBY_REST_SHARES[1] * lags_ms[name]
+    )
     # Emulated costs are slept, and the rest of what a host does fits into that time.
     overhead = 0.0
     if not view.settings.emulate_costs:
-        overhead = overhead_us(view, evaluations_s, standby_evaluations_s)
+        tuples_s = {n: taken_by(f, stream_rates).tuples_s for n, f in flow.fragments.items()}
+        overhead = overhead_us(view, evaluations_s, standby_evaluations_s, tuples_s)
     readers_ms: dict[str, dict[str, float]] = {name: {} for name in flow.columns}
     for name, fragment in flow.fragments.items():
         for stream in fragment.inputs:
@@ -375,23 +397,33 @@ def workload(
     )
 
 
+def lag_ms(left_ms: float, sub_deadline_ms: float) -> float:
+    """How far a secondary may lag, of what the recovery bound leaves; one that breaks the bound
+    anyway has the time of a primary."""
+    return LAG_SHARE * left_ms if left_ms > 0 else sub_deadline_ms
+
+
 def overhead_us(
     view: ClusterView,
     evaluations_s: Mapping[str, float],
     standby_evaluations_s: Mapping[str, float],
+    tuples_s: Mapping[str, float],
 ) -> float:
     """Processor time that hosts spend on everything but evaluating, for each evaluation.
 
     As measured on those executors whose replicas are fed, together, else `OVERHEAD_US`. It is
-    divided by the evaluations that are predicted, not by those that were made: a host that is short
-    of time evaluates more rarely what has come meanwhile, and the rest of its work stays. Hosts
-    count those that were made over the time in which they took their processor time: what their
-    replicas report does not go with that after some came or went, or the host has started.
+    divided by the evaluations that are to be expected of what comes, not by those that were made: a
+    host that is short of time evaluates more rarely what has come meanwhile, and the rest of its
+    work stays. Where nothing but watermarks comes, replicas rest longer, and fewer are expected.
+    Hosts count those that were made over the time in which they took their processor time: what
+    their replicas report does not go with that after some came or went, or the host has started.
 
     Parameters
     ----------
     evaluations_s, standby_evaluations_s
         Fragment → how often its primary should evaluate, and its secondary.
+    tuples_s
+        Fragment → input tuples a second.
     """
     spent_us = counted_s = 0.0
     for node in view.executors.values():
@@ -399,21 +431,34 @@ def overhead_us(
             continue
         made_s = node.load.evaluations_s
         expected_s = sum(
-            (evaluations_s if each.role is ReplicaRole.PRIMARY else standby_evaluations_s).get(
-                name, 0.0
-            )
+            (evaluations_s if each.role is ReplicaRole.PRIMARY else standby_evaluations_s)[name]
+            * _fed_share(each.load, tuples_s[name])
             for name, each in node.replicas.items()
+            if name in evaluations_s
         )
         # What hosts spend before streams flow, or without replicas, is no overhead of evaluations.
         if made_s < max(FLOWING * expected_s, LEAST_HOST_EVALUATIONS_S):
             continue
-        rest_cores = node.load.cores - node.load.evaluating_cores - HOST_CORES
+        rest_cores = node.load.cores - node.load.evaluating_cores - idle_cores(node)
         spent_us += max(rest_cores, 0.0) * 1e6
         counted_s += max(expected_s, made_s)
     if counted_s < LEAST_EVALUATIONS_S:
-        return OVERHEAD_US
+        return OVERHEAD_US / mean_speed(view.executors.values())
     least_us, most_us = OVERHEADS_US
     return min(max(spent_us / counted_s, least_us), most_us)
+
+
+def idle_cores(node: NodeRecord) -> float:
+    """What a host takes that has nothing to do."""
+    return HOST_CORES / speed_of(node)
+
+
+def _fed_share(load: ReplicaLoad | None, tuples_s: float) -> float:
+    """The part of its evaluations that a replica makes of what has come to it lately."""
+    come = 1.0
+    if load is not None and tuples_s >= LEAST_TUPLES_S:
+        come = min(load.tuples_s / tuples_s, 1.0)
+    return come + (1 - come) / IDLE_RESTS
 
 
 def rates(
@@ -496,16 +541,10 @@ def _limited(arrivals_s: float, interval_ms: float) -> float:
     return min(arrivals_s, 1e3 / interval_ms) if interval_ms else arrivals_s
 
 
-def _rest_ms(per_node: float, most_ms: float, batch_ms: float, rests: int) -> float:
-    """How long a replica rests between two evaluations, as `host.rests` has it.
-
-    A primary's sub-deadline is taken to be the whole deadline, as it is for a chain on one node. A
-    standby, whose lag is not known yet, is taken to rest `rests` times as long where there are many
-    replicas, and up to so many times as long as a primary does on a late host.
-    """
-    batch_us = round(batch_ms * 1e3)
-    wanted_us = rests * many_replicas_us(per_node, batch_us)
-    return rest_us(wanted_us, min(most_ms, NO_DEADLINE_MS) * 1e3, batch_us) / 1e3
+def _rest_ms(wanted_us: float, most_ms: float, batch_ms: float) -> float:
+    """How long a replica rests between two evaluations, as `host.rests` has it."""
+    most_us = min(max(most_ms, 0.0), NO_DEADLINE_MS) * 1e3
+    return rest_us(wanted_us, most_us, round(batch_ms * 1e3)) / 1e3
 
 
 def _selectivity(query: QueryRecord, fragment: str) -> float:
