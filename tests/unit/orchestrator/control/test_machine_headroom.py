@@ -25,7 +25,7 @@ from tests.unit.orchestrator.control.test_load_admission import (
     on_machines,
 )
 
-TAKEOVER_US = 3_000.0
+TAKEOVER_US = 20_000.0
 """Longer than it takes, so that it counts beside what two streams of positions cost."""
 
 SHARED = Processors(machine="machine-0", shared="boot-0", count=2.0)
@@ -192,7 +192,7 @@ def test_what_healing_is_about_to_place_is_not_given_away(
     else:
         cluster.hosts.pop(lost.node).store.close()
     with pytest.raises(Refused) as refused:
-        admit(cluster.view(), STREAMS, [heavy("second", 50.0)])
+        admit(cluster.view(), STREAMS, [heavy("second", 75.0)])
     healing_cores = float(refused.value.figures["healing_cores"])
     assert 0.1 < healing_cores < float(refused.value.figures["predicted_cores"])
     told = f"{healing_cores:.2f} of it by replicas that were lost and come again"

@@ -20,6 +20,7 @@ from ha.messages import (
 from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.events import (
+    CpuMeasured,
     Deliver,
     Durable,
     EpochSuperseded,
@@ -1018,6 +1019,13 @@ def test_messages_gather_for_longer_on_a_host_with_more_replicas(
     host = Driven("one")
     host.assign(of_many(replicas))
     assert host.core.pause_us == pause_us
+
+
+def test_messages_gather_for_longer_where_a_turn_takes_longer() -> None:
+    host = Driven("one")
+    host.assign(of_many(10))
+    host.core.handle(CpuMeasured(load=0.1, speed=0.5), host.now_us)
+    assert host.core.pause_us == 6_000
 
 
 def test_messages_gather_for_a_small_part_of_the_tightest_sub_deadline() -> None:

@@ -29,6 +29,18 @@ def test_many_standbys_rest_for_no_longer_than_they_can_make_up_for_within_their
     assert until_us - NOW_US == rests_ms * MS
 
 
+def test_on_a_slow_processor_tasks_rest_longer() -> None:
+    rests = Rests(batch_us=10 * MS)
+    found_ms = [
+        rests.ends_us(
+            0, 500 * MS, standby=False, standby_lag_us=500 * MS, replicas=6, lag_us=0, speed=speed
+        )[0]
+        // MS
+        for speed in (2.0, 1.0, 0.5, 0.25)
+    ]
+    assert found_ms == [10, 30, 60, 120]
+
+
 def primary_rests(rests: Rests, sub_deadline_ms: int, standby_lag_ms: int) -> tuple[int, int]:
     """For how long with input and without it, ms; by their number alone, it would be long."""
     ends = rests.ends_us(

@@ -14,6 +14,9 @@ from orchestrator.control.planning.workload import (
 from orchestrator.records import HostLoad, ReplicaLoad, ReplicaStatus
 from tests.obedient_cluster import ObedientCluster
 
+TUPLES_S = 100.0
+"""How many tuples the fragment expects."""
+
 
 def measured(
     cores: float,
@@ -21,18 +24,27 @@ def measured(
     evaluations_s: float,
     expected_s: float = 100.0,
     role: ReplicaRole = ReplicaRole.PRIMARY,
+    tuples_s: float = TUPLES_S,
+    speed: float = 1.0,
 ) -> float:
     """Overhead of a cluster with one busy node, of which so many evaluations are expected."""
     cluster = ObedientCluster()
     load = ReplicaLoad(
-        cores=evaluating_cores, evaluations_s=evaluations_s, timestamps_s=0.0, tuples_s=0.0
+        cores=evaluating_cores, evaluations_s=evaluations_s, timestamps_s=0.0, tuples_s=tuples_s
     )
     status = ReplicaStatus(role=role, epoch=1, output_watermark_ms=None, load=load)
     cluster.hosts["paris"].tell(
-        load=HostLoad(cores=cores, evaluating_cores=evaluating_cores, evaluations_s=evaluations_s),
+        load=HostLoad(
+            cores=cores,
+            evaluating_cores=evaluating_cores,
+            evaluations_s=evaluations_s,
+            speed=speed,
+        ),
         replicas={"f": status},
     )
-    return overhead_us(cluster.view(), {"f": expected_s}, {"f": expected_s / 2})
+    for other in cluster.view().executors.keys() - {"paris"}:
+        cluster.hosts[other].tell(load=HostLoad(cores=0.0, evaluating_cores=0.0, speed=speed))
+    return overhead_us(cluster.view(), {"f": expected_s}, {"f": expected_s / 2}, {"f": TUPLES_S})
 
 
 def test_it_is_what_is_left_beside_evaluations_and_an_idle_host() -> None:
@@ -57,7 +69,18 @@ def test_what_is_spent_while_replicas_are_prepared_or_streams_begin_is_no_overhe
 
 def test_nothing_is_concluded_from_next_to_nothing() -> None:
     assert measured(HOST_CORES + 0.01, 0.0, 1.0) == OVERHEAD_US
-    assert overhead_us(ObedientCluster().view(), {}, {}) == OVERHEAD_US
+    assert overhead_us(ObedientCluster().view(), {}, {}, {}) == OVERHEAD_US
+
+
+def test_where_only_watermarks_come_half_as_many_evaluations_are_expected() -> None:
+    assert measured(HOST_CORES + 0.1, 0.07, 50.0, tuples_s=0.0) == pytest.approx(600.0)
+    assert measured(HOST_CORES + 0.1, 0.07, 75.0, tuples_s=50.0) == pytest.approx(400.0)
+    assert measured(HOST_CORES + 0.1, 0.07, 29.0, tuples_s=0.0) == OVERHEAD_US
+
+
+def test_on_a_slow_processor_an_idle_host_takes_more_and_more_is_assumed() -> None:
+    assert measured(2 * HOST_CORES + 0.1, 0.07, 100.0, speed=0.5) == pytest.approx(300.0)
+    assert measured(0.5, 0.1, 40.0, speed=0.5) == pytest.approx(2 * OVERHEAD_US)
 
 
 def test_what_cannot_be_is_not_believed() -> None:
@@ -78,7 +101,7 @@ def overhead(**hosts: tuple[HostLoad, float]) -> float:
             role=ReplicaRole.PRIMARY, epoch=1, output_watermark_ms=None, load=own
         )
         cluster.hosts[name].tell(load=load, replicas={"f": status} if evaluations_s else {})
-    return overhead_us(cluster.view(), {"f": 100.0}, {"f": 50.0})
+    return overhead_us(cluster.view(), {"f": 100.0}, {"f": 50.0}, {"f": 0.0})
 
 
 def test_what_an_executor_takes_that_starts_is_no_overhead_of_the_others() -> None:

@@ -6,9 +6,16 @@ import msgspec
 import pytest
 
 from orchestrator.control.dataflow import dataflow
-from orchestrator.control.planning.workload import Rate, rates, row_bytes, taken_by, workload
+from orchestrator.control.planning.workload import (
+    Rate,
+    Workload,
+    rates,
+    row_bytes,
+    taken_by,
+    workload,
+)
 from orchestrator.control.view import ClusterView
-from orchestrator.records import Estimate, QueryRecord, SourceSpec, StreamRecord
+from orchestrator.records import Estimate, HostLoad, QueryRecord, SourceSpec, StreamRecord
 from tests.obedient_cluster import ObedientCluster, query_manifest, stream_manifest
 
 NORTH = stream_manifest("north").record
@@ -111,8 +118,31 @@ def test_where_many_fragments_share_a_node_each_is_evaluated_more_rarely(
     queries: int, evaluations_s: float, standby_s: float
 ) -> None:
     # As hosts do: from 13 replicas on, primaries rest for 80 ms, and from 38 on for 240 of 500.
+    work = of_many(queries).fragments["f0"]
+    assert work.evaluations_s == pytest.approx(evaluations_s)
+    # Secondaries rest twice as long there, up to 320 ms.
+    assert work.standby_evaluations_s == pytest.approx(standby_s)
+
+
+def test_slower_processors_evaluate_more_rarely() -> None:
+    # As many start in the same share of the time.
+    assert of_many(50, speed=0.5).fragments["f0"].evaluations_s == pytest.approx(6.25)
+    assert of_many(50, speed=2.0).fragments["f0"].evaluations_s == pytest.approx(20.0)
+
+
+def test_a_tight_recovery_bound_leaves_no_time_for_long_rests() -> None:
+    # 125 ms are left of it after detection: three lags of a quarter, and four.
+    work = of_many(300, bound_ms=300.0).fragments["f0"]
+    assert work.evaluations_s == pytest.approx(1e3 / 80)
+    assert work.standby_evaluations_s == pytest.approx(1e3 / 120)
+    # Where detection takes longer than that, the deadline counts.
+    assert of_many(300, bound_ms=100.0).fragments["f0"].evaluations_s == pytest.approx(1e3 / 240)
+
+
+def of_many(queries: int, bound_ms: float = 500.0, speed: float = 1.0) -> Workload:
+    """The work of so many small queries on six nodes."""
     streams = {"north": replayed(50, 1.0)}
-    like = query_manifest(outputs={}, deadline_ms=500.0).record
+    like = query_manifest(outputs={}, deadline_ms=500.0, recovery_bound_ms=bound_ms).record
     many = {
         f"q{n}": msgspec.structs.replace(
             like,
@@ -122,9 +152,9 @@ def test_where_many_fragments_share_a_node_each_is_evaluated_more_rarely(
         )
         for n in range(queries)
     }
-    view = ObedientCluster().view()
+    cluster = ObedientCluster()
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=0.0, evaluating_cores=0.0, speed=speed))
+    view = cluster.view()
     assert len(view.executors) == 6
-    work = workload(view, dataflow(streams, many), streams, many)
-    assert work.fragments["f0"].evaluations_s == pytest.approx(evaluations_s)
-    # Secondaries rest twice as long there, up to 320 ms.
-    assert work.fragments["f0"].standby_evaluations_s == pytest.approx(standby_s)
+    return workload(view, dataflow(streams, many), streams, many)

@@ -1,0 +1,50 @@
+"""How fast a processor works is told by what a piece of work takes it, lately and on average."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.host.processor_speed import REFERENCE_US, SPEEDS, SpeedMeter, piece_of_work
+
+SECOND_US = 1_000_000
+
+
+def meter(*took_us: float) -> SpeedMeter:
+    """One whose pieces of work take so long."""
+    clock = iter([at for us in took_us for at in (0, round(us))])
+    return SpeedMeter(0, used_us=lambda: next(clock))
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 4.0])
+def test_it_is_the_ratio_to_what_the_work_takes_where_costs_were_found(factor: float) -> None:
+    assert meter(factor * REFERENCE_US).read(SECOND_US) == pytest.approx(1 / factor)
+
+
+def test_a_single_slow_piece_weighs_little() -> None:
+    steady = meter(*[REFERENCE_US] * 20, 3 * REFERENCE_US)
+    read = [steady.read(at * SECOND_US) for at in range(1, 22)]
+    assert read[:20] == pytest.approx([1.0] * 20)
+    assert 0.75 < read[20] < 0.9
+
+
+def test_a_processor_that_became_slower_is_so_within_half_a_minute() -> None:
+    slower = meter(*[REFERENCE_US] * 30, *[4 * REFERENCE_US] * 30)
+    read = [slower.read(at * SECOND_US) for at in range(1, 61)]
+    assert read[29] == pytest.approx(1.0)
+    assert read[59] == pytest.approx(0.25, rel=0.2)
+
+
+def test_what_cannot_be_is_not_believed() -> None:
+    assert meter(1000 * REFERENCE_US).read(SECOND_US) == SPEEDS[0]
+    assert meter(1).read(SECOND_US) == SPEEDS[1]
+    # A clock that shows no difference tells nothing.
+    assert meter(0).read(SECOND_US) == 1.0
+
+
+def test_the_work_is_always_the_same() -> None:
+    assert piece_of_work() == piece_of_work() == 36837
+
+
+def test_this_machine_has_a_speed() -> None:
+    least, most = SPEEDS
+    assert least <= SpeedMeter(0).read(SECOND_US) <= most
