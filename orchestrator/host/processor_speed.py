@@ -17,7 +17,7 @@ import numpy as np
 from orchestrator.clock import thread_us
 from streams.scheduling.recent_rates import RecentRates
 
-REFERENCE_US = 100.0
+REFERENCE_US = 80.0
 """What the piece of work takes where the assumed costs were found."""
 
 SPEEDS = (0.1, 4.0)

@@ -67,7 +67,7 @@ LAG_SHARE = 0.25
 """Share of the recovery bound left by a plan that a secondary may lag. The rest covers delays that
 no plan knows: a busy machine, and other replicas that catch up at the same time."""
 
-OVERHEAD_US = 400.0
+OVERHEAD_US = 500.0
 """Overhead of an evaluation while none was measured, at speed 1: what benchmark `density` shows
 (`overhead_us_made`). Beyond it, measured overheads and the measured load of hosts count."""
 
