@@ -63,9 +63,9 @@ through a whole chain in little time."""
 
 
 PAUSE_US = 300
-"""How long a host lets messages gather, at speed 1, for each of its replicas and sinks. Taking a
-turn, and what a turn sends, costs little less for one message than for ten; a host of many streams
-would take hundreds of turns a second for one message each."""
+"""How long a host lets messages gather for each of its replicas and sinks, and longer on slow
+processors that are short. Taking a turn, and what a turn sends, costs little less for one message
+than for ten; a host of many streams would take hundreds of turns a second for one message each."""
 
 PAUSE_SHARE = 1 / 12
 SINK_PAUSE_SHARE = 1 / 100
@@ -237,7 +237,7 @@ class HostCore:
                 self._failover.on_overruled(fragment, epoch, primary, now_us)
             case CpuMeasured(load=load, speed=speed):
                 self.prober.load = load
-                self._dispatcher.speed = speed
+                self._dispatcher.slowness = speed.slowness
                 self._usage.add(load * (now_us - self._measured_us) / 1e6, 0.0, 0.0)
                 self._measured_us = now_us
                 cores, evaluating_cores, evaluations_s = self._usage.read(now_us)
@@ -245,7 +245,7 @@ class HostCore:
                     cores=cores,
                     evaluating_cores=evaluating_cores,
                     evaluations_s=evaluations_s,
-                    speed=speed,
+                    speed=speed.ratio,
                 )
         self._peer_control.grant(now_us)
         return self._outbox.take()
@@ -301,7 +301,7 @@ class HostCore:
             most_us = min(most_us, PAUSE_SHARE * self._dispatcher.tightest_us)
         if manager.sinks:
             most_us = min(most_us, self._sink_pause_us)
-        each_us = PAUSE_US / self._dispatcher.speed
+        each_us = PAUSE_US * self._dispatcher.slowness
         return round(min(each_us * (len(manager.replicas) + len(manager.sinks)), most_us))
 
     def work(self, now_us: int) -> Worked:

@@ -135,8 +135,8 @@ class Dispatcher:
     ----------
     lag_us
         By how much the host has been late lately, beyond what a busy host is.
-    speed
-        How fast its processor works, as in `HostLoad`.
+    slowness
+        How many times as long small batches should rest because its processor is slow.
     batch_length_us
         How long a batch may last, so that input which arrives meanwhile is in time.
     tightest_us
@@ -154,7 +154,7 @@ class Dispatcher:
         self._policy = policy
         self._clock = clock or ClusterClock()
         self.lag_us = 0
-        self.speed = 1.0
+        self.slowness = 1.0
         self._tasks: dict[str, _Task] = {}
         self._task_of: dict[str, _Task] = {}
         self._queue = RunQueue(policy)
@@ -278,7 +278,7 @@ class Dispatcher:
                     # Each operator of a chain has a batch of its own.
                     replicas=len(self._task_of),
                     lag_us=self.lag_us,
-                    speed=self.speed,
+                    slowness=self.slowness,
                 )
         left_ms = self._left_ms(task)
         while task.entered and task.entered[0][0] <= left_ms:

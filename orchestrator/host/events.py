@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ha.messages import Message, Snapshot
 from ha.producer import Producer, feed_subscribers
+from orchestrator.host.processor_speed import Speed
 from orchestrator.records import Assignment, Peer, Skipped
 from streams.chunk import Chunk, Position
 from topology.arrays import IntArray
@@ -150,7 +151,7 @@ class CpuMeasured(msgspec.Struct, frozen=True, kw_only=True):
     """CPU use of the host in cores: 0 … 1 for a single-threaded process; speed of its processor."""
 
     load: float
-    speed: float = 1.0
+    speed: Speed = Speed()
 
 
 Event = (

@@ -38,6 +38,7 @@ from orchestrator.host.events import (
 from orchestrator.host.incidents import Incidents
 from orchestrator.host.name_claim import Claimed
 from orchestrator.host.preparation import SnapshotPreparations
+from orchestrator.host.processor_speed import Speed
 from orchestrator.host.store_link import StoreLink
 from orchestrator.records import (
     ClockOffset,
@@ -117,7 +118,7 @@ class Surroundings:
     cpu_load
         CPU use of this host at a time, in cores; None if there is no new measurement.
     speed
-        How fast its processor works at a time, as in `HostLoad`.
+        How fast its processor works at a time.
     processor_us
         Processor time that the host's thread has used. Costs are learnt from it: on a busy machine,
         time passes also while others work. None: costs are learnt from the time that passed.
@@ -138,7 +139,7 @@ class Surroundings:
     flush: Callable[[], None] = lambda: None
     transit_bytes: Callable[[], int] = lambda: 0
     cpu_load: Callable[[int], float | None] = lambda _: None
-    speed: Callable[[int], float] = lambda _: 1.0
+    speed: Callable[[int], Speed] = lambda _: Speed()
     processor_us: Callable[[], int] | None = None
     evaluates_for_us: int = 0
     anchor_us: int = 0

@@ -1,10 +1,13 @@
-"""How fast the processors of a machine are just now, for work like that of a host.
+"""How fast the processors of a machine are just now, for work like that of a host, and how busy.
 
 What admission knows of costs before it has measured any, and how long small batches rest, are
 processor times that were found on one machine. Others are slower, up to several times where
 machines are virtual and their processors shared. So every host now and then times a piece of work
 that is always the same, and like its own: calls of small functions, dicts, short arrays, messages.
 It is the thread's processor time that counts, which others make no longer by running in between.
+
+That processors are slow matters to those who share them once they are short: then small batches
+must be fewer.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable
 
 import msgspec
 import numpy as np
+import psutil
 
 from orchestrator.clock import thread_us
 from streams.scheduling.recent_rates import RecentRates
@@ -22,6 +26,9 @@ REFERENCE_US = 80.0
 
 SPEEDS = (0.1, 4.0)
 """Least and greatest speed that is believed."""
+
+BUSY_SHARES = (0.5, 0.7)
+"""Share of a machine's processors in use from which on they begin to be short, and are."""
 
 STEPS = 64
 """Of a piece of work."""
@@ -40,8 +47,36 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[_Item])
 
 
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a processor, as a mean over the last ten seconds or so.
+
+    Attributes
+    ----------
+    ratio
+        1: as fast as where costs were found.
+    busy
+        Share of the machine's processors in use, 0 to 1.
+    """
+
+    ratio: float = 1.0
+    busy: float = 0.0
+
+    @property
+    def slowness(self) -> float:
+        """How many times as long small batches should rest as where costs were found: the inverse
+        of a ratio below 1, as far as processors are short."""
+        begins, short = BUSY_SHARES
+        shortage = min(max((self.busy - begins) / (short - begins), 0.0), 1.0)
+        return 1.0 + shortage * (1 / min(self.ratio, 1.0) - 1.0)
+
+
+def machine_busy() -> float:
+    """Share of the machine's processors in use since the last call, 0 to 1."""
+    return psutil.cpu_percent() / 100
+
+
 class SpeedMeter:
-    """The speed of late, as a ratio: 1 is that of the machine on which costs were found.
+    """Measures the speed of the machine's processors.
 
     Parameters
     ----------
@@ -49,20 +84,33 @@ class SpeedMeter:
         Time of the first reading.
     used_us
         Reads the processor time that the thread has used so far.
+    busy
+        Reads which share of the processors was in use since it was read last.
     """
 
-    def __init__(self, now_us: int, *, used_us: Callable[[], int] = thread_us) -> None:
+    def __init__(
+        self,
+        now_us: int,
+        *,
+        used_us: Callable[[], int] = thread_us,
+        busy: Callable[[], float] = machine_busy,
+    ) -> None:
         self._used_us = used_us
-        self._pieces = RecentRates(2, now_us)
+        self._busy = busy
+        self._pieces = RecentRates(3, now_us)
+        self._read_us = now_us
 
-    def read(self, now_us: int) -> float:
-        """Time another piece of work; the mean speed over the last ten seconds or so."""
+    def read(self, now_us: int) -> Speed:
+        """Time another piece of work."""
         began_us = self._used_us()
         piece_of_work()
-        self._pieces.add(self._used_us() - began_us, 1.0)
-        took_us, pieces = self._pieces.read(now_us)
+        took_us = self._used_us() - began_us
+        self._pieces.add(took_us, 1.0, self._busy() * (now_us - self._read_us) / 1e6)
+        self._read_us = now_us
+        took_s, pieces_s, busy = self._pieces.read(now_us)
         least, most = SPEEDS
-        return min(max(REFERENCE_US * pieces / took_us, least), most) if took_us else 1.0
+        ratio = min(max(REFERENCE_US * pieces_s / took_s, least), most) if took_s else 1.0
+        return Speed(ratio=ratio, busy=min(busy, 1.0))
 
 
 def piece_of_work() -> int:

@@ -69,7 +69,7 @@ START_US = 400.0
 STARTS_SHARE = 1 / 16
 """Processor time of a batch with hardly any tuples, with all that it causes elsewhere, at speed 1,
 and the share of a host's time that all replicas together may spend on such batches. With more
-replicas, or a slower processor, each rests for longer."""
+replicas, or on slow processors that are short, each rests for longer."""
 
 STANDBY_YIELDS = 4
 """A standby rests for this many times as long as the host is late."""
@@ -102,7 +102,7 @@ class Rests:
         standby_lag_us: float,
         replicas: int,
         lag_us: int,
-        speed: float = 1.0,
+        slowness: float = 1.0,
     ) -> tuple[int, int]:
         """Until when a task rests after a batch, and until when if nothing but watermarks comes.
 
@@ -116,10 +116,10 @@ class Rests:
             How many the host has.
         lag_us
             By how much the host is late.
-        speed
-            How fast its processor works (`HostLoad`).
+        slowness
+            How many times as long small batches should rest because its processor is slow.
         """
-        many_us = many_replicas_us(replicas, self._batch_us, speed)
+        many_us = many_replicas_us(replicas, self._batch_us, slowness)
         late_share = many_share = self._standby_share
         room_us = recovering_us = float("inf")
         if standby:
@@ -172,7 +172,7 @@ class Rests:
             self._standby_share = min(max(1 / max(STANDBY_MARGIN * cores, 1 / most), least), most)
 
 
-def many_replicas_us(replicas: float, batch_us: int, speed: float = 1.0) -> int:
+def many_replicas_us(replicas: float, batch_us: int, slowness: float = 1.0) -> int:
     """How long tasks must rest so that the small batches of a host take no more than their share.
 
     Parameters
@@ -181,10 +181,10 @@ def many_replicas_us(replicas: float, batch_us: int, speed: float = 1.0) -> int:
         How many the host has.
     batch_us
         The cluster's batch interval; a cluster without one has no rests.
-    speed
-        How fast the host's processor works.
+    slowness
+        How many times as long a small batch takes on the host.
     """
-    return round(replicas * START_US / speed / STARTS_SHARE) if batch_us else 0
+    return round(replicas * START_US * slowness / STARTS_SHARE) if batch_us else 0
 
 
 def rest_us(wanted_us: float, most_us: float, batch_us: int) -> int:

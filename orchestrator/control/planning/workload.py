@@ -327,7 +327,8 @@ def workload(
     due_ms = urgency_ms(flow, queries)
     per_node = REPLICAS * len(flow.fragments) / max(len(view.executors), 1)
 
-    speed = mean_speed(view.executors.values())
+    # Admission asks what there is room for, so processors are taken to be short.
+    slowness = max(1 / mean_speed(view.executors.values()), 1.0)
     detection_ms = view.settings.detection_ms
     lags_ms = {
         name: lag_ms(queries[each.query].recovery_bound_ms - detection_ms, due_ms[name])
@@ -335,7 +336,7 @@ def workload(
     }
 
     def how_often(rests: int, most_ms: Callable[[str], float]) -> dict[str, float]:
-        wanted_us = rests * many_replicas_us(per_node, round(batch_ms * 1e3), speed)
+        wanted_us = rests * many_replicas_us(per_node, round(batch_ms * 1e3), slowness)
         return {
             name: _limited(
                 sum(stream_rates[stream].arrivals_s for stream in streams),

@@ -35,6 +35,7 @@ from orchestrator.host.events import (
     SinkOpened,
     SourceEmitted,
 )
+from orchestrator.host.processor_speed import Speed
 from orchestrator.host.replica_manager import ABSENT_SINK_US
 from orchestrator.records import (
     Assignment,
@@ -1024,7 +1025,7 @@ def test_messages_gather_for_longer_on_a_host_with_more_replicas(
 def test_messages_gather_for_longer_where_a_turn_takes_longer() -> None:
     host = Driven("one")
     host.assign(of_many(10))
-    host.core.handle(CpuMeasured(load=0.1, speed=0.5), host.now_us)
+    host.core.handle(CpuMeasured(load=0.1, speed=Speed(ratio=0.5, busy=0.9)), host.now_us)
     assert host.core.pause_us == 6_000
 
 

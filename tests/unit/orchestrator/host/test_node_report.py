@@ -16,6 +16,7 @@ from orchestrator.host.events import (
     SourceEmitted,
 )
 from orchestrator.host.loop import host_identity, node_record
+from orchestrator.host.processor_speed import Speed
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
@@ -128,7 +129,7 @@ def test_processor_time_of_host_and_replicas_is_reported() -> None:
     assert told(core).load is None
     core.charge(core.work(NOW_US), 4000.0)
     later_us = NOW_US + 2_000_000
-    core.handle(CpuMeasured(load=0.25, speed=0.5), later_us)
+    core.handle(CpuMeasured(load=0.25, speed=Speed(ratio=0.5)), later_us)
     record = told(core, later_us)
     assert record.load == HostLoad(cores=0.25, evaluating_cores=0.002, evaluations_s=0.5, speed=0.5)
     assert record.replicas["f"].load == ReplicaLoad(

@@ -125,9 +125,9 @@ def test_where_many_fragments_share_a_node_each_is_evaluated_more_rarely(
 
 
 def test_slower_processors_evaluate_more_rarely() -> None:
-    # As many start in the same share of the time.
+    # Small batches take no greater share of the time; faster ones need not be more frequent.
     assert of_many(50, speed=0.5).fragments["f0"].evaluations_s == pytest.approx(6.25)
-    assert of_many(50, speed=2.0).fragments["f0"].evaluations_s == pytest.approx(20.0)
+    assert of_many(50, speed=2.0).fragments["f0"].evaluations_s == pytest.approx(12.5)
 
 
 def test_a_tight_recovery_bound_leaves_no_time_for_long_rests() -> None:
