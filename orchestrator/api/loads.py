@@ -30,6 +30,8 @@ class PlaceLoad(msgspec.Struct, frozen=True, kw_only=True):
         What coordinator, Spark and ZooKeeper have taken there over the same time.
     services_cores, takeover_cores
         What they will take, and what must stay free for a takeover.
+    speed
+        How fast its processors work just now; 1: as where the costs were found that are assumed.
     """
 
     name: str
@@ -42,6 +44,7 @@ class PlaceLoad(msgspec.Struct, frozen=True, kw_only=True):
     services: dict[str, float] = {}
     services_cores: float = 0.0
     takeover_cores: float = 0.0
+    speed: float = 1.0
 
 
 class FragmentCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +93,7 @@ def place_loads(places: Iterable[Place]) -> tuple[PlaceLoad, ...]:
             services=dict(place.services),
             services_cores=place.services_cores,
             takeover_cores=place.takeover_cores,
+            speed=place.speed,
         )
         for place in places
     )

@@ -91,6 +91,7 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ("services_cores", "Processors of Spark, ZooKeeper, coordinator.", "services_cores", 1),
         ("takeover_cores", "Processors that stay free for a takeover.", "takeover_cores", 1),
         ("limit_cores", "Processors up to which queries are admitted.", "limit_cores", 1),
+        ("speed", "How fast its processors work; 1: as where costs were found.", "speed", 1),
     ))  # fmt: skip
     yield from _tabled(document.fragments, "fragment", ("query", "fragment"), (
         ("redundant", "1 with a warm standby, else 0.", "redundant", 1),

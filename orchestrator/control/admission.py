@@ -31,6 +31,9 @@ from placement.errors import (
 )
 from placement.records import Plan
 
+SLOW = 0.8
+"""Speed of processors below which a refusal tells it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
@@ -293,10 +296,13 @@ def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, 
     """Problem, remedy and figures of a query that would take more than there is."""
     place = error.place
     shared = f"which {', '.join(place.hosts)} share, " if place.is_machine else ""
+    slow = ""
+    if place.speed < SLOW:
+        slow = f" at {place.speed:.2f} of the speed where assumed costs were found"
     parts = sorted(error.fragments.items(), key=lambda part: -part[1])
     problem = (
         f"of its {place.capacity_cores:g} processors, {shared}{place.used_cores:.2f} are in use "
-        f"({_used(place)}), the "
+        f"({_used(place)}){slow}, the "
         f"query adds {error.added_cores:.2f}, and the limit is {place.limit_cores:.2f}; it adds "
         + ", ".join(f"{cores:.2f} by {_cost(planning, name)}" for name, cores in parts)
     )
@@ -315,6 +321,7 @@ def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, 
         "coming_cores": place.coming_cores,
         "services_cores": place.services_cores,
         "takeover_cores": place.takeover_cores,
+        "speed": place.speed,
         **({} if place.measured_cores is None else {"measured_cores": place.measured_cores}),
         "added_cores": error.added_cores,
         "limit_cores": place.limit_cores,

@@ -52,6 +52,8 @@ class MeasuredPlace:
         What those of its hosts that are measured have taken lately; None: none is.
     services
         Kind of service on the machine → what it has taken lately.
+    speed
+        How fast its processors work just now, as hosts report it (`HostLoad`).
     """
 
     name: str
@@ -60,6 +62,7 @@ class MeasuredPlace:
     limit_cores: float
     measured_cores: float | None
     services: Mapping[str, float]
+    speed: float
 
     @property
     def busy_cores(self) -> float:
@@ -118,6 +121,7 @@ def measured_places(
             limit_cores=share * capacity,
             measured_cores=sum(loads) if is_measured else None,
             services=services,
+            speed=mean_speed(hosts[host] for host in members),
         )
 
     nodes = [

@@ -23,16 +23,19 @@ def cores(load: api.PlaceLoad) -> Text:
 
 def machines_table(loads: Sequence[api.PlaceLoad]) -> Table:
     """Machines that several hosts share."""
-    made = table("\nMachines", ("machine",), ("hosts", "processors", CORES, "services", "takeover"))
+    made = table(
+        "\nMachines", ("machine",), ("hosts", "processors", "speed", CORES, "services", "takeover")
+    )
     for load in loads:
         if load.is_machine:
-            figures = (load.services_cores, load.takeover_cores)
+            kept = (load.services_cores, load.takeover_cores)
             made.add_row(
                 load.name,
                 str(len(load.hosts)),
                 f"{load.processors:g}",
+                f"{load.speed:.2f}",
                 cores(load),
-                *(f"{each:.2f}" for each in figures),
+                *(f"{each:.2f}" for each in kept),
             )
     return made
 

@@ -31,7 +31,6 @@ from ha.roles import ReplicaRole
 from orchestrator.control.measured_load import (
     NODE_SHARE,
     MeasuredPlace,
-    mean_speed,
     measured_places,
     speed_of,
 )
@@ -284,6 +283,7 @@ def places(
                 limit_cores=measured.limit_cores,
                 measured_cores=measured.measured_cores,
                 services=measured.services,
+                speed=measured.speed,
                 # The rest of what a host does fits into the time that emulated costs take.
                 predicted_cores=sum(fragments.values())
                 + (0.0 if emulated else sum(idle_cores(view.hosts[n]) for n in measured.hosts)),
@@ -363,9 +363,8 @@ def _services_cores(
     coming = sum(len(taken[name]) - len(node.replicas) for name, node in view.executors.items())
     resting = sum(cores for kind, cores in measured.services.items() if kind in RESTING)
     others = sum(measured.services.values()) - resting
-    speed = mean_speed(view.hosts[name] for name in measured.hosts)
-    coming_cores = coming * SERVICE_US / speed / 1e6
-    return max(others + min(resting, RESTING_CORES / speed) + coming_cores, 0.0)
+    coming_cores = coming * SERVICE_US / measured.speed / 1e6
+    return max(others + min(resting, RESTING_CORES / measured.speed) + coming_cores, 0.0)
 
 
 def room_cores(found: Collection[Place]) -> dict[str, float]:

@@ -426,3 +426,14 @@ def test_a_host_has_no_more_room_than_its_machine(cluster: ObedientCluster) -> N
     assert set(room) == cluster.hosts.keys()
     for cores in room.values():
         assert cores == pytest.approx(MACHINE_SHARE * PROCESSORS - 9 * 0.15)
+
+
+@pytest.mark.parametrize(("speed", "told"), [(0.3, True), (0.9, False)])
+def test_a_refusal_tells_that_processors_are_slow(
+    cluster: ObedientCluster, speed: float, told: bool
+) -> None:
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=0.2, evaluating_cores=0.1, speed=speed))
+    error = refusal(cluster, costing(20.0))
+    assert error.figures["speed"] == pytest.approx(speed)
+    assert (f" at {speed:.2f} of the speed" in str(error)) is told
