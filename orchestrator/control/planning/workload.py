@@ -67,9 +67,12 @@ LAG_SHARE = 0.25
 """Share of the recovery bound left by a plan that a secondary may lag. The rest covers delays that
 no plan knows: a busy machine, and other replicas that catch up at the same time."""
 
-OVERHEAD_US = 500.0
-"""Overhead of an evaluation while none was measured, at speed 1: what benchmark `density` shows
-(`overhead_us_made`). Beyond it, measured overheads and the measured load of hosts count."""
+OVERHEAD_US = 600.0
+OFTEN_S = 400.0
+"""Overhead of an evaluation while none was measured, at speed 1, on a node that makes few; and how
+many a second it makes when each takes half of that, as turns and messages serve several: what
+benchmarks `density` and `latency` show. Beyond it, measured overheads and the measured load of
+hosts count."""
 
 OVERHEADS_US = (50.0, 5_000.0)
 """Least and greatest overhead that is believed."""
@@ -444,9 +447,15 @@ def overhead_us(
         spent_us += max(rest_cores, 0.0) * 1e6
         counted_s += max(expected_s, made_s)
     if counted_s < LEAST_EVALUATIONS_S:
-        return OVERHEAD_US / mean_speed(view.executors.values())
+        all_s = sum(evaluations_s.values()) + sum(standby_evaluations_s.values())
+        return assumed_overhead_us(view, all_s / max(len(view.executors), 1))
     least_us, most_us = OVERHEADS_US
     return min(max(spent_us / counted_s, least_us), most_us)
+
+
+def assumed_overhead_us(view: ClusterView, evaluations_s: float) -> float:
+    """What is taken for the overhead of an evaluation on nodes that make so many a second each."""
+    return OVERHEAD_US / (1 + evaluations_s / OFTEN_S) / mean_speed(view.executors.values())
 
 
 def idle_cores(node: NodeRecord) -> float:

@@ -7,12 +7,13 @@ import pytest
 from ha.roles import ReplicaRole
 from orchestrator.control.planning.workload import (
     HOST_CORES,
+    OFTEN_S,
     OVERHEAD_US,
     OVERHEADS_US,
     overhead_us,
 )
 from orchestrator.records import HostLoad, ReplicaLoad, ReplicaStatus
-from tests.obedient_cluster import ObedientCluster
+from tests.obedient_cluster import EXECUTORS, ObedientCluster
 
 TUPLES_S = 100.0
 """How many tuples the fragment expects."""
@@ -47,6 +48,11 @@ def measured(
     return overhead_us(cluster.view(), {"f": expected_s}, {"f": expected_s / 2}, {"f": TUPLES_S})
 
 
+def assumed(expected_s: float = 100.0) -> float:
+    """What is taken for it before anything is measured."""
+    return OVERHEAD_US / (1 + 1.5 * expected_s / len(EXECUTORS) / OFTEN_S)
+
+
 def test_it_is_what_is_left_beside_evaluations_and_an_idle_host() -> None:
     assert measured(HOST_CORES + 0.1, 0.07, 100.0) == pytest.approx(300.0)
 
@@ -58,29 +64,36 @@ def test_a_host_that_evaluates_more_rarely_has_no_greater_overhead() -> None:
 def test_a_secondary_is_expected_to_evaluate_more_rarely() -> None:
     standby = ReplicaRole.STANDBY
     assert measured(HOST_CORES + 0.1, 0.07, 50.0, role=standby) == pytest.approx(600.0)
-    assert measured(HOST_CORES + 0.1, 0.07, 50.0) == OVERHEAD_US
+    assert measured(HOST_CORES + 0.1, 0.07, 50.0) == assumed()
 
 
 def test_what_is_spent_while_replicas_are_prepared_or_streams_begin_is_no_overhead() -> None:
-    assert measured(0.5, 0.1, 40.0) == OVERHEAD_US
-    assert measured(HOST_CORES + 0.014, 0.007, 9.0) == OVERHEAD_US
-    assert measured(0.5, 0.1, 25.0, expected_s=1000.0) == OVERHEAD_US
+    assert measured(0.5, 0.1, 40.0) == assumed()
+    assert measured(HOST_CORES + 0.014, 0.007, 9.0) == assumed()
+    assert measured(0.5, 0.1, 25.0, expected_s=1000.0) == assumed(1000.0)
 
 
 def test_nothing_is_concluded_from_next_to_nothing() -> None:
-    assert measured(HOST_CORES + 0.01, 0.0, 1.0) == OVERHEAD_US
+    assert measured(HOST_CORES + 0.01, 0.0, 1.0) == assumed()
     assert overhead_us(ObedientCluster().view(), {}, {}, {}) == OVERHEAD_US
 
 
 def test_where_only_watermarks_come_half_as_many_evaluations_are_expected() -> None:
     assert measured(HOST_CORES + 0.1, 0.07, 50.0, tuples_s=0.0) == pytest.approx(600.0)
     assert measured(HOST_CORES + 0.1, 0.07, 75.0, tuples_s=50.0) == pytest.approx(400.0)
-    assert measured(HOST_CORES + 0.1, 0.07, 29.0, tuples_s=0.0) == OVERHEAD_US
+    assert measured(HOST_CORES + 0.1, 0.07, 29.0, tuples_s=0.0) == assumed()
 
 
 def test_on_a_slow_processor_an_idle_host_takes_more_and_more_is_assumed() -> None:
     assert measured(2 * HOST_CORES + 0.1, 0.07, 100.0, speed=0.5) == pytest.approx(300.0)
-    assert measured(0.5, 0.1, 40.0, speed=0.5) == pytest.approx(2 * OVERHEAD_US)
+    assert measured(0.5, 0.1, 40.0, speed=0.5) == pytest.approx(2 * assumed())
+
+
+def test_nodes_that_evaluate_often_are_taken_to_have_less_overhead() -> None:
+    view = ObedientCluster().view()
+    nodes = len(view.executors)
+    often = {"f": nodes * OFTEN_S / 2}
+    assert overhead_us(view, often, often, {"f": 0.0}) == pytest.approx(OVERHEAD_US / 2)
 
 
 def test_what_cannot_be_is_not_believed() -> None:
