@@ -95,7 +95,7 @@ REPLICAS = 2
 LEAST_TUPLES_S = 1.0
 """With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
 
-HOST_CORES = 0.02
+HOST_CORES = 0.015
 """Processor time, at speed 1, of a host with nothing to do: heartbeats, probes, its record in the
 store (benchmark `density`, `empty_host_cores`)."""
 
