@@ -14,7 +14,15 @@ from dataclasses import replace
 
 import msgspec
 
-from orchestrator.records import Coordinate, CostStatus, NodeRecord
+from orchestrator.host.processor_speed import SPEEDS
+from orchestrator.records import (
+    Coordinate,
+    CostStatus,
+    HostLoad,
+    NodeRecord,
+    ReplicaLoad,
+    ReplicaStatus,
+)
 from orchestrator.store.protocol import Versioned
 
 MOST_MS = 1e9
@@ -35,10 +43,8 @@ def plausible(found: Versioned[NodeRecord]) -> Versioned[NodeRecord]:
         coordinate=record.coordinate if _is_place(record.coordinate) else None,
         latencies_ms={to: ms for to, ms in record.latencies_ms.items() if _all_within([ms])},
         clocks={name: each for name, each in record.clocks.items() if each.uncertainty_us >= 0},
-        replicas={
-            name: each if _is_cost(each.cost) else msgspec.structs.replace(each, cost=None)
-            for name, each in record.replicas.items()
-        },
+        load=record.load if _is_host_load(record.load) else None,
+        replicas={name: _sound(each) for name, each in record.replicas.items()},
         problems=(*record.problems, *problems),
     )
     return replace(found, record=sound)
@@ -53,9 +59,22 @@ def _problems(record: NodeRecord) -> Iterator[str]:
     for name, each in record.clocks.items():
         if each.uncertainty_us < 0:
             yield f"reports a clock of {name} that is wrong by {each.uncertainty_us} us"
+    if not _is_host_load(record.load):
+        yield f"reports a load that cannot be: {record.load}"
     for name, each in record.replicas.items():
         if not _is_cost(each.cost):
             yield f"reports a cost of {name} that cannot be: {each.cost}"
+        if not _is_load(each.load):
+            yield f"reports a load of {name} that cannot be: {each.load}"
+
+
+def _sound(status: ReplicaStatus) -> ReplicaStatus:
+    """Without a cost and a load that cannot be."""
+    return msgspec.structs.replace(
+        status,
+        cost=status.cost if _is_cost(status.cost) else None,
+        load=status.load if _is_load(status.load) else None,
+    )
 
 
 def _is_place(coordinate: Coordinate | None) -> bool:
@@ -67,6 +86,15 @@ def _is_place(coordinate: Coordinate | None) -> bool:
 
 def _is_cost(cost: CostStatus | None) -> bool:
     return cost is None or _all_within([cost.fixed_us, cost.per_tuple_us], MOST_US)
+
+
+def _is_load(load: HostLoad | ReplicaLoad | None) -> bool:
+    return load is None or _all_within(msgspec.structs.astuple(load))
+
+
+def _is_host_load(load: HostLoad | None) -> bool:
+    least, most = SPEEDS
+    return _is_load(load) and (load is None or least <= load.speed <= most)
 
 
 def _all_within(values: Iterable[float], most: float = MOST_MS) -> bool:
