@@ -68,7 +68,7 @@ LAG_SHARE = 0.25
 no plan knows: a busy machine, and other replicas that catch up at the same time."""
 
 OVERHEAD_US = 600.0
-OFTEN_S = 400.0
+OFTEN_S = 600.0
 """Overhead of an evaluation while none was measured, at speed 1, on a node that makes few; and how
 many a second it makes when each takes half of that, as turns and messages serve several: what
 benchmarks `density` and `latency` show. Beyond it, measured overheads and the measured load of
