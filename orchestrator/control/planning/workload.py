@@ -597,11 +597,18 @@ def _evaluating_us_s(
 
     What was measured is scaled by the tuples that are expected. A host that is short of time takes
     more timestamps in one evaluation, so that each evaluation costs more and there are fewer; the
-    cost of a tuple, all in all, stays about the same.
+    cost of a tuple, all in all, stays about the same. In a quiet stretch most of what was measured
+    went to evaluations of few tuples or none, and more tuples do not make those more: then the
+    rest is added by its cost.
     """
-    if measured is not None and measured.tuples_s >= LEAST_TUPLES_S:
-        return measured.cores * 1e6 * tuples_s / measured.tuples_s
-    return evaluations_s * cost.fixed_us + tuples_s * cost.per_tuple_us
+    if measured is None or measured.tuples_s < LEAST_TUPLES_S:
+        return evaluations_s * cost.fixed_us + tuples_s * cost.per_tuple_us
+    added_us_s = (
+        max(evaluations_s - measured.evaluations_s, 0.0) * cost.fixed_us
+        + max(tuples_s - measured.tuples_s, 0.0) * cost.per_tuple_us
+    )
+    measured_us_s = measured.cores * 1e6
+    return min(measured_us_s * tuples_s / measured.tuples_s, measured_us_s + added_us_s)
 
 
 def _instance_ms(taken: Rate, cost: Cost) -> float:
