@@ -75,7 +75,7 @@ benchmarks `density` and `latency` show. Beyond it, measured overheads and the m
 hosts count."""
 
 OVERHEADS_US = (50.0, 5_000.0)
-"""Least and greatest overhead that is believed."""
+"""Least and greatest overhead that is believed or assumed."""
 
 LEAST_EVALUATIONS_S = 20.0
 """Evaluations a second, in the whole cluster, from which on the overhead is measured."""
@@ -455,7 +455,9 @@ def overhead_us(
 
 def assumed_overhead_us(view: ClusterView, evaluations_s: float) -> float:
     """What is taken for the overhead of an evaluation on nodes that make so many a second each."""
-    return OVERHEAD_US / (1 + evaluations_s / OFTEN_S) / mean_speed(view.executors.values())
+    assumed_us = OVERHEAD_US / (1 + evaluations_s / OFTEN_S) / mean_speed(view.executors.values())
+    least_us, most_us = OVERHEADS_US
+    return min(max(assumed_us, least_us), most_us)
 
 
 def idle_cores(node: NodeRecord) -> float:
