@@ -297,7 +297,7 @@ def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, 
     place = error.place
     shared = f"which {', '.join(place.hosts)} share, " if place.is_machine else ""
     slow = ""
-    if place.speed < SLOW:
+    if place.speed < SLOW and not planning.view.settings.emulate_costs:
         slow = f" at {place.speed:.2f} of the speed where assumed costs were found"
     parts = sorted(error.fragments.items(), key=lambda part: -part[1])
     problem = (

@@ -88,13 +88,17 @@ def _is_cost(cost: CostStatus | None) -> bool:
     return cost is None or _all_within([cost.fixed_us, cost.per_tuple_us], MOST_US)
 
 
-def _is_load(load: HostLoad | ReplicaLoad | None) -> bool:
-    return load is None or _all_within(msgspec.structs.astuple(load))
+def _is_load(load: ReplicaLoad | None) -> bool:
+    if load is None:
+        return True
+    return _all_within(msgspec.structs.astuple(load)) and load.window_share <= 1
 
 
 def _is_host_load(load: HostLoad | None) -> bool:
+    if load is None:
+        return True
     least, most = SPEEDS
-    return _is_load(load) and (load is None or least <= load.speed <= most)
+    return _all_within(msgspec.structs.astuple(load)) and least <= load.speed <= most
 
 
 def _all_within(values: Iterable[float], most: float = MOST_MS) -> bool:

@@ -45,8 +45,9 @@ BATCH_US = (1_000.0, 10_000.0)
 heartbeats wait for longer ones."""
 
 BEHIND_US = 1_000_000
-"""Input that waits for longer than this, and for longer than its deadline, shows that a replica
-cannot follow: no garbage collection or burst that a plan allows for takes so long."""
+"""Input that waits for longer than this, and for longer than its deadline or a standby's longest
+rest, shows that a replica cannot follow: no garbage collection or burst that a plan allows for
+takes so long."""
 
 WORTHWHILE = 8.0
 MOST_WORTHWHILE_US = 5_000.0
@@ -401,13 +402,17 @@ class Dispatcher:
         deadline_ms: float | None = None,
     ) -> _Task:
         """A task of primaries with the least deadline of their results, or of a standby."""
+        waits_ms = deadline_ms or sub_deadline_ms
+        if deadline_ms is None:
+            # While it rests, it is not behind.
+            waits_ms *= STANDBY_REST_SHARES[1]
         return _Task(
             name=operators[0],
             operators=operators,
             generations=tuple(self._replicas[name].replica.generation for name in operators),
             sub_deadline_us=round(sub_deadline_ms * 1000),
             standby=deadline_ms is None,
-            patience_us=max(round((deadline_ms or sub_deadline_ms) * 1000), BEHIND_US),
+            patience_us=max(round(waits_ms * 1000), BEHIND_US),
             standby_lag_us=1000
             * min(self._replicas[name].assignment.standby_lag_ms for name in operators),
         )

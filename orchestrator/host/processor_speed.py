@@ -56,7 +56,8 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     ratio
         1: as fast as where costs were found.
     busy
-        Share of the machine's processors in use, 0 to 1.
+        Share of the machine's processors in use, or of one by the thread itself, if that is more;
+        0 to 1.
     """
 
     ratio: float = 1.0
@@ -99,15 +100,18 @@ class SpeedMeter:
         self._used_us = used_us
         self._busy = busy
         self._pieces = RecentRates(3, now_us)
-        self._read_us = now_us
+        self._read_us, self._began_us = now_us, used_us()
 
     def read(self, now_us: int) -> Speed:
         """Time another piece of work."""
         began_us = self._used_us()
         piece_of_work()
         took_us = self._used_us() - began_us
-        self._pieces.add(took_us, 1.0, self._busy() * (now_us - self._read_us) / 1e6)
-        self._read_us = now_us
+        # A host has one thread: on a machine with many processors, its own may be short.
+        passed_us = now_us - self._read_us
+        busy_us = max(self._busy() * passed_us, began_us - self._began_us)
+        self._pieces.add(took_us, 1.0, busy_us / 1e6)
+        self._read_us, self._began_us = now_us, began_us
         took_s, pieces_s, busy = self._pieces.read(now_us)
         least, most = SPEEDS
         ratio = min(max(REFERENCE_US * pieces_s / took_s, least), most) if took_s else 1.0

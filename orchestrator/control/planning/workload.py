@@ -61,7 +61,7 @@ LEAST_COST_MS = 0.2
 proportion to a smaller cost would pass before any host could dispatch the fragment."""
 
 COST_US = 20.0
-"""Cost of a tuple of which nothing is known."""
+"""Cost of a tuple of which nothing is known, at speed 1."""
 
 LAG_SHARE = 0.25
 """Share of the recovery bound left by a plan that a secondary may lag. The rest covers delays that
@@ -75,7 +75,7 @@ benchmarks `density` and `latency` show. Beyond it, measured overheads and the m
 hosts count."""
 
 OVERHEADS_US = (50.0, 5_000.0)
-"""Least and greatest overhead that is believed."""
+"""Least and greatest overhead that is believed or assumed."""
 
 LEAST_EVALUATIONS_S = 20.0
 """Evaluations a second, in the whole cluster, from which on the overhead is measured."""
@@ -331,7 +331,8 @@ def workload(
     per_node = REPLICAS * len(flow.fragments) / max(len(view.executors), 1)
 
     # Admission asks what there is room for, so processors are taken to be short.
-    slowness = max(1 / mean_speed(view.executors.values()), 1.0)
+    speed = mean_speed(view.executors.values())
+    slowness = max(1 / speed, 1.0)
     detection_ms = view.settings.detection_ms
     lags_ms = {
         name: lag_ms(queries[each.query].recovery_bound_ms - detection_ms, due_ms[name])
@@ -370,7 +371,7 @@ def workload(
         if name in query.outputs:
             readers_ms[name][SINK_PREFIX + name] = query.deadline_of(name)
         taken = taken_by(fragment, stream_rates)
-        planned = _planned_cost(query, name)
+        planned = _planned_cost(query, name, speed)
         cost = _measured_cost(view.measured_cost(fragment)) or planned
         measured = view.measured_load(fragment)
         evaluating_us_s, standby_us_s = (
@@ -455,7 +456,9 @@ def overhead_us(
 
 def assumed_overhead_us(view: ClusterView, evaluations_s: float) -> float:
     """What is taken for the overhead of an evaluation on nodes that make so many a second each."""
-    return OVERHEAD_US / (1 + evaluations_s / OFTEN_S) / mean_speed(view.executors.values())
+    assumed_us = OVERHEAD_US / (1 + evaluations_s / OFTEN_S) / mean_speed(view.executors.values())
+    least_us, most_us = OVERHEADS_US
+    return min(max(assumed_us, least_us), most_us)
 
 
 def idle_cores(node: NodeRecord) -> float:
@@ -571,7 +574,7 @@ def _site(stream: StreamRecord, hosts: Collection[str]) -> str:
     return next(iter(there or stream.sites))
 
 
-def _planned_cost(query: QueryRecord, fragment: str) -> Cost:
+def _planned_cost(query: QueryRecord, fragment: str, speed: float) -> Cost:
     """Cost of a fragment that has not run."""
     stated_us = query.estimates.get(fragment, Estimate()).cost_us
     if stated_us is not None:
@@ -579,7 +582,7 @@ def _planned_cost(query: QueryRecord, fragment: str) -> Cost:
     tried = query.trials.get(fragment)
     if tried is not None:
         return Cost(fixed_us=tried.fixed_us, per_tuple_us=tried.per_tuple_us, basis=Basis.TRIED)
-    return Cost(fixed_us=0.0, per_tuple_us=COST_US, basis=Basis.ASSUMED)
+    return Cost(fixed_us=0.0, per_tuple_us=COST_US / speed, basis=Basis.ASSUMED)
 
 
 def _measured_cost(measured: CostStatus | None) -> Cost | None:
@@ -597,11 +600,18 @@ def _evaluating_us_s(
 
     What was measured is scaled by the tuples that are expected. A host that is short of time takes
     more timestamps in one evaluation, so that each evaluation costs more and there are fewer; the
-    cost of a tuple, all in all, stays about the same.
+    cost of a tuple, all in all, stays about the same. In a quiet stretch most of what was measured
+    went to evaluations of few tuples or none, and more tuples do not make those more: then the
+    rest is added by its cost.
     """
-    if measured is not None and measured.tuples_s >= LEAST_TUPLES_S:
-        return measured.cores * 1e6 * tuples_s / measured.tuples_s
-    return evaluations_s * cost.fixed_us + tuples_s * cost.per_tuple_us
+    if measured is None or measured.tuples_s < LEAST_TUPLES_S:
+        return evaluations_s * cost.fixed_us + tuples_s * cost.per_tuple_us
+    added_us_s = (
+        max(evaluations_s - measured.evaluations_s, 0.0) * cost.fixed_us
+        + max(tuples_s - measured.tuples_s, 0.0) * cost.per_tuple_us
+    )
+    measured_us_s = measured.cores * 1e6
+    return min(measured_us_s * tuples_s / measured.tuples_s, measured_us_s + added_us_s)
 
 
 def _instance_ms(taken: Rate, cost: Cost) -> float:

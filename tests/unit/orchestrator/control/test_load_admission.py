@@ -266,6 +266,27 @@ def test_host_short_of_time_is_predicted_by_tuples_not_by_its_long_evaluations(
     assert fragments["alerts"] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("quiet_tuples_s", [2.0, 5.0, 100.0])
+def test_what_evaluations_take_in_a_quiet_stretch_is_no_cost_of_its_few_tuples(
+    cluster: ObedientCluster, quiet_tuples_s: float
+) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.settle()
+    cores = (50 * 200.0 + quiet_tuples_s) / 1e6
+    for host in cluster.hosts.values():
+        # Half of the evaluations, of hardly more than watermarks.
+        host.costs["alerts"] = CostStatus(fixed_us=200.0, per_tuple_us=1.0, samples=100)
+        host.loads["alerts"] = ReplicaLoad(
+            cores=cores, evaluations_s=50, timestamps_s=50, tuples_s=quiet_tuples_s
+        )
+    cluster.settle()
+    found = admit(cluster.view())
+    overhead_us = OVERHEAD_US / (1 + 100 / OFTEN_S)
+    evaluating = (100 * 200.0 + 3125) / 1e6
+    expected = 2 * (evaluating + 100 * overhead_us / 1e6) + 100 * SITE_US / 1e6
+    assert place(found, "machine-0").fragments["alerts"] == pytest.approx(expected)
+
+
 def test_stated_cost_that_is_off_is_told_once_with_the_line_to_write(
     cluster: ObedientCluster,
 ) -> None:
@@ -439,3 +460,10 @@ def test_a_refusal_tells_that_processors_are_slow(
     error = refusal(cluster, costing(20.0))
     assert error.figures["speed"] == pytest.approx(speed)
     assert (f" at {speed:.2f} of the speed" in str(error)) is told
+
+
+def test_a_refusal_with_emulated_costs_says_nothing_of_processors(cluster: ObedientCluster) -> None:
+    change_settings(cluster, emulate_costs=True)
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=0.2, evaluating_cores=0.1, speed=0.3))
+    assert "of the speed" not in str(refusal(cluster, costing(400.0)))

@@ -48,7 +48,7 @@ def test_a_load_of_a_host_that_cannot_be_is_not_believed(wrong: dict[str, float]
     assert problem.startswith("reports a load that cannot be")
 
 
-@pytest.mark.parametrize("wrong", [{"cores": -0.5}, {"tuples_s": 1e300}])
+@pytest.mark.parametrize("wrong", [{"cores": -0.5}, {"tuples_s": 1e300}, {"window_share": 1e6}])
 def test_a_load_of_a_replica_that_cannot_be_is_not_believed(wrong: dict[str, float]) -> None:
     replica_load = msgspec.structs.replace(REPLICA_LOAD, **wrong)
     node = reported(LOAD, replica_load).view().hosts["paris"]

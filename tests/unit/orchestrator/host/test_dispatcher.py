@@ -553,3 +553,19 @@ def test_a_host_whose_input_waits_too_long_takes_no_more_until_it_has_caught_up(
     assert room_bytes() == 0
     host.work()
     assert room_bytes() > 0
+
+
+def test_a_standby_that_rests_is_not_behind() -> None:
+    """Its producers would keep back what it needs when it takes over."""
+    many = [fragment(f"f{n}", f"s{n}", role="secondary", standby_lag_ms=1200.0) for n in range(40)]
+    host = QuietHost(*many, batch_ms=10.0)
+    host.dispatcher.slowness = 4.0
+    host.arrive("s0", chunk(0, [(1, 1)]))
+    assert host.steps() == ["f0"]
+    host.arrive("s0", chunk(1, [(2, 1)]))
+    rests_until_us = host.dispatcher.next_us
+    assert rests_until_us is not None
+    assert rests_until_us > max(BEHIND_US, 1200 * MS)
+    assert not host.dispatcher.is_behind("f0", rests_until_us)
+    # It could have rested for four times its lag.
+    assert host.dispatcher.is_behind("f0", 4 * 1200 * MS + 1)

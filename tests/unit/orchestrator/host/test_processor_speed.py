@@ -17,7 +17,7 @@ SECOND_US = 1_000_000
 
 def meter(*took_us: float) -> SpeedMeter:
     """One whose pieces of work take so long."""
-    clock = iter([at for us in took_us for at in (0, round(us))])
+    clock = iter([0, *(at for us in took_us for at in (0, round(us)))])
     return SpeedMeter(0, used_us=lambda: next(clock), busy=lambda: 0.75)
 
 
@@ -73,3 +73,11 @@ def test_how_busy_the_machine_is_is_a_mean_over_time() -> None:
 def test_slow_processors_matter_as_far_as_they_are_short(busy: float, slowness: float) -> None:
     assert Speed(ratio=1 / 3, busy=busy).slowness == pytest.approx(slowness)
     assert Speed(ratio=2.0, busy=busy).slowness == 1.0
+
+
+def test_a_host_that_uses_up_its_own_processor_is_short_whatever_the_machine_has() -> None:
+    # Its thread works for 0.9 s of each second; an eighth of the machine is in use.
+    clock = iter([0, 900_000, 900_000 + round(REFERENCE_US), 1_800_000, 1_900_000])
+    meter = SpeedMeter(0, used_us=lambda: next(clock), busy=lambda: 0.125)
+    assert meter.read(SECOND_US).busy == pytest.approx(0.9)
+    assert meter.read(2 * SECOND_US).busy == pytest.approx(0.9, abs=0.001)

@@ -96,6 +96,13 @@ def test_nodes_that_evaluate_often_are_taken_to_have_less_overhead() -> None:
     assert overhead_us(view, often, often, {"f": 0.0}) == pytest.approx(OVERHEAD_US / 2)
 
 
+def test_no_less_is_assumed_than_would_be_believed() -> None:
+    # With `batch: 0 ms` each tuple may be evaluated for itself, on a node thousands a second.
+    view = ObedientCluster().view()
+    often = {"f": len(view.executors) * 20_000.0}
+    assert overhead_us(view, often, often, {"f": 0.0}) == OVERHEADS_US[0]
+
+
 def test_what_cannot_be_is_not_believed() -> None:
     assert measured(0.0, 0.0, 100.0) == OVERHEADS_US[0]
     assert measured(1.0, 0.0, 100.0) == OVERHEADS_US[1]

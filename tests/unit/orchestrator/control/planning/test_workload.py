@@ -139,6 +139,11 @@ def test_a_tight_recovery_bound_leaves_no_time_for_long_rests() -> None:
     assert of_many(300, bound_ms=100.0).fragments["f0"].evaluations_s == pytest.approx(1e3 / 240)
 
 
+def test_a_cost_that_is_assumed_is_greater_on_slow_processors() -> None:
+    fast, slow = (of_many(1, speed=speed).fragments["f0"].cost for speed in (1.0, 0.25))
+    assert slow.per_tuple_us == pytest.approx(4 * fast.per_tuple_us)
+
+
 def of_many(queries: int, bound_ms: float = 500.0, speed: float = 1.0) -> Workload:
     """The work of so many small queries on six nodes."""
     streams = {"north": replayed(50, 1.0)}
