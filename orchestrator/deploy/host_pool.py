@@ -117,7 +117,7 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     SparkLost
         Spark ended by itself.
     """
-    from orchestrator.spark.hosts.session import stop_session, yield_to_hosts
+    from orchestrator.spark.hosts.session import stop_session, stop_yielding, yield_to_hosts
 
     # Refused here rather than by every executor.
     with closing(config.open_store()) as store:
@@ -134,6 +134,8 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
                         yields = True
                     time.sleep(LOOK_EVERY_S)
             finally:
+                # Hosts that end need nothing, and Spark has to end them in time.
+                stop_yielding()
                 pool.stop()
         finally:
             stop_session(session)

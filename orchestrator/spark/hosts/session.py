@@ -232,7 +232,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
                     {"stdout": output, "stderr": output, "start_new_session": True},
                 )
             if settings.yields:
-                _yield(gateway)
+                _be_nice(gateway, SESSION_NICE)
             _discard_driver()
             return SparkSession(SparkContext(conf=configuration, gateway=gateway))
         except BaseException as error:
@@ -253,15 +253,21 @@ def yield_to_hosts() -> None:
     Hosts have sessions of their own. Linux gives sessions weights, where it divides processors
     among them.
     """
-    _yield(vars(SparkContext)["_gateway"])
+    _be_nice(vars(SparkContext)["_gateway"], SESSION_NICE)
 
 
-def _yield(gateway: JavaGateway) -> None:
+def stop_yielding() -> None:
+    """Give the processes of this process's Spark as much weight as others have: it is to end."""
+    if (gateway := vars(SparkContext).get("_gateway")) is not None:
+        _be_nice(gateway, "0")
+
+
+def _be_nice(gateway: JavaGateway, nice: str) -> None:
     # Linux takes one change in a tenth of a second from all users together.
     driver: subprocess.Popen[bytes] = vars(gateway)["proc"]
     for _ in range(SESSION_ATTEMPTS):
         try:
-            Path(f"/proc/{driver.pid}/autogroup").write_text(SESSION_NICE, encoding="ascii")
+            Path(f"/proc/{driver.pid}/autogroup").write_text(nice, encoding="ascii")
         except BlockingIOError:
             time.sleep(0.1)
         except OSError:

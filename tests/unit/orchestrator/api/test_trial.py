@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 import msgspec
@@ -74,6 +74,24 @@ def test_generated_rows_give_cost_and_selectivity() -> None:
     # By this clock every evaluation takes 100 µs.
     some = trials["some"]
     assert some.fixed_us + some.per_tuple_us * RATE / 100 == pytest.approx(100.0, rel=0.1)
+
+
+def test_first_evaluations_may_take_as_long_as_libraries_take_to_load() -> None:
+    # The first thirty readings are 40 ms apart, the others 0.1 ms.
+    clock = chain(range(0, 30 * 40_000, 40_000), count(30 * 40_000, 100)).__next__
+    (query,) = with_trials(ObedientCluster().view(), manifests(), clock).queries
+    assert query.record.trials.keys() == {"some", "counted"}
+    assert query.record.trials["some"].fixed_us < 1_000
+
+
+def test_a_trial_ends_whose_first_evaluations_take_for_ever() -> None:
+    readings = count(0, 800_000)
+    assert (
+        not with_trials(ObedientCluster().view(), manifests(), readings.__next__)
+        .queries[0]
+        .record.trials
+    )
+    assert next(readings) < 20 * 800_000
 
 
 def test_texts_that_are_longer_than_planned_count_as_they_are() -> None:

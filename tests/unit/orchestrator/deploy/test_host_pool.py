@@ -59,6 +59,7 @@ def served(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(host_pool, "start_spark", started)
     monkeypatch.setattr(host_pool, "start_hosts", there)
     monkeypatch.setattr(session, "yield_to_hosts", lambda: pool.calls.append("yields"))
+    monkeypatch.setattr(session, "stop_yielding", lambda: pool.calls.append("yields no longer"))
     monkeypatch.setattr(session, "stop_session", stopped)
     config = ProcessConfig(file="vivace.yaml", cluster="aircraft", zookeeper="", secret="")
     host_pool.serve(config, pool.ended)
@@ -72,7 +73,7 @@ def test_spark_of_a_new_cluster_yields_once_all_nodes_have_hosts(
     late = EXECUTORS[1:]
     calls = served(Pool(cluster, *late), monkeypatch)
     came = [f"{name} came" for name in reversed(late)]
-    ends = ["all there"] * 4 + ["stopped", "Spark stopped"]
+    ends = ["all there"] * 4 + ["yields no longer", "stopped", "Spark stopped"]
     assert calls == ["started", *came, "yields", *ends]
 
 
