@@ -86,6 +86,7 @@ def drilled(vivace: Vivace, name: str) -> dict[str, Any]:
     """The report of a drill that cost nothing but, perhaps, time: the tests' machine is busy."""
     done = vivace("drill", "run", name, "--json")
     report = json.loads(done.stdout)
+    assert "lost" in report, report
     assert (report["lost"], report["repeated"], report["differing"]) == (0, 0, 0)
     assert not report["aborted"]
     took_too_long = report["recovery_ms"] > report["bound_ms"]
