@@ -43,7 +43,7 @@ from bench.registry import Settings, benchmark
 from orchestrator.api import Cluster, apply, status
 from orchestrator.clock import now_us
 from orchestrator.control.measured_load import mean_speed
-from orchestrator.control.planning.workload import idle_cores
+from orchestrator.control.planning.overhead import idle_cores
 from orchestrator.control.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
@@ -207,7 +207,7 @@ def _apply(cluster: LocalCluster, manifests: Manifests, figures: dict[str, float
             portion = queries[first : first + PORTION]
             apply(client, msgspec.structs.replace(manifests, queries=portion))
             admitted += len(portion)
-            say(f"{admitted} of {len(queries)} queries run; {_machine(client)}")
+            say(f"{admitted} of {len(queries)} queries run")
     except Refused as refused:
         say(str(refused))
         figures |= {
@@ -225,17 +225,6 @@ def _apply(cluster: LocalCluster, manifests: Manifests, figures: dict[str, float
         "applied_s": time.monotonic() - began,
     }
     return admitted
-
-
-def _machine(client: Cluster) -> str:
-    """What the machine that hosts share should take and has taken lately."""
-    return "; ".join(
-        f"of {load.limit_cores:.2f} cores, hosts should take {load.predicted_cores:.2f} and have "
-        f"taken {load.measured_cores or 0.0:.2f}, services {load.services_cores:.2f}, a takeover "
-        f"needs {load.takeover_cores:.2f}"
-        for load in status(client).loads
-        if load.is_machine
-    )
 
 
 def _loads(cluster: LocalCluster) -> dict[str, float]:

@@ -192,13 +192,13 @@ def try_query(
     entering = sorted({s for each in fragments for s in each.inputs if s in streams})
     portions = {name: _portions(streams[name], batch_ms) for name in entering}
     next_seq = dict.fromkeys(entering, 0)
-    began_us = processor_us()
+    ends_us = processor_us() + FIRST_US
     try:
         tried = [_begin(fragment) for fragment in fragments]
         for number in range(PORTIONS):
             if number == UNCOUNTED + 1:
-                began_us = processor_us()
-            if processor_us() - began_us > (FIRST_US if number <= UNCOUNTED else QUERY_US):
+                ends_us = processor_us() + QUERY_US
+            if processor_us() > ends_us:
                 break
             for name in entering:
                 portion = next(portions[name], None)

@@ -99,7 +99,7 @@ class SpeedMeter:
     ) -> None:
         self._used_us = used_us
         self._busy = busy
-        self._pieces = RecentRates(3, now_us)
+        self._recent = RecentRates(3, now_us)
         self._read_us, self._began_us = now_us, used_us()
 
     def read(self, now_us: int) -> Speed:
@@ -110,9 +110,9 @@ class SpeedMeter:
         # A host has one thread: on a machine with many processors, its own may be short.
         passed_us = now_us - self._read_us
         busy_us = max(self._busy() * passed_us, began_us - self._began_us)
-        self._pieces.add(took_us, 1.0, busy_us / 1e6)
+        self._recent.add(took_us, 1.0, busy_us / 1e6)
         self._read_us, self._began_us = now_us, began_us
-        took_s, pieces_s, busy = self._pieces.read(now_us)
+        took_s, pieces_s, busy = self._recent.read(now_us)
         least, most = SPEEDS
         ratio = min(max(REFERENCE_US * pieces_s / took_s, least), most) if took_s else 1.0
         return Speed(ratio=ratio, busy=min(busy, 1.0))

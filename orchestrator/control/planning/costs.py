@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.control.dataflow import Fragment
-from orchestrator.control.planning.workload import LEAST_TUPLES_S, FragmentWork
+from orchestrator.control.planning.overhead import LEAST_TUPLES_S
+from orchestrator.control.planning.workload import FragmentWork
 from orchestrator.control.view import ClusterView
 
 TOLERANCE = 0.25

@@ -34,13 +34,12 @@ from orchestrator.control.measured_load import (
     measured_places,
     speed_of,
 )
+from orchestrator.control.planning.overhead import LEAST_EVALUATIONS_S, idle_cores
 from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import (
     LAG_SHARE,
-    LEAST_EVALUATIONS_S,
     FragmentWork,
     Workload,
-    idle_cores,
     taken_by,
 )
 from orchestrator.control.view import ClusterView

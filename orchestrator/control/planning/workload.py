@@ -14,8 +14,7 @@ The processor time that a replica takes is a rate times a cost, for everything t
 
     evaluations/s · (fixed cost + overhead) + tuples/s · cost of a tuple
 
-The *overhead* is what a host spends on everything but evaluating, for each evaluation: receiving
-and sending chunks and watermarks, acknowledgements, control messages, dispatching.
+The *overhead* is what a host spends on everything but evaluating (`overhead`).
 """
 
 from __future__ import annotations
@@ -24,13 +23,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
-from orchestrator.control.measured_load import mean_speed, speed_of
+from orchestrator.control.measured_load import mean_speed
+from orchestrator.control.planning.overhead import LEAST_TUPLES_S, overhead_us
 from orchestrator.control.view import ClusterView
 from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.host.rests import (
-    IDLE_RESTS,
     MANY_SHARE,
     RECOVERY_LAGS,
     STANDBY_REST_SHARES,
@@ -41,7 +39,6 @@ from orchestrator.host.rests import (
 from orchestrator.records import (
     CostStatus,
     Estimate,
-    NodeRecord,
     QueryRecord,
     ReplicaLoad,
     StreamRecord,
@@ -67,37 +64,8 @@ LAG_SHARE = 0.25
 """Share of the recovery bound left by a plan that a secondary may lag. The rest covers delays that
 no plan knows: a busy machine, and other replicas that catch up at the same time."""
 
-OVERHEAD_US = 600.0
-OFTEN_S = 600.0
-"""Overhead of an evaluation while none was measured, at speed 1, on a node that makes few; and how
-many a second it makes when each takes half of that, as turns and messages serve several: what
-benchmarks `density` and `latency` show. Beyond it, measured overheads and the measured load of
-hosts count."""
-
-OVERHEADS_US = (50.0, 5_000.0)
-"""Least and greatest overhead that is believed or assumed."""
-
-LEAST_EVALUATIONS_S = 20.0
-"""Evaluations a second, in the whole cluster, from which on the overhead is measured."""
-
-LEAST_HOST_EVALUATIONS_S = 1.0
-"""Evaluations a second of an executor from which on its overhead counts. One that makes fewer has
-next to nothing to evaluate: it has just started, or was drained."""
-
-FLOWING = 0.6
-"""Share of the predicted evaluations from which on the overhead of a node is believed. One that
-makes fewer has just been given replicas, whose preparation it spends its time on, or no tuples
-come, or it is so late that what it takes is refused anyway."""
-
 REPLICAS = 2
 """Of a fragment."""
-
-LEAST_TUPLES_S = 1.0
-"""With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
-
-HOST_CORES = 0.015
-"""Processor time, at speed 1, of a host with nothing to do: heartbeats, probes, its record in the
-store (benchmark `density`, `empty_host_cores`)."""
 
 NO_DEADLINE_MS = 3_600_000.0
 """An hour: the deadline of a stream that leads to no output, so that nothing can be late."""
@@ -406,72 +374,6 @@ def lag_ms(left_ms: float, sub_deadline_ms: float) -> float:
     """How far a secondary may lag, of what the recovery bound leaves; one that breaks the bound
     anyway has the time of a primary."""
     return LAG_SHARE * left_ms if left_ms > 0 else sub_deadline_ms
-
-
-def overhead_us(
-    view: ClusterView,
-    evaluations_s: Mapping[str, float],
-    standby_evaluations_s: Mapping[str, float],
-    tuples_s: Mapping[str, float],
-) -> float:
-    """Processor time that hosts spend on everything but evaluating, for each evaluation.
-
-    As measured on those executors whose replicas are fed, together, else `OVERHEAD_US`. It is
-    divided by the evaluations that are to be expected of what comes, not by those that were made: a
-    host that is short of time evaluates more rarely what has come meanwhile, and the rest of its
-    work stays. Where nothing but watermarks comes, replicas rest longer, and fewer are expected.
-    Hosts count those that were made over the time in which they took their processor time: what
-    their replicas report does not go with that after some came or went, or the host has started.
-
-    Parameters
-    ----------
-    evaluations_s, standby_evaluations_s
-        Fragment → how often its primary should evaluate, and its secondary.
-    tuples_s
-        Fragment → input tuples a second.
-    """
-    spent_us = counted_s = 0.0
-    for node in view.executors.values():
-        if node.load is None:
-            continue
-        made_s = node.load.evaluations_s
-        expected_s = sum(
-            (evaluations_s if each.role is ReplicaRole.PRIMARY else standby_evaluations_s)[name]
-            * _fed_share(each.load, tuples_s[name])
-            for name, each in node.replicas.items()
-            if name in evaluations_s
-        )
-        # What hosts spend before streams flow, or without replicas, is no overhead of evaluations.
-        if made_s < max(FLOWING * expected_s, LEAST_HOST_EVALUATIONS_S):
-            continue
-        rest_cores = node.load.cores - node.load.evaluating_cores - idle_cores(node)
-        spent_us += max(rest_cores, 0.0) * 1e6
-        counted_s += max(expected_s, made_s)
-    if counted_s < LEAST_EVALUATIONS_S:
-        all_s = sum(evaluations_s.values()) + sum(standby_evaluations_s.values())
-        return assumed_overhead_us(view, all_s / max(len(view.executors), 1))
-    least_us, most_us = OVERHEADS_US
-    return min(max(spent_us / counted_s, least_us), most_us)
-
-
-def assumed_overhead_us(view: ClusterView, evaluations_s: float) -> float:
-    """What is taken for the overhead of an evaluation on nodes that make so many a second each."""
-    assumed_us = OVERHEAD_US / (1 + evaluations_s / OFTEN_S) / mean_speed(view.executors.values())
-    least_us, most_us = OVERHEADS_US
-    return min(max(assumed_us, least_us), most_us)
-
-
-def idle_cores(node: NodeRecord) -> float:
-    """What a host takes that has nothing to do."""
-    return HOST_CORES / speed_of(node)
-
-
-def _fed_share(load: ReplicaLoad | None, tuples_s: float) -> float:
-    """The part of its evaluations that a replica makes of what has come to it lately."""
-    come = 1.0
-    if load is not None and tuples_s >= LEAST_TUPLES_S:
-        come = min(load.tuples_s / tuples_s, 1.0)
-    return come + (1 - come) / IDLE_RESTS
 
 
 def rates(

@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.control.admission import Admission, admit
 from orchestrator.control.measured_load import MACHINE_SHARE, NODE_SHARE
+from orchestrator.control.planning.overhead import HOST_CORES, OFTEN_S, OVERHEAD_US
 from orchestrator.control.planning.utilisation import SITE_US, Place, advice, room_cores
-from orchestrator.control.planning.workload import HOST_CORES, OFTEN_S, OVERHEAD_US
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import (

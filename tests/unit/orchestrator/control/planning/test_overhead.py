@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha.roles import ReplicaRole
-from orchestrator.control.planning.workload import (
+from orchestrator.control.planning.overhead import (
     HOST_CORES,
     OFTEN_S,
     OVERHEAD_US,
