@@ -3,8 +3,8 @@
 Before a query is applied, its statements are compiled and run here, on what their streams will
 bring: on the beginning of the recording that a stream is played from, if this process can read it,
 else on rows of the stream's columns at its stated rate. The tuples come in the portions in which
-hosts get them, since a portion costs something whatever its tuples. The trial takes a fraction of
-a second a query. Figures that are stated, or measured on hosts, go before what it finds.
+hosts get them, since a portion costs something whatever its tuples. The trial takes a second or
+two a query. Figures that are stated, or measured on hosts, go before what it finds.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ QUERY_US = 400_000
 """Processor time after which the trial of a query ends, counted from when its statements have been
 compiled and the first evaluations are done, which are not counted either, ..."""
 
-FIRST_US = 1_500_000
-"""... and those that may take this long."""
+MOST_US = 1_500_000
+"""... or this much, while one of its statements has had too little to evaluate. The first
+evaluations may take as much, too."""
 
 ALL_US = 5_000_000
 """Processor time after which queries are applied untried: many at once must not take minutes."""
@@ -124,13 +125,16 @@ class _Tried:
         )
         return row_bytes(self.fragment.columns) + sum(longer)
 
-    def found(self, widths: Mapping[str, float]) -> Trial | None:
-        """What the trial says; None if there was too little to evaluate.
+    @property
+    def enough(self) -> bool:
+        """Whether there was enough to evaluate."""
+        return self.with_tuples >= LEAST_SAMPLES
+
+    def found(self, widths: Mapping[str, float]) -> Trial:
+        """What the trial says, if there was `enough`.
 
         `widths` says how wide the rows of other fragments are.
         """
-        if self.with_tuples < LEAST_SAMPLES:
-            return None
         inputs = self.fragment.inputs
         taken = sum(
             count * widths.get(stream, row_bytes(inputs[stream]))
@@ -192,13 +196,16 @@ def try_query(
     entering = sorted({s for each in fragments for s in each.inputs if s in streams})
     portions = {name: _portions(streams[name], batch_ms) for name in entering}
     next_seq = dict.fromkeys(entering, 0)
-    ends_us = processor_us() + FIRST_US
+    began_us = processor_us()
     try:
         tried = [_begin(fragment) for fragment in fragments]
+        own = [each for each in tried if each.fragment.query == query]
         for number in range(PORTIONS):
             if number == UNCOUNTED + 1:
-                ends_us = processor_us() + QUERY_US
-            if processor_us() > ends_us:
+                began_us = processor_us()
+            if processor_us() - began_us > (
+                QUERY_US if all(each.enough for each in own) else MOST_US
+            ):
                 break
             for name in entering:
                 portion = next(portions[name], None)
@@ -211,10 +218,7 @@ def try_query(
     except (EvaluationError, RecursionError):
         return {}
     widths = {each.fragment.name: each.row_bytes for each in tried}
-    own = (
-        (each.fragment.name, each.found(widths)) for each in tried if each.fragment.query == query
-    )
-    return {name: found for name, found in own if found is not None}
+    return {each.fragment.name: each.found(widths) for each in own if each.enough}
 
 
 def _begin(fragment: Fragment) -> _Tried:

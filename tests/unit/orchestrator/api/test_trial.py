@@ -94,6 +94,17 @@ def test_a_trial_ends_whose_first_evaluations_take_for_ever() -> None:
     assert next(readings) < 20 * 800_000
 
 
+def test_a_trial_goes_on_while_a_statement_has_had_too_little() -> None:
+    # It gets tuples once in ten portions; on a slow machine, a portion takes 5 ms.
+    rarely = STATEMENTS.replace("[RANGE 1 SECOND]", "[RANGE 1 SECOND SLIDE 100 MILLISECONDS]")
+    more = f"{rarely}REGISTER QUERY more RSTREAM(SELECT number FROM counted [NOW]);"
+    query = query_manifest(statements=more, outputs={"more": "control-centre"})
+    given = msgspec.structs.replace(manifests(), queries=(query,))
+    clock = count(0, 400).__next__
+    (query,) = with_trials(ObedientCluster().view(), given, clock).queries
+    assert query.record.trials.keys() == {"some", "counted", "more"}
+
+
 def test_texts_that_are_longer_than_planned_count_as_they_are() -> None:
     longer = STATEMENTS.replace("SELECT id", f"SELECT concat(id, '{'-' * 59}') AS id")
     given = manifests(statements=longer)
