@@ -50,7 +50,7 @@ PAUSE_S = 5.0
 BETWEEN_KILLS_S = 2.0
 STORE_AWAY_S = 30.0
 DISK_FULL_S = 10.0
-HEAL_TIMEOUT_S = 120.0
+HEAL_TIMEOUT_S = 300.0
 HOUR_S = 3600
 ELSEWHERE = "elsewhere"
 LOOK_S = 0.2
@@ -354,7 +354,7 @@ def _await_healed(store: Store, hosts: HostEnds, former: Mapping[str, str] | Non
             for node, incarnation in (former or {}).items()
             if node not in view.nodes or view.nodes[node].record.incarnation == incarnation
         ]
-        bare = [name for name, f in view.fragments.items() if not view.protected(f.record)]
+        bare = view.unprotected
         if away or bare:
             awaited = f"{', '.join(away) or 'no node'} is away, {bare or 'nothing'} unprotected"
             continue

@@ -352,6 +352,11 @@ class ClusterView:
             self.acts(each, record.fragment) for each in record.replicas
         )
 
+    @property
+    def unprotected(self) -> list[str]:
+        """Names of the fragments that are not protected."""
+        return [name for name, f in self.fragments.items() if not self.protected(f.record)]
+
     def settled(self, record: FragmentRecord) -> bool:
         """Whether exactly the replicas of the record run, each in the role that it names."""
         return (

@@ -139,10 +139,7 @@ def await_restored(acting: Acting) -> None:
     alive = acting.view.hosts.keys()
     wait_for_view(
         acting,
-        lambda view: (
-            alive <= view.nodes.keys()
-            and all(view.protected(found.record) for found in view.fragments.values())
-        ),
+        lambda view: alive <= view.nodes.keys() and not view.unprotected,
         "redundancy is not restored",
     )
 

@@ -86,7 +86,7 @@ def blast_radius(view: ClusterView, nodes: Collection[str]) -> Blast:
         if set(query.outputs.values()) & set(nodes) or flow.entering_streams(name) & set(streams):
             hit.add(name)
     hit = hit or set(view.query_records)
-    bare = [n for n, r in records.items() if not view.protected(r)]
+    bare = view.unprotected
     falling = {*primaries} & {*bare, *secondaries}
     lost = [f"the state of {n}, which has no warm secondary" for n in primaries if n in falling]
     lost += [

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -29,7 +29,7 @@ from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills.processes import suspended
 from orchestrator.errors import InvalidInput, Refused, VivaceError
 from orchestrator.progress import Progress
-from orchestrator.records import FragmentRecord, NodeRecord
+from orchestrator.records import FragmentRecord
 from orchestrator.spark.hosts.executors import kill_driver
 from orchestrator.spark.hosts.executors import kill_executor as sigkill
 from orchestrator.store.protocol import Store
@@ -41,12 +41,9 @@ NAME = "kill-executor"
 
 HANG_S = 5.0
 
-HEAL_TIMEOUT_S = 90.0
+HEAL_TIMEOUT_S = 300.0
 """How long a takeover, and then healing, may take: Spark starts another executor in about ten
-seconds, and in more on a busy machine."""
-
-APPLICATION_TIMEOUT_S = 300.0
-"""How long a Spark application may take to come back, and replicas to spread over both again."""
+seconds, and an application in more, but on a busy machine both take minutes."""
 
 PROTECTED_TIMEOUT_S = 20.0
 """How long a drill waits for a secondary that is warming up, before it is refused."""
@@ -91,11 +88,6 @@ class Way:
     strike: Callable[[int], object]
     ends_host: bool = True
     whole_domain: bool = False
-
-    @property
-    def heal_timeout_s(self) -> float:
-        """How long healing may take."""
-        return APPLICATION_TIMEOUT_S if self.whole_domain else HEAL_TIMEOUT_S
 
     def unfit(self, view: ClusterView) -> str | None:
         """Why the drill does not fit a cluster; None if it does."""
@@ -323,16 +315,15 @@ def kill(store: Store, chosen: Target, on_progress: Progress, way: Way) -> Kille
     way.strike(chosen.host_pid)
     view = _await(
         store,
-        lambda v: all(_taken_over(v, name, chosen) for name in chosen.fragments),
+        lambda v: [name for name in chosen.fragments if not _taken_over(v, name, chosen)],
         f"no secondary has taken over from {chosen.node}",
     )
     survivors = {view.fragments[name].record.primary.node for name in chosen.fragments}
     on_progress("took over", ", ".join(sorted(survivors)))
     _await(
         store,
-        lambda v: _restored(v, chosen, way),
+        lambda v: _amiss(v, chosen, way),
         f"redundancy is not restored after the loss of {', '.join(chosen.hosts)}",
-        way.heal_timeout_s,
     )
     killed = Killed.recorded(chosen, killed_us, cluster_now_us(clocks), view)
     unprotected = unprotected_s(store, killed_us)
@@ -356,20 +347,22 @@ def _taken_over(view: ClusterView, name: str, target: Target) -> bool:
     return found is not None and found.record.primary.incarnation not in target.hosts.values()
 
 
-def _restored(view: ClusterView, target: Target, way: Way) -> bool:
+def _amiss(view: ClusterView, target: Target, way: Way) -> list[str]:
+    """What is missing until everything is as before."""
     back = {node: view.nodes[node].record for node in target.hosts if node in view.nodes}
-    return (
-        len(back) == len(target.hosts)
-        and not (way.ends_host and _any_lives(back, target.hosts))
-        and bool(view.fragments)
-        and all(view.protected(found.record) for found in view.fragments.values())
-        and (not way.whole_domain or apart(view))
-    )
-
-
-def _any_lives(back: Mapping[str, NodeRecord], hosts: Mapping[str, str]) -> bool:
-    """Whether a host that is to fail has not been replaced yet."""
-    return any(record.incarnation == hosts[node] for node, record in back.items())
+    missing = [f"{node} is not back" for node in target.hosts if node not in back]
+    if way.ends_host:
+        missing += [
+            f"{node} has not been replaced"
+            for node, record in back.items()
+            if record.incarnation == target.hosts[node]
+        ]
+    missing += [f"{name} is not protected" for name in view.unprotected]
+    if not view.fragments:
+        missing.append("nothing is placed")
+    if way.whole_domain and not apart(view):
+        missing.append("a fragment has both replicas in one failure domain")
+    return missing
 
 
 def apart(view: ClusterView) -> bool:
@@ -382,15 +375,15 @@ def apart(view: ClusterView) -> bool:
 
 
 def _await(
-    store: Store,
-    condition: Callable[[ClusterView], bool],
-    otherwise: str,
-    timeout_s: float = HEAL_TIMEOUT_S,
+    store: Store, amiss: Callable[[ClusterView], Sequence[str]], otherwise: str
 ) -> ClusterView:
-    give_up = time.monotonic() + timeout_s
+    """Wait until nothing is amiss any more."""
+    give_up = time.monotonic() + HEAL_TIMEOUT_S
     with closing(ReadCache(store, RARELY_CHANGING)) as reader:
-        while not condition(view := read_view(reader)):
+        while missing := amiss(view := read_view(reader)):
             if time.monotonic() > give_up:
-                raise DrillFailed(f"{otherwise} within {timeout_s:.0f} s")
+                raise DrillFailed(
+                    f"{otherwise} within {HEAL_TIMEOUT_S:.0f} s: {', '.join(missing)}"
+                )
             time.sleep(LOOK_S)
     return view

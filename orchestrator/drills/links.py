@@ -126,7 +126,7 @@ def blast_of_link(view: ClusterView, link: Link, change: LinkChange) -> Blast:
     outputs = tuple(stream for query in hit for stream in view.query_records[query].outputs)
     hops = max((_crossings(view, stream, link) for stream in outputs), default=0)
     recovery_ms = min((view.query_records[q].recovery_bound_ms for q in hit), default=0.0)
-    bare = {name for name, f in view.fragments.items() if not view.protected(f.record)}
+    bare = set(view.unprotected)
     return Blast(
         links=(str(link), f"{link.target}:{link.source}")[: 2 if change.both_ways else 1],
         outputs=outputs,

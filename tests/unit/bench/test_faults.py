@@ -29,7 +29,7 @@ class Cluster:
             name: SimpleNamespace(record=SimpleNamespace(incarnation=incarnation, sinks=sinks))
             for name, incarnation in self.incarnations.items()
         }
-        return SimpleNamespace(nodes=nodes, fragments={}, cluster_clocks=None)
+        return SimpleNamespace(nodes=nodes, unprotected=[], cluster_clocks=None)
 
     def restart(self, *nodes: str) -> None:
         for node in nodes:

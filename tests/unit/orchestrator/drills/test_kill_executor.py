@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from orchestrator.control.audit_events import LOST, RESTORED
-from orchestrator.drills.kill_executor import DrillFailed, Killed, Target, choose, unprotected_s
+from orchestrator.drills import kill_executor
+from orchestrator.drills.kill_executor import (
+    WAYS,
+    DrillFailed,
+    Killed,
+    Target,
+    choose,
+    kill,
+    unprotected_s,
+)
 from orchestrator.drills.measurement import failover, outage
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.host.events import Deliver
@@ -159,3 +168,18 @@ def test_the_longest_time_without_protection_since_the_kill_counts() -> None:
     assert unprotected_s(store, KILLED_US) == 0.7
     told = replace(killed(), unprotected_s=0.7)
     assert failover(told, [arriving(0, 20, 40)]).unprotected_s == 0.7
+
+
+def test_a_drill_that_waited_in_vain_says_for_what(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kill_executor, "HEAL_TIMEOUT_S", 0.0)
+    nobody = replace(WAYS["kill-executor"], strike=str)  # does nothing
+    chosen = choose(cluster.view(), "proximity.alerts")
+    with pytest.raises(DrillFailed, match=r"has taken over .+ within 0 s: .*proximity\.alerts"):
+        kill(cluster.store, chosen, lambda stage, detail: None, nobody)
+    node = chosen.node
+    with pytest.raises(
+        DrillFailed, match=f"not restored .+ within 0 s: {node} has not been replac"
+    ):
+        kill(cluster.store, replace(chosen, fragments=()), lambda stage, detail: None, nobody)
