@@ -19,10 +19,12 @@ The *overhead* is what a host spends on everything but evaluating (`overhead`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
 from orchestrator.control.measured_load import mean_speed
 from orchestrator.control.planning.overhead import LEAST_TUPLES_S, overhead_us
@@ -40,6 +42,7 @@ from orchestrator.records import (
     CostStatus,
     Estimate,
     QueryRecord,
+    ReplicaId,
     ReplicaLoad,
     StreamRecord,
 )
@@ -296,7 +299,7 @@ def workload(
     stream_rates = rates(flow, streams, queries, batch_ms)
     entering = _entering_streams(flow)
     due_ms = urgency_ms(flow, queries)
-    per_node = REPLICAS * len(flow.fragments) / max(len(view.executors), 1)
+    beside = _replicas_beside(view, flow)
 
     # Admission asks what there is room for, so processors are taken to be short.
     speed = mean_speed(view.executors.values())
@@ -307,22 +310,25 @@ def workload(
         for name, each in flow.fragments.items()
     }
 
-    def how_often(rests: int, most_ms: Callable[[str], float]) -> dict[str, float]:
-        wanted_us = rests * many_replicas_us(per_node, round(batch_ms * 1e3), slowness)
-        return {
-            name: _limited(
-                sum(stream_rates[stream].arrivals_s for stream in streams),
-                _rest_ms(wanted_us, most_ms(name), batch_ms),
-            )
-            for name, streams in entering.items()
-        }
+    def how_often(
+        role: ReplicaRole, rests: int, most_ms: Callable[[str], float]
+    ) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name, streams in entering.items():
+            replicas = beside[name, role]
+            wanted_us = rests * many_replicas_us(replicas, round(batch_ms * 1e3), slowness)
+            arrivals_s = sum(stream_rates[stream].arrivals_s for stream in streams)
+            found[name] = _limited(arrivals_s, _rest_ms(wanted_us, most_ms(name), batch_ms))
+        return found
 
     # A primary's sub-deadline is taken to be the whole deadline, as it is for a chain on one node.
     evaluations_s = how_often(
-        1, lambda name: min(MANY_SHARE * due_ms[name], RECOVERY_LAGS * lags_ms[name])
+        ReplicaRole.PRIMARY,
+        1,
+        lambda name: min(MANY_SHARE * due_ms[name], RECOVERY_LAGS * lags_ms[name]),
     )
     standby_evaluations_s = how_often(
-        STANDBY_RESTS, lambda name: STANDBY_REST_SHARES[1] * lags_ms[name]
+        ReplicaRole.STANDBY, STANDBY_RESTS, lambda name: STANDBY_REST_SHARES[1] * lags_ms[name]
     )
     # Emulated costs are slept, and the rest of what a host does fits into that time.
     overhead = 0.0
@@ -368,6 +374,28 @@ def workload(
     return Workload(
         flow=flow, sites=sites, overhead_us=overhead, rates=stream_rates, fragments=fragments
     )
+
+
+def _replicas_beside(view: ClusterView, flow: Dataflow) -> dict[tuple[str, ReplicaRole], float]:
+    """Fragment and role → how many replicas the replica's node has, itself among them.
+
+    Nodes are taken to have no fewer than the mean of all, and just that where nothing is placed.
+    """
+    mean = REPLICAS * len(flow.fragments) / max(len(view.executors), 1)
+    there = Counter(
+        replica.node for found in view.fragments.values() for replica in found.record.replicas
+    )
+
+    def on_node_of(replica: ReplicaId | None) -> float:
+        return max(mean, there[replica.node] if replica is not None else 0)
+
+    beside: dict[tuple[str, ReplicaRole], float] = {}
+    for name, fragment in flow.fragments.items():
+        found = view.fragments.get(fragment.key)
+        record = None if found is None else found.record
+        beside[name, ReplicaRole.PRIMARY] = on_node_of(record and record.primary)
+        beside[name, ReplicaRole.STANDBY] = on_node_of(record and record.secondary)
+    return beside
 
 
 def lag_ms(left_ms: float, sub_deadline_ms: float) -> float:

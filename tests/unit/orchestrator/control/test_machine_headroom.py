@@ -204,7 +204,8 @@ def test_what_healing_is_about_to_place_is_not_given_away(
     cluster.settle()
     healed = machine(cluster)
     assert healed.healing_cores == 0.0
-    assert healed.predicted_cores == pytest.approx(expected.predicted_cores)
+    # Nodes with more replicas than others evaluate each more rarely.
+    assert healed.predicted_cores == pytest.approx(expected.predicted_cores, rel=0.03)
 
 
 def test_fragments_that_healing_will_start_over_count_too(cluster: ObedientCluster) -> None:

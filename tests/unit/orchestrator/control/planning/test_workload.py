@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.control.dataflow import dataflow
 from orchestrator.control.planning.workload import (
+    FragmentWork,
     Rate,
     Workload,
     rates,
@@ -15,6 +16,7 @@ from orchestrator.control.planning.workload import (
     workload,
 )
 from orchestrator.control.view import ClusterView
+from orchestrator.manifest import Manifests, StreamManifest
 from orchestrator.records import Estimate, HostLoad, QueryRecord, SourceSpec, StreamRecord
 from tests.obedient_cluster import ObedientCluster, query_manifest, stream_manifest
 
@@ -128,6 +130,36 @@ def test_slower_processors_evaluate_more_rarely() -> None:
     # Small batches take no greater share of the time; faster ones need not be more frequent.
     assert of_many(50, speed=0.5).fragments["f0"].evaluations_s == pytest.approx(6.25)
     assert of_many(50, speed=2.0).fragments["f0"].evaluations_s == pytest.approx(12.5)
+
+
+def test_fragments_that_share_a_node_with_many_are_evaluated_as_rarely_as_those() -> None:
+    names = [f"f{n}" for n in range(12)]
+    made = query_manifest(
+        "q",
+        "".join(f"REGISTER QUERY {n} RSTREAM(SELECT id FROM north [NOW]);" for n in names),
+        outputs=dict.fromkeys(names, "control-centre"),
+        deadline_ms=1000.0,
+        recovery_bound_ms=2000.0,
+    )
+    on_one = dict.fromkeys(names, ("paris",))
+    query = msgspec.structs.replace(
+        made, record=msgspec.structs.replace(made.record, primaries=on_one)
+    )
+    north = msgspec.structs.replace(replayed(10, 1.0), rate_bytes_s=3_200.0)
+    cluster = ObedientCluster()
+    stream = StreamManifest(file="streams.yaml:1", record=north)
+    cluster.apply(Manifests(cluster=None, streams=(stream,), queries=(query,)))
+    before = work_of(cluster.view(), "f0")
+    cluster.settle()
+    # Four replicas on each of six nodes would rest for 20 ms, 12 on one rest for 60 ms.
+    assert before.evaluations_s == pytest.approx(1e3 / 20)
+    after = work_of(cluster.view(), "f0")
+    assert after.evaluations_s == pytest.approx(1e3 / 60)
+
+
+def work_of(view: ClusterView, fragment: str) -> FragmentWork:
+    found = workload(view, view.dataflow, view.stream_records, view.query_records)
+    return found.fragments[fragment]
 
 
 def test_a_tight_recovery_bound_leaves_no_time_for_long_rests() -> None:
