@@ -34,7 +34,7 @@ from orchestrator.control.measured_load import (
     measured_places,
     speed_of,
 )
-from orchestrator.control.planning.overhead import LEAST_EVALUATIONS_S, idle_cores
+from orchestrator.control.planning.overhead import idle_cores
 from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import (
     LAG_SHARE,
@@ -70,6 +70,9 @@ TAKEOVER_US = 1_000.0
 and the store, sending again. With a hundred queries, hosts that took over took 2.4 ms a fragment
 beyond their usual load in the half second after a kill, with catching up, and evaluating as often
 as a primary does."""
+
+LEAST_CHUNKS_S = 5.0
+"""Chunks a second from which on a site's time for them is measured."""
 
 SITE_SPREAD = 3.0
 """By which factor a site's measured time for a chunk may differ from `SITE_US`; more would be that
@@ -244,7 +247,7 @@ def _site_us(view: ClusterView, site: str, counts_s: Mapping[str, float]) -> flo
     present = {*node.sinks, *node.sources}
     known_s = sum(count_s for name, count_s in counts_s.items() if name in present)
     assumed_us = SITE_US / speed_of(node)
-    if node.load is None or known_s < LEAST_EVALUATIONS_S:
+    if node.load is None or known_s < LEAST_CHUNKS_S:
         return assumed_us
     measured_us = (node.load.cores - idle_cores(node)) * 1e6 / known_s
     return min(max(measured_us, assumed_us / SITE_SPREAD), assumed_us * SITE_SPREAD)

@@ -310,26 +310,26 @@ def workload(
         for name, each in flow.fragments.items()
     }
 
-    def how_often(
-        role: ReplicaRole, rests: int, most_ms: Callable[[str], float]
-    ) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for name, streams in entering.items():
-            replicas = beside[name, role]
-            wanted_us = rests * many_replicas_us(replicas, round(batch_ms * 1e3), slowness)
-            arrivals_s = sum(stream_rates[stream].arrivals_s for stream in streams)
-            found[name] = _limited(arrivals_s, _rest_ms(wanted_us, most_ms(name), batch_ms))
-        return found
+    def rest_ms(name: str, role: ReplicaRole, rests: int, most_ms: float) -> float:
+        replicas = beside[name, role]
+        wanted_us = rests * many_replicas_us(replicas, round(batch_ms * 1e3), slowness)
+        return _rest_ms(wanted_us, most_ms, batch_ms)
 
-    # A primary's sub-deadline is taken to be the whole deadline, as it is for a chain on one node.
-    evaluations_s = how_often(
-        ReplicaRole.PRIMARY,
-        1,
-        lambda name: min(MANY_SHARE * due_ms[name], RECOVERY_LAGS * lags_ms[name]),
-    )
-    standby_evaluations_s = how_often(
-        ReplicaRole.STANDBY, STANDBY_RESTS, lambda name: STANDBY_REST_SHARES[1] * lags_ms[name]
-    )
+    evaluations_s: dict[str, float] = {}
+    standby_evaluations_s: dict[str, float] = {}
+    for name, fragment in flow.fragments.items():
+        arrivals_s = sum(stream_rates[stream].arrivals_s for stream in entering[name])
+        # What other fragments make comes later than what enters, and as often as they make it.
+        made_s = [evaluations_s[s] for s in fragment.inputs if s in evaluations_s]
+        if made_s:
+            arrivals_s = min(arrivals_s, sum(made_s))
+        # Its sub-deadline is taken to be the whole deadline, as it is for a chain on one node.
+        most_ms = min(MANY_SHARE * due_ms[name], RECOVERY_LAGS * lags_ms[name])
+        rests_ms = rest_ms(name, ReplicaRole.PRIMARY, 1, most_ms)
+        evaluations_s[name] = _limited(arrivals_s, rests_ms)
+        most_ms = STANDBY_REST_SHARES[1] * lags_ms[name]
+        rests_ms = rest_ms(name, ReplicaRole.STANDBY, STANDBY_RESTS, most_ms)
+        standby_evaluations_s[name] = _limited(arrivals_s, rests_ms)
     # Emulated costs are slept, and the rest of what a host does fits into that time.
     overhead = 0.0
     if not view.settings.emulate_costs:

@@ -132,16 +132,19 @@ def test_slower_processors_evaluate_more_rarely() -> None:
     assert of_many(50, speed=2.0).fragments["f0"].evaluations_s == pytest.approx(12.5)
 
 
-def test_fragments_that_share_a_node_with_many_are_evaluated_as_rarely_as_those() -> None:
+def test_fragments_that_share_a_node_with_many_are_evaluated_as_rarely() -> None:
     names = [f"f{n}" for n in range(12)]
+    reader = (
+        "REGISTER QUERY reader RSTREAM(SELECT f.id AS id FROM f0 [NOW] AS f, north [NOW] AS n);"
+    )
     made = query_manifest(
         "q",
-        "".join(f"REGISTER QUERY {n} RSTREAM(SELECT id FROM north [NOW]);" for n in names),
-        outputs=dict.fromkeys(names, "control-centre"),
+        "".join(f"REGISTER QUERY {n} RSTREAM(SELECT id FROM north [NOW]);" for n in names) + reader,
+        outputs=dict.fromkeys((*names, "reader"), "control-centre"),
         deadline_ms=1000.0,
         recovery_bound_ms=2000.0,
     )
-    on_one = dict.fromkeys(names, ("paris",))
+    on_one = {**dict.fromkeys(names, ("paris",)), "reader": ("lyon",)}
     query = msgspec.structs.replace(
         made, record=msgspec.structs.replace(made.record, primaries=on_one)
     )
@@ -155,6 +158,10 @@ def test_fragments_that_share_a_node_with_many_are_evaluated_as_rarely_as_those(
     assert before.evaluations_s == pytest.approx(1e3 / 20)
     after = work_of(cluster.view(), "f0")
     assert after.evaluations_s == pytest.approx(1e3 / 60)
+    # A fragment that reads what they make rests for less, and in vain.
+    reads = work_of(cluster.view(), "reader")
+    assert reads.evaluations_s == pytest.approx(after.evaluations_s)
+    assert reads.standby_evaluations_s <= after.evaluations_s
 
 
 def work_of(view: ClusterView, fragment: str) -> FragmentWork:
