@@ -18,6 +18,7 @@ from orchestrator.records import (
     HostLoad,
     Processors,
     ReplicaLoad,
+    SourceSpec,
 )
 from orchestrator.store.protocol import CLUSTER, CORDONS, QUERIES
 from tests.obedient_cluster import (
@@ -467,3 +468,24 @@ def test_a_refusal_with_emulated_costs_says_nothing_of_processors(cluster: Obedi
     for host in cluster.hosts.values():
         host.tell(load=HostLoad(cores=0.2, evaluating_cores=0.1, speed=0.3))
     assert "of the speed" not in str(refusal(cluster, costing(400.0)))
+
+
+def test_what_a_site_takes_for_few_chunks_is_measured_too(cluster: ObedientCluster) -> None:
+    rare = SourceSpec(driver="replay", together_ms=200.0)
+    streams = tuple(
+        msgspec.structs.replace(each, record=msgspec.structs.replace(each.record, source=rare))
+        for each in STREAMS
+    )
+    cluster.apply(Manifests(cluster=None, streams=streams, queries=(costing(5.0),)))
+    cluster.settle()
+    (alerts,) = cluster.view().query_records["proximity"].outputs.values()
+    chunks_s = 10.0
+    assert predicted_cores(cluster, alerts) == pytest.approx(HOST_CORES + chunks_s * SITE_US / 1e6)
+    # Twice the assumed time for each.
+    cores = HOST_CORES + chunks_s * 2 * SITE_US / 1e6
+    cluster.hosts[alerts].tell(load=HostLoad(cores=cores, evaluating_cores=0.0))
+    assert predicted_cores(cluster, alerts) == pytest.approx(cores)
+
+
+def predicted_cores(cluster: ObedientCluster, host: str) -> float:
+    return place(admit(cluster.view()), host).predicted_cores
