@@ -1,13 +1,15 @@
-"""What hosts spend on everything but evaluating: for each evaluation, and with nothing to do.
+"""What hosts spend on everything but evaluating: for each evaluation, for each chunk that another
+host sends, and with nothing to do.
 
-The *overhead* of an evaluation is receiving and sending chunks and watermarks, acknowledgements,
-control messages and dispatching. It is measured on all executors together; before that, it is
-assumed by how often they evaluate and how fast their processors work.
+The *overhead* of an evaluation is sending chunks and watermarks, acknowledgements, control messages
+and dispatching; that of a chunk that arrives is a share of it. It is measured on all executors
+together; before that, it is assumed by how often they evaluate and how fast their processors work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from ha.roles import ReplicaRole
 from orchestrator.control.measured_load import mean_speed, speed_of
@@ -15,12 +17,16 @@ from orchestrator.control.view import ClusterView
 from orchestrator.host.rests import IDLE_RESTS
 from orchestrator.records import NodeRecord, ReplicaLoad
 
-OVERHEAD_US = 600.0
+OVERHEAD_US = 500.0
 OFTEN_S = 600.0
 """Overhead of an evaluation while none was measured, at speed 1, on a node that makes few; and how
 many a second it makes when each takes half of that, as turns and messages serve several: fitted to
 what benchmark `density` showed with 10 to 140 queries. Beyond it, measured overheads and the
 measured load of hosts count."""
+
+RECEIVED = 0.4
+"""What a chunk that another host sends costs, in overheads of an evaluation. Inferred from what
+benchmark `own_data` showed: a standby of few evaluations that reads a stream of many chunks."""
 
 OVERHEADS_US = (50.0, 5_000.0)
 """Least and greatest overhead that is believed or assumed."""
@@ -45,12 +51,53 @@ HOST_CORES = 0.015
 store. Inferred: 0.05 where benchmark `density` shows a `speed` of 0.3 (`empty_host_cores`)."""
 
 
-def overhead_us(
-    view: ClusterView,
-    evaluations_s: Mapping[str, float],
-    standby_evaluations_s: Mapping[str, float],
-    tuples_s: Mapping[str, float],
-) -> float:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """How often replicas should evaluate, and what should come to them.
+
+    Attributes
+    ----------
+    inputs
+        Fragment → the streams that it reads.
+    evaluations_s, standby_evaluations_s
+        Fragment → how often its primary should evaluate, and its secondary.
+    tuples_s
+        Fragment → input tuples a second.
+    chunks_s
+        Stream → chunks a second.
+    """
+
+    inputs: Mapping[str, Collection[str]]
+    evaluations_s: Mapping[str, float]
+    standby_evaluations_s: Mapping[str, float]
+    tuples_s: Mapping[str, float]
+    chunks_s: Mapping[str, float]
+
+    def received_s(self, replicas: Collection[str], primaries: Collection[str]) -> dict[str, float]:
+        """Chunks a second that other hosts send for each replica of a host.
+
+        What several of them read comes once, and counts for each in equal parts.
+
+        Parameters
+        ----------
+        replicas
+            Fragments of which the host has one.
+        primaries
+            Those of which it is the primary, whose streams need not come.
+        """
+        readers: dict[str, list[str]] = {}
+        for name in replicas:
+            for stream in self.inputs[name]:
+                if stream not in primaries:
+                    readers.setdefault(stream, []).append(name)
+        found = dict.fromkeys(replicas, 0.0)
+        for stream, names in readers.items():
+            for name in names:
+                found[name] += self.chunks_s[stream] / len(names)
+        return found
+
+
+def overhead_us(view: ClusterView, expected: Expected) -> float:
     """Processor time that hosts spend on everything but evaluating, for each evaluation.
 
     As measured on those executors whose replicas are fed, together, else `assumed_us`. It is
@@ -59,33 +106,31 @@ def overhead_us(
     work stays. Where nothing but watermarks comes, replicas rest longer, and fewer are expected.
     Hosts count those that were made over the time in which they took their processor time: what
     their replicas report does not go with that after some came or went, or the host has started.
-
-    Parameters
-    ----------
-    evaluations_s, standby_evaluations_s
-        Fragment → how often its primary should evaluate, and its secondary.
-    tuples_s
-        Fragment → input tuples a second.
     """
     spent_us = counted_s = 0.0
     for node in view.executors.values():
         if node.load is None:
             continue
         made_s = node.load.evaluations_s
-        expected_s = sum(
-            (evaluations_s if each.role is ReplicaRole.PRIMARY else standby_evaluations_s)[name]
-            * _fed_share(each.load, tuples_s[name])
-            for name, each in node.replicas.items()
-            if name in evaluations_s
-        )
+        known = {n: each for n, each in node.replicas.items() if n in expected.inputs}
+        primaries = {n for n, each in known.items() if each.role is ReplicaRole.PRIMARY}
+        received_s = expected.received_s(known, primaries)
+        expected_s = come_s = 0.0
+        for name, each in known.items():
+            fed_share = _fed_share(each.load, expected.tuples_s[name])
+            standby = name not in primaries
+            often = expected.standby_evaluations_s if standby else expected.evaluations_s
+            expected_s += often[name] * fed_share
+            come_s += received_s[name] * fed_share
         # What hosts spend before streams flow, or without replicas, is no overhead of evaluations.
         if made_s < max(FLOWING * expected_s, LEAST_HOST_EVALUATIONS_S):
             continue
         rest_cores = node.load.cores - node.load.evaluating_cores - idle_cores(node)
         spent_us += max(rest_cores, 0.0) * 1e6
-        counted_s += max(expected_s, made_s)
+        counted_s += max(expected_s, made_s) + RECEIVED * come_s
     if counted_s < LEAST_EVALUATIONS_S:
-        all_s = sum(evaluations_s.values()) + sum(standby_evaluations_s.values())
+        both = expected.evaluations_s, expected.standby_evaluations_s
+        all_s = sum(sum(often.values()) for often in both)
         found_us = assumed_us(view, all_s / max(len(view.executors), 1))
     else:
         found_us = spent_us / counted_s

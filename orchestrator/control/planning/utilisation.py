@@ -34,7 +34,7 @@ from orchestrator.control.measured_load import (
     measured_places,
     speed_of,
 )
-from orchestrator.control.planning.overhead import idle_cores
+from orchestrator.control.planning.overhead import RECEIVED, idle_cores
 from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import (
     LAG_SHARE,
@@ -158,20 +158,25 @@ def host_cores(
         name: defaultdict(float) for name, node in view.hosts.items() if node.kind is NodeKind.SITE
     }
     readers: dict[str, set[str]] = {}
+    replicas: dict[str, list[str]] = {name: [] for name in view.hosts}
     for name, found in running.items():
         each = work.fragments.get(name)
         if each is None:
             continue
-        replicas = (found.primary, each.cores), (found.secondary, each.standby_cores)
         nodes: list[str] = []
-        for node, cores in replicas:
+        for node, cores in (found.primary, each.cores), (found.secondary, each.standby_cores):
             if node in taken:
                 taken[node][name] += cores
+                replicas[node].append(name)
                 nodes.append(node)
         for stream in each.fragment.inputs:
             readers.setdefault(stream, set()).update(nodes)
         if each.sink in chunks_s:
             chunks_s[each.sink][name] += each.evaluations_s
+    for node, names in replicas.items():
+        primaries = {name for name in names if running[name].primary == node}
+        for name, received_s in work.expected.received_s(names, primaries).items():
+            taken[node][name] += received_s * RECEIVED * work.overhead_us / 1e6
     for stream, site in work.sites.items():
         if site in chunks_s and stream in readers:
             chunks_s[site][stream] += work.rates[stream].arrivals_s * (1 + len(readers[stream]))

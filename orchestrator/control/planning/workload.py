@@ -14,7 +14,8 @@ The processor time that a replica takes is a rate times a cost, for everything t
 
     evaluations/s · (fixed cost + overhead) + tuples/s · cost of a tuple
 
-The *overhead* is what a host spends on everything but evaluating (`overhead`).
+The *overhead* is what a host spends on everything but evaluating (`overhead`). What chunks cost
+that come from other hosts depends on what else is there (`utilisation.host_cores`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from enum import Enum
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
 from orchestrator.control.measured_load import mean_speed
-from orchestrator.control.planning.overhead import LEAST_TUPLES_S, overhead_us
+from orchestrator.control.planning.overhead import LEAST_TUPLES_S, Expected, overhead_us
 from orchestrator.control.view import ClusterView
 from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.host.rests import (
@@ -190,12 +191,15 @@ class Workload:
         By stream.
     fragments
         By name, producers before consumers.
+    expected
+        How often replicas should evaluate, and what should come to them.
     overhead_us
         Of an evaluation.
     """
 
     flow: Dataflow
     sites: Mapping[str, str]
+    expected: Expected
     overhead_us: float
     rates: Mapping[str, Rate]
     fragments: Mapping[str, FragmentWork]
@@ -330,11 +334,16 @@ def workload(
         most_ms = STANDBY_REST_SHARES[1] * lags_ms[name]
         rests_ms = rest_ms(name, ReplicaRole.STANDBY, STANDBY_RESTS, most_ms)
         standby_evaluations_s[name] = _limited(arrivals_s, rests_ms)
+    chunks_s = {name: rate.arrivals_s for name, rate in stream_rates.items()} | evaluations_s
+    expected = Expected(
+        inputs={name: each.inputs for name, each in flow.fragments.items()},
+        evaluations_s=evaluations_s,
+        standby_evaluations_s=standby_evaluations_s,
+        tuples_s={n: taken_by(f, stream_rates).tuples_s for n, f in flow.fragments.items()},
+        chunks_s=chunks_s,
+    )
     # Emulated costs are slept, and the rest of what a host does fits into that time.
-    overhead = 0.0
-    if not view.settings.emulate_costs:
-        tuples_s = {n: taken_by(f, stream_rates).tuples_s for n, f in flow.fragments.items()}
-        overhead = overhead_us(view, evaluations_s, standby_evaluations_s, tuples_s)
+    overhead = 0.0 if view.settings.emulate_costs else overhead_us(view, expected)
     readers_ms: dict[str, dict[str, float]] = {name: {} for name in flow.columns}
     for name, fragment in flow.fragments.items():
         for stream in fragment.inputs:
@@ -372,7 +381,12 @@ def workload(
     hosts = view.hosts.keys()
     sites = {name: _site(stream, hosts) for name, stream in streams.items()}
     return Workload(
-        flow=flow, sites=sites, overhead_us=overhead, rates=stream_rates, fragments=fragments
+        flow=flow,
+        sites=sites,
+        expected=expected,
+        overhead_us=overhead,
+        rates=stream_rates,
+        fragments=fragments,
     )
 
 

@@ -7,7 +7,12 @@ import pytest
 
 from orchestrator.control.admission import Admission, admit
 from orchestrator.control.measured_load import MACHINE_SHARE, NODE_SHARE
-from orchestrator.control.planning.overhead import HOST_CORES, OFTEN_S, OVERHEAD_US
+from orchestrator.control.planning.overhead import (
+    HOST_CORES,
+    OFTEN_S,
+    OVERHEAD_US,
+    RECEIVED,
+)
 from orchestrator.control.planning.utilisation import SITE_US, Place, advice, room_cores
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests, QueryManifest
@@ -263,7 +268,9 @@ def test_host_short_of_time_is_predicted_by_tuples_not_by_its_long_evaluations(
     # 3,125 tuples a second at 20 µs, and the overhead of 100 evaluations, twice; and the sink.
     # Three fragments on six nodes: each node evaluates a hundred times a second.
     overhead_us = OVERHEAD_US / (1 + 100 / OFTEN_S)
-    expected = 2 * (0.02 * 3.125 + 100 * overhead_us / 1e6) + 100 * SITE_US / 1e6
+    # The secondary's two inputs come from the primary's node, a hundred chunks a second of each.
+    counted_s = 2 * 100 + RECEIVED * 2 * 100
+    expected = 2 * 0.02 * 3.125 + counted_s * overhead_us / 1e6 + 100 * SITE_US / 1e6
     assert fragments["alerts"] == pytest.approx(expected)
 
 
@@ -283,8 +290,9 @@ def test_what_evaluations_take_in_a_quiet_stretch_is_no_cost_of_its_few_tuples(
     cluster.settle()
     found = admit(cluster.view())
     overhead_us = OVERHEAD_US / (1 + 100 / OFTEN_S)
-    evaluating = (100 * 200.0 + 3125) / 1e6
-    expected = 2 * (evaluating + 100 * overhead_us / 1e6) + 100 * SITE_US / 1e6
+    counted_s = 2 * 100 + RECEIVED * 2 * 100
+    evaluating = 2 * (100 * 200.0 + 3125) / 1e6
+    expected = evaluating + counted_s * overhead_us / 1e6 + 100 * SITE_US / 1e6
     assert place(found, "machine-0").fragments["alerts"] == pytest.approx(expected)
 
 

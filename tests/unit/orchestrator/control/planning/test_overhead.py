@@ -10,6 +10,8 @@ from orchestrator.control.planning.overhead import (
     OFTEN_S,
     OVERHEAD_US,
     OVERHEADS_US,
+    RECEIVED,
+    Expected,
     overhead_us,
 )
 from orchestrator.records import HostLoad, ReplicaLoad, ReplicaStatus
@@ -17,6 +19,19 @@ from tests.obedient_cluster import EXECUTORS, ObedientCluster
 
 TUPLES_S = 100.0
 """How many tuples the fragment expects."""
+
+
+def expected(
+    primary_s: float, standby_s: float | None = None, tuples_s: float = 0.0, chunks_s: float = 0.0
+) -> Expected:
+    """Of one fragment, whose standby evaluates half as often if nothing is said."""
+    return Expected(
+        inputs={"f": ("north",)},
+        evaluations_s={"f": primary_s},
+        standby_evaluations_s={"f": primary_s / 2 if standby_s is None else standby_s},
+        tuples_s={"f": tuples_s},
+        chunks_s={"north": chunks_s, "f": primary_s},
+    )
 
 
 def measured(
@@ -27,6 +42,7 @@ def measured(
     role: ReplicaRole = ReplicaRole.PRIMARY,
     tuples_s: float = TUPLES_S,
     speed: float = 1.0,
+    chunks_s: float = 0.0,
 ) -> float:
     """Overhead of a cluster with one busy node, of which so many evaluations are expected."""
     cluster = ObedientCluster()
@@ -45,7 +61,7 @@ def measured(
     )
     for other in cluster.view().executors.keys() - {"paris"}:
         cluster.hosts[other].tell(load=HostLoad(cores=0.0, evaluating_cores=0.0, speed=speed))
-    return overhead_us(cluster.view(), {"f": expected_s}, {"f": expected_s / 2}, {"f": TUPLES_S})
+    return overhead_us(cluster.view(), expected(expected_s, tuples_s=TUPLES_S, chunks_s=chunks_s))
 
 
 def assumed(expected_s: float = 100.0) -> float:
@@ -75,13 +91,34 @@ def test_what_is_spent_while_replicas_are_prepared_or_streams_begin_is_no_overhe
 
 def test_nothing_is_concluded_from_next_to_nothing() -> None:
     assert measured(HOST_CORES + 0.01, 0.0, 1.0) == assumed()
-    assert overhead_us(ObedientCluster().view(), {}, {}, {}) == OVERHEAD_US
+    assert overhead_us(ObedientCluster().view(), expected(0.0)) == OVERHEAD_US
 
 
 def test_where_only_watermarks_come_half_as_many_evaluations_are_expected() -> None:
     assert measured(HOST_CORES + 0.1, 0.07, 50.0, tuples_s=0.0) == pytest.approx(600.0)
     assert measured(HOST_CORES + 0.1, 0.07, 75.0, tuples_s=50.0) == pytest.approx(400.0)
     assert measured(HOST_CORES + 0.1, 0.07, 29.0, tuples_s=0.0) == assumed()
+
+
+def test_a_chunk_that_comes_counts_as_part_of_an_evaluation() -> None:
+    found = measured(HOST_CORES + 0.1, 0.04, 100.0, chunks_s=250.0)
+    assert found == pytest.approx(0.06e6 / (100 + RECEIVED * 250.0))
+    # While no tuples come, half as many are expected of both.
+    found = measured(HOST_CORES + 0.1, 0.04, 50.0, tuples_s=0.0, chunks_s=250.0)
+    assert found == pytest.approx(0.06e6 / (50 + RECEIVED * 125.0))
+
+
+def test_what_several_replicas_of_a_host_read_comes_once_and_what_is_made_there_does_not() -> None:
+    of = Expected(
+        inputs={"f": ("north",), "g": ("north", "f")},
+        evaluations_s={},
+        standby_evaluations_s={},
+        tuples_s={},
+        chunks_s={"north": 100.0, "f": 20.0},
+    )
+    assert of.received_s({"f", "g"}, {"f"}) == {"f": 50.0, "g": 50.0}
+    assert of.received_s({"g"}, set()) == {"g": 120.0}
+    assert of.received_s({"g"}, {"f"}) == {"g": 100.0}
 
 
 def test_on_a_slow_processor_an_idle_host_takes_more_and_more_is_assumed() -> None:
@@ -92,15 +129,15 @@ def test_on_a_slow_processor_an_idle_host_takes_more_and_more_is_assumed() -> No
 def test_nodes_that_evaluate_often_are_taken_to_have_less_overhead() -> None:
     view = ObedientCluster().view()
     nodes = len(view.executors)
-    often = {"f": nodes * OFTEN_S / 2}
-    assert overhead_us(view, often, often, {"f": 0.0}) == pytest.approx(OVERHEAD_US / 2)
+    often_s = nodes * OFTEN_S / 2
+    assert overhead_us(view, expected(often_s, often_s)) == pytest.approx(OVERHEAD_US / 2)
 
 
 def test_no_less_is_assumed_than_would_be_believed() -> None:
     # With `batch: 0 ms` each tuple may be evaluated for itself, on a node thousands a second.
     view = ObedientCluster().view()
-    often = {"f": len(view.executors) * 20_000.0}
-    assert overhead_us(view, often, often, {"f": 0.0}) == OVERHEADS_US[0]
+    often_s = len(view.executors) * 20_000.0
+    assert overhead_us(view, expected(often_s, often_s)) == OVERHEADS_US[0]
 
 
 def test_what_cannot_be_is_not_believed() -> None:
@@ -121,7 +158,7 @@ def overhead(**hosts: tuple[HostLoad, float]) -> float:
             role=ReplicaRole.PRIMARY, epoch=1, output_watermark_ms=None, load=own
         )
         cluster.hosts[name].tell(load=load, replicas={"f": status} if evaluations_s else {})
-    return overhead_us(cluster.view(), {"f": 100.0}, {"f": 50.0}, {"f": 0.0})
+    return overhead_us(cluster.view(), expected(100.0))
 
 
 def test_what_an_executor_takes_that_starts_is_no_overhead_of_the_others() -> None:
