@@ -79,11 +79,14 @@ SYSTEMS: Mapping[str, Callable[[int, Settings], Measurement]] = {
 """What is compared, in the order it is run in: first part of the figures' keys → how to measure."""
 
 
-@benchmark("failover")
+@benchmark("failover", kinds=tuple(SYSTEMS))
 def failover(settings: Settings) -> Mapping[str, float]:
     """Longest silence at the sink when a working executor is killed under 5,000 tuples/s."""
     runs = QUICK_RUNS if settings.quick else RUNS
-    measurements = {system: measure(runs, settings) for system, measure in SYSTEMS.items()}
+    chosen = settings.only or SYSTEMS
+    measurements = {
+        system: measure(runs, settings) for system, measure in SYSTEMS.items() if system in chosen
+    }
     plot(measurements, settings.folder / "gaps.png")
     return figures(measurements)
 

@@ -42,6 +42,9 @@ FEED_INTERVAL_S = 0.01
 PATIENCE_S = 240.0
 """For executors to come back and output to flow. Several times what Spark takes at its worst."""
 
+STEADY_OUTPUTS = 3
+"""Micro-batches that show that output flows again."""
+
 
 class NotRecovering(VivaceError):
     """Spark did not get back to normal in time."""
@@ -195,20 +198,22 @@ def measure_spark(
 def _wait_until_steady(
     session: SparkSession, query: StreamingQuery, count: int, sink: Sink
 ) -> float:
-    """Wait until all executors are up and output has flowed for `STEADY_S` since; when it began."""
+    """Wait until all executors are up, and for `STEADY_S` and `STEADY_OUTPUTS` since; when it began.
+
+    On a slow machine a micro-batch takes seconds.
+    """
     deadline = time.monotonic() + PATIENCE_S
     since: float | None = None
+    outputs = 0
     while time.monotonic() < deadline:
         if not query.isActive:
             raise NotRecovering(f"the streaming query ended: {query.exception()}")
         now = time.monotonic()
-        arrivals = sink.arrivals_s
-        flowing = bool(arrivals) and now - arrivals[-1] < STEADY_S / 2
-        if len(executors(session)) < count or not flowing:
+        if len(executors(session)) < count:
             since = None
         elif since is None:
-            since = now
-        elif now - since >= STEADY_S:
+            since, outputs = now, len(sink.arrivals_s)
+        elif now - since >= STEADY_S and len(sink.arrivals_s) - outputs >= STEADY_OUTPUTS:
             return since
         time.sleep(0.1)
     up = len(executors(session))
