@@ -198,7 +198,7 @@ def measure_spark(
 def _wait_until_steady(
     session: SparkSession, query: StreamingQuery, count: int, sink: Sink
 ) -> float:
-    """Wait until all executors are up, and for `STEADY_S` and `STEADY_OUTPUTS` since; when it began.
+    """Wait until all executors are up, for `STEADY_S` and `STEADY_OUTPUTS`; since when they are.
 
     On a slow machine a micro-batch takes seconds.
     """

@@ -21,7 +21,7 @@ that come from other hosts depends on what else is there (`utilisation.host_core
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -123,6 +123,12 @@ class Cost:
     fixed_us: float
     per_tuple_us: float
     basis: Basis
+
+    def at_speed(self, speed: float) -> Cost:
+        """As it is on processors of this speed, if it is merely assumed."""
+        if self.basis is not Basis.ASSUMED:
+            return self
+        return replace(self, per_tuple_us=self.per_tuple_us / speed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +307,6 @@ def workload(
     """
     batch_ms = view.settings.batch_ms
     stream_rates = rates(flow, streams, queries, batch_ms)
-    entering = _entering_streams(flow)
     due_ms = urgency_ms(flow, queries)
     beside = _replicas_beside(view, flow)
 
@@ -322,11 +327,10 @@ def workload(
     evaluations_s: dict[str, float] = {}
     standby_evaluations_s: dict[str, float] = {}
     for name, fragment in flow.fragments.items():
-        arrivals_s = sum(stream_rates[stream].arrivals_s for stream in entering[name])
-        # What other fragments make comes later than what enters, and as often as they make it.
-        made_s = [evaluations_s[s] for s in fragment.inputs if s in evaluations_s]
-        if made_s:
-            arrivals_s = min(arrivals_s, sum(made_s))
+        arrivals_s = _advances_s(
+            [stream_rates[each].arrivals_s for each in fragment.inputs if each in streams],
+            [evaluations_s[each] for each in fragment.inputs if each in evaluations_s],
+        )
         # Its sub-deadline is taken to be the whole deadline, as it is for a chain on one node.
         most_ms = min(MANY_SHARE * due_ms[name], RECOVERY_LAGS * lags_ms[name])
         rests_ms = rest_ms(name, ReplicaRole.PRIMARY, 1, most_ms)
@@ -354,8 +358,9 @@ def workload(
         if name in query.outputs:
             readers_ms[name][SINK_PREFIX + name] = query.deadline_of(name)
         taken = taken_by(fragment, stream_rates)
-        planned = _planned_cost(query, name, speed)
-        cost = _measured_cost(view.measured_cost(fragment)) or planned
+        planned = _planned_cost(query, name)
+        known = _measured_cost(view.measured_cost(fragment))
+        cost = known or (planned if view.settings.emulate_costs else planned.at_speed(speed))
         measured = view.measured_load(fragment)
         evaluating_us_s, standby_us_s = (
             _evaluating_us_s(cost, made_s, taken.tuples_s, measured)
@@ -366,7 +371,7 @@ def workload(
             cost_us=planned.per_tuple_us + planned.fixed_us / max(taken.burst, 1.0),
             stated_cost_us=planned.per_tuple_us if planned.basis is Basis.STATED else None,
             cost=cost,
-            instance_ms=_instance_ms(taken, cost),
+            instance_ms=_instance_ms(taken, known or planned),
             evaluations_s=evaluations_s[name],
             standby_evaluations_s=standby_evaluations_s[name],
             evaluating_cores=evaluating_us_s / 1e6,
@@ -465,14 +470,20 @@ def urgency_ms(flow: Dataflow, queries: Mapping[str, QueryRecord]) -> dict[str, 
     return found
 
 
-def _entering_streams(flow: Dataflow) -> dict[str, set[str]]:
-    """Fragment → the streams from outside from which its stream is made."""
-    found: dict[str, set[str]] = {}
-    for name, fragment in flow.fragments.items():
-        found[name] = set()
-        for stream in fragment.inputs:
-            found[name] |= found.get(stream, {stream})
-    return found
+def _advances_s(entering_s: Sequence[float], made_s: Sequence[float]) -> float:
+    """How often something can be evaluated that reads streams of so many chunks a second.
+
+    Only up to the least watermark of all inputs; so the slowest one decides. Each of n inputs that
+    are about as fast may be the last one in turn. What fragments make comes later than what enters,
+    so they are always the last.
+
+    Parameters
+    ----------
+    entering_s, made_s
+        Of the streams that enter from outside, and of those that fragments make.
+    """
+    all_s = [*entering_s, *made_s]
+    return min(sum(made_s or entering_s), len(all_s) * min(all_s))
 
 
 def _entering(stream: StreamRecord, batch_ms: float) -> Rate:
@@ -518,15 +529,16 @@ def _site(stream: StreamRecord, hosts: Collection[str]) -> str:
     return next(iter(there or stream.sites))
 
 
-def _planned_cost(query: QueryRecord, fragment: str, speed: float) -> Cost:
-    """Cost of a fragment that has not run."""
+def _planned_cost(query: QueryRecord, fragment: str) -> Cost:
+    """Cost of a fragment that has not run; it does not change with the load of processors, as what
+    hosts are assigned and sub-deadlines depend on it."""
     stated_us = query.estimates.get(fragment, Estimate()).cost_us
     if stated_us is not None:
         return Cost(fixed_us=0.0, per_tuple_us=stated_us, basis=Basis.STATED)
     tried = query.trials.get(fragment)
     if tried is not None:
         return Cost(fixed_us=tried.fixed_us, per_tuple_us=tried.per_tuple_us, basis=Basis.TRIED)
-    return Cost(fixed_us=0.0, per_tuple_us=COST_US / speed, basis=Basis.ASSUMED)
+    return Cost(fixed_us=0.0, per_tuple_us=COST_US, basis=Basis.ASSUMED)
 
 
 def _measured_cost(measured: CostStatus | None) -> Cost | None:

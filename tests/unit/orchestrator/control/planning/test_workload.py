@@ -183,6 +183,28 @@ def test_a_cost_that_is_assumed_is_greater_on_slow_processors() -> None:
     assert slow.per_tuple_us == pytest.approx(4 * fast.per_tuple_us)
 
 
+def test_what_hosts_are_assigned_does_not_change_with_the_speed_of_processors() -> None:
+    fast, slow = (of_many(1, speed=speed).fragments["f0"] for speed in (1.0, 0.25))
+    assert (slow.cost_us, slow.instance_ms) == (fast.cost_us, fast.instance_ms)
+
+
+def test_the_slowest_input_decides_how_often_a_fragment_is_evaluated() -> None:
+    streams = {
+        "north": replayed(10, 1.0),
+        "south": msgspec.structs.replace(replayed(1000, 1.0), name="south"),
+    }
+    query = query_manifest(
+        statements="REGISTER QUERY both RSTREAM("
+        "SELECT n.id AS id FROM north [NOW] AS n, south [NOW] AS s WHERE n.id = s.id);",
+        outputs={"both": "control-centre"},
+    ).record
+    found = workload(
+        ObedientCluster().view(), dataflow(streams, {"proximity": query}), streams,
+        {"proximity": query},
+    )  # fmt: skip
+    assert found.fragments["both"].evaluations_s == pytest.approx(2.0)
+
+
 def of_many(queries: int, bound_ms: float = 500.0, speed: float = 1.0) -> Workload:
     """The work of so many small queries on six nodes."""
     streams = {"north": replayed(50, 1.0)}
