@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 import numpy as np
@@ -83,14 +84,17 @@ class _Tried:
     cost: CostModel = field(default_factory=lambda: CostModel(PRIOR_US, PRIOR_US))
     evaluations: int = 0
     with_tuples: int = 0
-    tuples_in: dict[str, int] = field(default_factory=dict[str, int])
+    offered: dict[str, int] = field(default_factory=dict[str, int])
+    """Stream → its tuples that have come, and wait perhaps for those of another stream."""
+    tuples_in: int = 0
+    """Tuples that have been evaluated."""
     next_seq: int = 0
     text_bytes: dict[str, int] = field(default_factory=dict[str, int])
     """Column of texts → bytes that it has emitted."""
 
     def offer(self, stream: str, chunk: Chunk) -> None:
         self.engine.offer(stream, chunk)
-        self.tuples_in[stream] = self.tuples_in.get(stream, 0) + chunk.rows.num_rows
+        self.offered[stream] = self.offered.get(stream, 0) + chunk.rows.num_rows
 
     def evaluate(self, processor_us: Callable[[], int]) -> Iterator[Chunk]:
         """Evaluate all that can be evaluated; chunks of the output."""
@@ -101,6 +105,7 @@ class _Tried:
             if evaluated is None:
                 return
             self.evaluations += 1
+            self.tuples_in += evaluated.tuples_in
             self.with_tuples += evaluated.tuples_in > 0
             if self.evaluations > UNCOUNTED:
                 self.cost.observe(evaluated.tuples_in, took_us)
@@ -136,10 +141,11 @@ class _Tried:
         `widths` says how wide the rows of other fragments are.
         """
         inputs = self.fragment.inputs
-        taken = sum(
+        offered = sum(
             count * widths.get(stream, row_bytes(inputs[stream]))
-            for stream, count in self.tuples_in.items()
+            for stream, count in self.offered.items()
         )
+        taken = offered * self.tuples_in / sum(self.offered.values())
         width = self.row_bytes
         return Trial(
             selectivity=self.next_seq * width / taken,
@@ -194,7 +200,7 @@ def try_query(
     """
     fragments = flow.upstream(query)
     entering = sorted({s for each in fragments for s in each.inputs if s in streams})
-    portions = {name: _portions(streams[name], batch_ms) for name in entering}
+    portions = _portions([streams[name] for name in entering], batch_ms)
     next_seq = dict.fromkeys(entering, 0)
     began_us = processor_us()
     try:
@@ -241,12 +247,24 @@ def _pass_on(stream: str, chunk: Chunk, tried: Sequence[_Tried]) -> None:
             each.offer(stream, chunk)
 
 
-def _portions(stream: StreamRecord, batch_ms: float) -> Iterator[Portion]:
-    """What a stream brings, portion by portion."""
-    together_ms = stream.source.together_ms if stream.source else 0.0
-    every_ms = max(together_ms, batch_ms, 1.0)
-    recorded = _recorded(stream, every_ms)
-    return _generated(stream, every_ms) if recorded is None else recorded
+def _portions(streams: Sequence[StreamRecord], batch_ms: float) -> dict[str, Iterator[Portion]]:
+    """What each stream brings, portion by portion; made up rows are as old as recorded ones."""
+    found: dict[str, Iterator[Portion]] = {}
+    every_ms: dict[str, float] = {}
+    begins_ms: list[int] = []
+    for stream in streams:
+        together_ms = stream.source.together_ms if stream.source else 0.0
+        every_ms[stream.name] = max(together_ms, batch_ms, 1.0)
+        recorded = _recorded(stream, every_ms[stream.name])
+        if recorded is not None:
+            first = next((each for each in recorded if len(each.watermarks_ms)), None)
+            found[stream.name] = recorded if first is None else chain([first], recorded)
+            begins_ms += [] if first is None else [int(first.watermarks_ms[0])]
+    for stream in streams:
+        if stream.name not in found:
+            begin_ms = min(begins_ms, default=0)
+            found[stream.name] = _generated(stream, every_ms[stream.name], begin_ms)
+    return found
 
 
 def readable(stream: StreamRecord) -> bool:
@@ -278,14 +296,14 @@ def _recorded(stream: StreamRecord, every_ms: float) -> Iterator[Portion] | None
     return portions()
 
 
-def _generated(stream: StreamRecord, every_ms: float) -> Iterator[Portion]:
+def _generated(stream: StreamRecord, every_ms: float, since_ms: int) -> Iterator[Portion]:
     """Rows of the stream's columns at its rate, each with a timestamp of its own if time allows."""
     rng = np.random.default_rng(SEED)
     schema = stream_schema(stream.columns)
     tuples_s = stream.rate_bytes_s / row_bytes(stream.columns)
     emitted = 0
     for number in range(PORTIONS):
-        begin_ms, end_ms = round(number * every_ms), round((number + 1) * every_ms)
+        begin_ms, end_ms = (since_ms + round(n * every_ms) for n in (number, number + 1))
         count = int((number + 1) * every_ms * tuples_s / 1e3) - emitted
         emitted += count
         timestamps = np.sort(rng.integers(begin_ms + 1, end_ms + 1, size=count))

@@ -135,6 +135,28 @@ def test_a_recording_is_tried_if_it_can_be_read(tmp_path: Path) -> None:
     assert trials["some"].selectivity == pytest.approx(0.25, abs=0.02)
 
 
+def test_streams_of_different_pace_are_tried_at_the_same_time_of_theirs(tmp_path: Path) -> None:
+    begin_ms = 1_700_000_000_000
+    every_ms = 1000
+    times = [begin_ms + every_ms * n for n in range(100)]
+    rows = pa.RecordBatch.from_pylist([{"timestamp": at, "id": "a", "x": 1.0} for at in times])
+    path = str(tmp_path / "recorded.parquet")
+    parquet.write_table(pa.Table.from_batches([rows]), path)
+    replay = Replay(path=path, begin_ms=begin_ms, end_ms=times[-1], interval_ms=every_ms)
+    given = manifests(
+        replay,
+        statements="REGISTER QUERY counted RSTREAM(SELECT id, x FROM north [NOW]"
+        " UNION ALL SELECT id, x FROM south [NOW]);",
+    )
+    south = msgspec.structs.replace(stream().record, name="south")
+    given = msgspec.structs.replace(
+        given, streams=(*given.streams, StreamManifest(file="streams.yaml:2", record=south))
+    )
+    found = with_trials(ObedientCluster().view(), given, ticking()).queries[0].record.trials
+    # Although the recorded one brings a second while the other one brings ten milliseconds.
+    assert found["counted"].selectivity == pytest.approx(1.0, rel=0.01)
+
+
 def test_a_recording_that_is_elsewhere_does_not_hinder(tmp_path: Path) -> None:
     replay = Replay(path=str(tmp_path / "gone.parquet"), begin_ms=0, end_ms=4999)
     assert tried(manifests(replay)).record.trials.keys() == {"some", "counted"}
