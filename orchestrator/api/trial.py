@@ -4,7 +4,7 @@ Before a query is applied, its statements are compiled and run here, on what the
 bring: on the beginning of the recording that a stream is played from, if this process can read it,
 else on rows of the stream's columns at its stated rate. The tuples come in the portions in which
 hosts get them, since a portion costs something whatever its tuples. The trial takes a second or
-two a query. Figures that are stated, or measured on hosts, go before what it finds.
+two a query, three at most. Figures that are stated, or measured on hosts, go before what it finds.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ def spec_of(name: str, driver: SourceDriver) -> SourceSpec:
         driver=name,
         options=options_of(driver),
         together_ms=driver.together_ms,
+        advances_ms=driver.advances_ms,
         resumable=driver.resumable,
         waits=driver.waits,
         journaled=driver.journaled,

@@ -221,6 +221,11 @@ class SourceDriver(Driver, frozen=True, kw_only=True):
         """Time, on the cluster's clock, whose tuples enter at once; plans allow for such bursts."""
         return 0.0
 
+    @property
+    def advances_ms(self) -> float:
+        """How often the clock may advance the stream though no tuple comes; 0: never."""
+        return 0.0
+
     def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
         """Look whether the source could be opened at a site; nothing is changed there.
 

@@ -200,6 +200,12 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             returns_ms=RETURNS_MS if self.pushed else 0,
         )
 
+    @property
+    def advances_ms(self) -> float:
+        """How often the clock may advance the stream though no tuple comes; 0: never."""
+        never = self.idle_after_ms is None and not self.by_arrival
+        return 0.0 if never else self.advance_ms
+
     def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
         """Look whether the site could keep the stream's journal."""
         if self._keeps(assignment):

@@ -21,8 +21,8 @@ OVERHEAD_US = 500.0
 OFTEN_S = 600.0
 """Overhead of an evaluation while none was measured, at speed 1, on a node that makes few; and how
 many a second it makes when each takes half of that, as turns and messages serve several: fitted to
-what benchmark `density` showed with 10 to 140 queries. Beyond it, measured overheads and the
-measured load of hosts count."""
+what benchmark `density` showed with 10 to 140 queries, less what `RECEIVED` counts since. Beyond
+it, measured overheads and the measured load of hosts count."""
 
 RECEIVED = 0.4
 """What a chunk that another host sends costs, in overheads of an evaluation. Inferred from what

@@ -135,6 +135,8 @@ class Cost:
 class FragmentWork:
     """One fragment: its input, its costs, its constraints and its readers.
 
+    What chunks cost that come from other hosts is no part of it.
+
     Attributes
     ----------
     cost_us
@@ -492,7 +494,10 @@ def _entering(stream: StreamRecord, batch_ms: float) -> Rate:
     burst = stream.burst
     if burst is None:
         burst = max(tuples_s * max(batch_ms, together_ms) / 1e3, 1.0)
+    advances_ms = stream.source.advances_ms if stream.source else 0.0
     arrivals_s = 1e3 / together_ms if together_ms else tuples_s
+    if advances_ms:
+        arrivals_s = max(arrivals_s, 1e3 / advances_ms)
     admitted = 1.0
     if stream.shed is not None and tuples_s:
         admitted = min(stream.shed.tuples * 1e3 / stream.shed.per_ms / tuples_s, 1.0)

@@ -18,6 +18,8 @@ from orchestrator.control.planning.workload import (
 from orchestrator.control.view import ClusterView
 from orchestrator.manifest import Manifests, StreamManifest
 from orchestrator.records import Estimate, HostLoad, QueryRecord, SourceSpec, StreamRecord
+from orchestrator.sources import spec_of
+from orchestrator.sources.http import Http
 from tests.obedient_cluster import ObedientCluster, query_manifest, stream_manifest
 
 NORTH = stream_manifest("north").record
@@ -186,6 +188,17 @@ def test_a_cost_that_is_assumed_is_greater_on_slow_processors() -> None:
 def test_what_hosts_are_assigned_does_not_change_with_the_speed_of_processors() -> None:
     fast, slow = (of_many(1, speed=speed).fragments["f0"] for speed in (1.0, 0.25))
     assert (slow.cost_us, slow.instance_ms) == (fast.cost_us, fast.instance_ms)
+
+
+def test_watermarks_of_the_clock_arrive_where_hardly_any_tuples_do() -> None:
+    live = SourceSpec(driver="http", advances_ms=100.0)
+    rare = msgspec.structs.replace(NORTH, source=live, rate_bytes_s=32 * 0.1)
+    assert found(rare)["north"].arrivals_s == pytest.approx(10.0)
+    often = msgspec.structs.replace(rare, rate_bytes_s=32 * 50.0)
+    assert found(often)["north"].arrivals_s == pytest.approx(50.0)
+    assert spec_of("http", Http()).advances_ms == 100.0
+    silent = Http(time_column="at", idle_after_ms=None)
+    assert spec_of("http", silent).advances_ms == 0.0
 
 
 def test_the_slowest_input_decides_how_often_a_fragment_is_evaluated() -> None:
