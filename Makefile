@@ -10,7 +10,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := orchestrator ha placement streams topology vivace pyspark_vivace
 # Share the tests, which often wait.
-PROCESSES := 5
+PROCESSES := 4
 JSON_FILE := $(if $(JSON),--json-file $(JSON))
 
 .DEFAULT_GOAL := help

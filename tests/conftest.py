@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 from orchestrator.deploy.embedded.java import Java, find_java
 from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
 
-PATIENCE_S = 240.0
+PATIENCE_S = 480.0
 """For what another process must bring about: far more than it takes, since machines are busy."""
 
 LOOK_S = 0.01

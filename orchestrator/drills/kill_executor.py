@@ -41,7 +41,7 @@ NAME = "kill-executor"
 
 HANG_S = 5.0
 
-HEAL_TIMEOUT_S = 300.0
+HEAL_TIMEOUT_S = 480.0
 """How long a takeover, and then healing, may take: Spark starts another executor in about ten
 seconds, and an application in more, but on a busy machine both take minutes."""
 

@@ -40,7 +40,7 @@ def vivace(tmp_path: Path) -> Vivace:
             [sys.executable, "-m", "orchestrator.cli.main", *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=600,
             env=environment,
             check=False,
         )

@@ -33,6 +33,7 @@ from orchestrator.control.measured_load import (
     MeasuredPlace,
     measured_places,
     speed_of,
+    steady_load,
 )
 from orchestrator.control.planning.overhead import RECEIVED, idle_cores
 from orchestrator.control.planning.task import RunningFragment
@@ -181,7 +182,7 @@ def host_cores(
         if site in chunks_s and stream in readers:
             chunks_s[site][stream] += work.rates[stream].arrivals_s * (1 + len(readers[stream]))
     for site, counts_s in chunks_s.items():
-        chunk_us = _site_us(view, site, counts_s)
+        chunk_us = _site_us(view, work, site)
         for name, count_s in counts_s.items():
             taken[site][name] += count_s * chunk_us / 1e6
     return {name: dict(cores) for name, cores in taken.items()}
@@ -196,9 +197,14 @@ def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], 
         As of `host_cores`, of this host.
     """
     node = view.hosts[host]
-    if node.load is None:
+    if steady_load(node) is None:
         return idle_cores(node) + sum(taken.values())
-    coming = sum(cores * (1 - _share(node, work, name)) for name, cores in taken.items())
+    if node.kind is NodeKind.SITE:
+        handled_s, chunk_us = _handled_s(view, work, host), _site_us(view, work, host)
+        had = {n: handled_s.get(n, 0.0) * chunk_us / 1e6 for n in taken if _begun(node, n)}
+        coming = sum(max(cores - had.get(name, 0.0), 0.0) for name, cores in taken.items())
+    else:
+        coming = sum(cores * (1 - _share(node, work, name)) for name, cores in taken.items())
     ended = [
         (status.load.cores + status.load.evaluations_s * work.overhead_us / 1e6)
         * status.load.window_share
@@ -208,19 +214,21 @@ def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], 
     return coming - sum(ended)
 
 
+def _begun(site: NodeRecord, name: str) -> bool:
+    """Whether tuples of a stream have come through a site."""
+    source, sink = site.sources.get(name), site.sinks.get(name)
+    return (source is not None and source.next_seq > 0) or (
+        sink is not None and sink.completed_timestamps > 0
+    )
+
+
 def _share(node: NodeRecord, work: Workload, name: str) -> float:
-    """The part of what a fragment or stream should take of a host that it takes already.
+    """The part of what a fragment should take of a node that it takes already.
 
     A busy host makes fewer evaluations of more tuples, and in a quiet hour there are fewer tuples:
     only where there is less of both than expected, more is to come. What the host takes is a mean
     over some seconds, in most of which a replica that has just been placed did not run.
     """
-    if node.kind is NodeKind.SITE:
-        source, sink = node.sources.get(name), node.sinks.get(name)
-        begun = (source is not None and source.next_seq > 0) or (
-            sink is not None and sink.completed_timestamps > 0
-        )
-        return 1.0 if begun else 0.0
     status = node.replicas.get(name)
     if status is None or status.load is None:
         return 0.0
@@ -244,17 +252,32 @@ def _evaluations_s(work: FragmentWork, replica: ReplicaStatus) -> float:
     return work.standby_evaluations_s
 
 
-def _site_us(view: ClusterView, site: str, counts_s: Mapping[str, float]) -> float:
+def _handled_s(view: ClusterView, work: Workload, site: str) -> dict[str, float]:
+    """Sink or stream → chunks a second that a site handles for it already."""
+    node = view.hosts[site]
+    found = {
+        name: work.fragments[name].evaluations_s for name in node.sinks if name in work.fragments
+    }
+    for stream in node.sources:
+        if stream in work.rates:
+            reading = sum(
+                any(stream in work.expected.inputs.get(name, ()) for name in each.replicas)
+                for each in view.hosts.values()
+            )
+            found[stream] = work.rates[stream].arrivals_s * (1 + reading)
+    return found
+
+
+def _site_us(view: ClusterView, work: Workload, site: str) -> float:
     """What a chunk takes a site, by what the site has taken lately for those that it has."""
     if view.settings.emulate_costs:
         return 0.0
     node = view.hosts[site]
-    present = {*node.sinks, *node.sources}
-    known_s = sum(count_s for name, count_s in counts_s.items() if name in present)
+    known_s = sum(_handled_s(view, work, site).values())
     assumed_us = SITE_US / speed_of(node)
-    if node.load is None or known_s < LEAST_CHUNKS_S:
+    if (load := steady_load(node)) is None or known_s < LEAST_CHUNKS_S:
         return assumed_us
-    measured_us = (node.load.cores - idle_cores(node)) * 1e6 / known_s
+    measured_us = (load.cores - idle_cores(node)) * 1e6 / known_s
     return min(max(measured_us, assumed_us / SITE_SPREAD), assumed_us * SITE_SPREAD)
 
 

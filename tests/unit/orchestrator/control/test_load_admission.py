@@ -495,5 +495,50 @@ def test_what_a_site_takes_for_few_chunks_is_measured_too(cluster: ObedientClust
     assert predicted_cores(cluster, alerts) == pytest.approx(cores)
 
 
+def test_a_stream_that_flows_takes_its_site_more_for_each_node_that_reads_it_too(
+    cluster: ObedientCluster,
+) -> None:
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(on("first", "paris"),)))
+    cluster.settle()
+    site = STREAMS[0].record.site
+    chunks_s = 3 * 100.0
+    for host in cluster.hosts.values():
+        host.tell(load=HostLoad(cores=0.0, evaluating_cores=0.0))
+    load = HostLoad(cores=HOST_CORES + chunks_s * 1.5 * SITE_US / 1e6, evaluating_cores=0.0)
+    cluster.hosts[site].tell(load=load)
+    reading = {
+        replica.node
+        for found in cluster.view().fragments.values()
+        for replica in found.record.replicas
+    }
+    assert len(reading) == 2
+    other = next(node for node in EXECUTORS if node not in reading)
+    found = place(admitted(cluster, on("second", other)), site)
+    assert found.predicted_cores >= load.cores + 0.99 * 100 * 1.5 * SITE_US / 1e6
+
+
+def on(name: str, node: str) -> QueryManifest:
+    made = heavy(name, 1.0)
+    return msgspec.structs.replace(
+        made, record=msgspec.structs.replace(made.record, primaries={f"{name}_out": (node,)})
+    )
+
+
 def predicted_cores(cluster: ObedientCluster, host: str) -> float:
     return place(admit(cluster.view()), host).predicted_cores
+
+
+def test_what_a_host_takes_while_it_starts_keeps_nothing_out(cluster: ObedientCluster) -> None:
+    busy = HostLoad(cores=0.2, evaluating_cores=0.0)
+    for host in cluster.hosts.values():
+        host.tell(load=busy)
+    assert len(cluster.hosts) * busy.cores > MACHINE_SHARE * PROCESSORS
+    assert refusal(cluster, costing(1.0))
+    for host in cluster.hosts.values():
+        host.tell(load=msgspec.structs.replace(busy, starting=True))
+    assert admitted(cluster, costing(1.0)).submissions
+    # It says how fast its processors work, though.
+    for host in cluster.hosts.values():
+        host.tell(load=msgspec.structs.replace(busy, starting=True, speed=0.25))
+    idle = place(admit(cluster.view()), "machine-0").predicted_cores
+    assert idle == pytest.approx(len(cluster.hosts) * HOST_CORES / 0.25)
