@@ -26,7 +26,9 @@ class SourceSpec(DriverSpec, frozen=True, kw_only=True):
     together_ms: float = 0.0
     """Time, on the cluster's clock, whose tuples enter at once."""
     advances_ms: float = 0.0
-    """How often the clock may advance the stream though no tuple comes; 0: never."""
+    """How often the clock advances the stream though no tuple comes; 0: never."""
+    advances_after_ms: float = 0.0
+    """Silence after which it does."""
     resumable: bool = False
     """Whether it can be read again from any position, with the same numbering."""
     waits: bool = False

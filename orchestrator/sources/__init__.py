@@ -49,6 +49,7 @@ def spec_of(name: str, driver: SourceDriver) -> SourceSpec:
         options=options_of(driver),
         together_ms=driver.together_ms,
         advances_ms=driver.advances_ms,
+        advances_after_ms=driver.advances_after_ms,
         resumable=driver.resumable,
         waits=driver.waits,
         journaled=driver.journaled,

@@ -223,7 +223,12 @@ class SourceDriver(Driver, frozen=True, kw_only=True):
 
     @property
     def advances_ms(self) -> float:
-        """How often the clock may advance the stream though no tuple comes; 0: never."""
+        """How often the clock advances the stream though no tuple comes; 0: never."""
+        return 0.0
+
+    @property
+    def advances_after_ms(self) -> float:
+        """Silence after which the clock does."""
         return 0.0
 
     def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:

@@ -202,9 +202,14 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
 
     @property
     def advances_ms(self) -> float:
-        """How often the clock may advance the stream though no tuple comes; 0: never."""
+        """How often the clock advances the stream though no tuple comes; 0: never."""
         never = self.idle_after_ms is None and not self.by_arrival
         return 0.0 if never else self.advance_ms
+
+    @property
+    def advances_after_ms(self) -> float:
+        """Silence after which the clock does."""
+        return 0.0 if self.by_arrival else self.idle_after_ms or 0.0
 
     def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
         """Look whether the site could keep the stream's journal."""

@@ -309,6 +309,7 @@ def workload(
     """
     batch_ms = view.settings.batch_ms
     stream_rates = rates(flow, streams, queries, batch_ms)
+    entering = _entering_streams(flow)
     due_ms = urgency_ms(flow, queries)
     beside = _replicas_beside(view, flow)
 
@@ -329,9 +330,13 @@ def workload(
     evaluations_s: dict[str, float] = {}
     standby_evaluations_s: dict[str, float] = {}
     for name, fragment in flow.fragments.items():
-        arrivals_s = _advances_s(
-            [stream_rates[each].arrivals_s for each in fragment.inputs if each in streams],
-            [evaluations_s[each] for each in fragment.inputs if each in evaluations_s],
+        arrivals_s = min(
+            # Parts of one stream that are put together again come at the same time.
+            sum(stream_rates[stream].arrivals_s for stream in entering[name]),
+            _advances_s(
+                [stream_rates[each].arrivals_s for each in fragment.inputs if each in streams],
+                [evaluations_s[each] for each in fragment.inputs if each in evaluations_s],
+            ),
         )
         # Its sub-deadline is taken to be the whole deadline, as it is for a chain on one node.
         most_ms = min(MANY_SHARE * due_ms[name], RECOVERY_LAGS * lags_ms[name])
@@ -472,6 +477,16 @@ def urgency_ms(flow: Dataflow, queries: Mapping[str, QueryRecord]) -> dict[str, 
     return found
 
 
+def _entering_streams(flow: Dataflow) -> dict[str, set[str]]:
+    """Fragment → the streams from outside from which its stream is made."""
+    found: dict[str, set[str]] = {}
+    for name, fragment in flow.fragments.items():
+        found[name] = set()
+        for stream in fragment.inputs:
+            found[name] |= found.get(stream, {stream})
+    return found
+
+
 def _advances_s(entering_s: Sequence[float], made_s: Sequence[float]) -> float:
     """How often something can be evaluated that reads streams of so many chunks a second.
 
@@ -494,10 +509,11 @@ def _entering(stream: StreamRecord, batch_ms: float) -> Rate:
     burst = stream.burst
     if burst is None:
         burst = max(tuples_s * max(batch_ms, together_ms) / 1e3, 1.0)
-    advances_ms = stream.source.advances_ms if stream.source else 0.0
     arrivals_s = 1e3 / together_ms if together_ms else tuples_s
-    if advances_ms:
-        arrivals_s = max(arrivals_s, 1e3 / advances_ms)
+    if stream.source and stream.source.advances_ms:
+        # The clock advances it, but perhaps only after a silence.
+        silent = tuples_s * stream.source.advances_after_ms < 1e3
+        arrivals_s = max(arrivals_s, 1e3 / stream.source.advances_ms if silent else 0.0)
     admitted = 1.0
     if stream.shed is not None and tuples_s:
         admitted = min(stream.shed.tuples * 1e3 / stream.shed.per_ms / tuples_s, 1.0)

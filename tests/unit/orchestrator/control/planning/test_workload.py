@@ -190,13 +190,36 @@ def test_what_hosts_are_assigned_does_not_change_with_the_speed_of_processors() 
     assert (slow.cost_us, slow.instance_ms) == (fast.cost_us, fast.instance_ms)
 
 
+def test_parts_of_a_stream_that_are_put_together_again_come_at_the_same_time() -> None:
+    parts = ("x > 90", "x > 50", "x <= 50")
+    statements = "".join(
+        f"REGISTER QUERY p{n} RSTREAM(SELECT id FROM north [NOW] WHERE {each});"
+        for n, each in enumerate(parts)
+    )
+    union = " UNION ALL ".join(f"SELECT id FROM p{n} [NOW]" for n in range(len(parts)))
+    query = query_manifest(
+        statements=f"{statements}REGISTER QUERY whole RSTREAM({union});",
+        outputs={"whole": "control-centre"},
+    ).record
+    streams = {"north": replayed(1000, 1.0)}
+    of = {"proximity": query}
+    work = workload(ObedientCluster().view(), dataflow(streams, of), streams, of)
+    assert work.fragments["whole"].evaluations_s == pytest.approx(1.0)
+
+
 def test_watermarks_of_the_clock_arrive_where_hardly_any_tuples_do() -> None:
     live = SourceSpec(driver="http", advances_ms=100.0)
     rare = msgspec.structs.replace(NORTH, source=live, rate_bytes_s=32 * 0.1)
     assert found(rare)["north"].arrivals_s == pytest.approx(10.0)
     often = msgspec.structs.replace(rare, rate_bytes_s=32 * 50.0)
     assert found(often)["north"].arrivals_s == pytest.approx(50.0)
-    assert spec_of("http", Http()).advances_ms == 100.0
+    by_column = msgspec.structs.replace(live, advances_after_ms=1000.0)
+    for tuples_s, chunks_s in ((0.5, 10.0), (2.0, 2.0)):
+        stream = msgspec.structs.replace(NORTH, source=by_column, rate_bytes_s=32 * tuples_s)
+        assert found(stream)["north"].arrivals_s == pytest.approx(chunks_s)
+    arriving, dated = spec_of("http", Http()), spec_of("http", Http(time_column="at"))
+    assert (arriving.advances_ms, arriving.advances_after_ms) == (100.0, 0.0)
+    assert (dated.advances_ms, dated.advances_after_ms) == (100.0, 1000.0)
     silent = Http(time_column="at", idle_after_ms=None)
     assert spec_of("http", silent).advances_ms == 0.0
 
