@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ha.roles import ReplicaRole
-from orchestrator.control.measured_load import mean_speed, speed_of, steady_load
+from orchestrator.control.measured_load import mean_speed, speed_of
 from orchestrator.control.view import ClusterView
 from orchestrator.host.rests import IDLE_RESTS
 from orchestrator.records import NodeRecord, ReplicaLoad
@@ -109,9 +109,9 @@ def overhead_us(view: ClusterView, expected: Expected) -> float:
     """
     spent_us = counted_s = 0.0
     for node in view.executors.values():
-        if (load := steady_load(node)) is None:
+        if node.load is None:
             continue
-        made_s = load.evaluations_s
+        made_s = node.load.evaluations_s
         known = {n: each for n, each in node.replicas.items() if n in expected.inputs}
         primaries = {n for n, each in known.items() if each.role is ReplicaRole.PRIMARY}
         received_s = expected.received_s(known, primaries)
@@ -125,7 +125,7 @@ def overhead_us(view: ClusterView, expected: Expected) -> float:
         # What hosts spend before streams flow, or without replicas, is no overhead of evaluations.
         if made_s < max(FLOWING * expected_s, LEAST_HOST_EVALUATIONS_S):
             continue
-        rest_cores = load.cores - load.evaluating_cores - idle_cores(node)
+        rest_cores = node.load.cores - node.load.evaluating_cores - idle_cores(node)
         spent_us += max(rest_cores, 0.0) * 1e6
         counted_s += max(expected_s, made_s) + RECEIVED * come_s
     if counted_s < LEAST_EVALUATIONS_S:

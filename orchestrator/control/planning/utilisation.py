@@ -33,7 +33,6 @@ from orchestrator.control.measured_load import (
     MeasuredPlace,
     measured_places,
     speed_of,
-    steady_load,
 )
 from orchestrator.control.planning.overhead import RECEIVED, idle_cores
 from orchestrator.control.planning.task import RunningFragment
@@ -197,7 +196,7 @@ def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], 
         As of `host_cores`, of this host.
     """
     node = view.hosts[host]
-    if steady_load(node) is None:
+    if node.load is None:
         return idle_cores(node) + sum(taken.values())
     if node.kind is NodeKind.SITE:
         handled_s, chunk_us = _handled_s(view, work, host), _site_us(view, work, host)
@@ -275,9 +274,9 @@ def _site_us(view: ClusterView, work: Workload, site: str) -> float:
     node = view.hosts[site]
     known_s = sum(_handled_s(view, work, site).values())
     assumed_us = SITE_US / speed_of(node)
-    if (load := steady_load(node)) is None or known_s < LEAST_CHUNKS_S:
+    if node.load is None or known_s < LEAST_CHUNKS_S:
         return assumed_us
-    measured_us = (load.cores - idle_cores(node)) * 1e6 / known_s
+    measured_us = (node.load.cores - idle_cores(node)) * 1e6 / known_s
     return min(max(measured_us, assumed_us / SITE_SPREAD), assumed_us * SITE_SPREAD)
 
 
