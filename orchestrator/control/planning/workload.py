@@ -28,7 +28,12 @@ from enum import Enum
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
 from orchestrator.control.measured_load import mean_speed
-from orchestrator.control.planning.overhead import LEAST_TUPLES_S, Expected, overhead_us
+from orchestrator.control.planning.overhead import (
+    LEAST_TUPLES_S,
+    RECEIVED,
+    Expected,
+    overhead_us,
+)
 from orchestrator.control.view import ClusterView
 from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.host.rests import (
@@ -266,7 +271,12 @@ class Workload:
             {s for work in fragments for s in work.fragment.inputs} - {w.name for w in fragments}
         )
         operators = [
-            Operator(name=work.name, cost_us=work.cost_us, cores=work.cores, allowed=work.allowed)
+            Operator(
+                name=work.name,
+                cost_us=work.cost_us,
+                cores=work.cores + self._receiving_cores(work),
+                allowed=work.allowed,
+            )
             for work in fragments
         ]
         operators += [
@@ -286,6 +296,11 @@ class Workload:
                 operators.append(Operator(name=sink, pinned=work.sink))
                 links.append(self._link(work.name, sink))
         return QueryGraph(name=query, operators=tuple(operators), links=tuple(links))
+
+    def _receiving_cores(self, work: FragmentWork) -> float:
+        """What chunks cost a node that has nothing else which makes or reads the inputs."""
+        chunks_s = sum(self.expected.chunks_s[stream] for stream in work.fragment.inputs)
+        return chunks_s * RECEIVED * self.overhead_us / 1e6
 
     def _link(self, stream: str, target: str) -> Link:
         rate = self.rates[stream]

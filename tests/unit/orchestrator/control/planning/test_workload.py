@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.control.dataflow import dataflow
+from orchestrator.control.planning.overhead import RECEIVED
 from orchestrator.control.planning.workload import (
     FragmentWork,
     Rate,
@@ -260,3 +261,12 @@ def of_many(queries: int, bound_ms: float = 500.0, speed: float = 1.0) -> Worklo
     view = cluster.view()
     assert len(view.executors) == 6
     return workload(view, dataflow(streams, many), streams, many)
+
+
+def test_placement_knows_what_chunks_cost_that_come_from_other_hosts() -> None:
+    # Otherwise it takes a node that has no room for them, and admission refuses.
+    work = of_many(1)
+    (fragment,) = work.fragments.values()
+    received_s = RECEIVED * work.rates["north"].arrivals_s
+    placed = work.graph("q0", {}, {}).by_name["f0"]
+    assert placed.cores == pytest.approx(fragment.cores + received_s * work.overhead_us / 1e6)
