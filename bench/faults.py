@@ -29,6 +29,7 @@ from bench.silence import STEADY_S, longest_silence_ms
 from orchestrator.clock import OFFSET_FILE
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view
+from orchestrator.drills.kill_executor import HEAL_TIMEOUT_S
 from orchestrator.drills.processes import full_disk, host_process, suspended, zookeeper_processes
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
@@ -50,7 +51,6 @@ PAUSE_S = 5.0
 BETWEEN_KILLS_S = 2.0
 STORE_AWAY_S = 30.0
 DISK_FULL_S = 10.0
-HEAL_TIMEOUT_S = 300.0
 HOUR_S = 3600
 ELSEWHERE = "elsewhere"
 LOOK_S = 0.2

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from orchestrator.control.planning.evaluations import NO_DEADLINE_MS
 from orchestrator.control.planning.planner import Planning
-from orchestrator.control.planning.workload import NO_DEADLINE_MS
 from orchestrator.control.view import ClusterView
 from orchestrator.records import (
     Assignment,

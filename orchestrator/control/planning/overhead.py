@@ -8,11 +8,9 @@ together; before that, it is assumed by how often they evaluate and how fast the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-
 from ha.roles import ReplicaRole
 from orchestrator.control.measured_load import mean_speed, speed_of
+from orchestrator.control.planning.evaluations import Expected
 from orchestrator.control.view import ClusterView
 from orchestrator.host.rests import IDLE_RESTS
 from orchestrator.records import NodeRecord, ReplicaLoad
@@ -49,52 +47,6 @@ LEAST_TUPLES_S = 1.0
 HOST_CORES = 0.015
 """Processor time, at speed 1, of a host with nothing to do: heartbeats, probes, its record in the
 store. Inferred: 0.05 where benchmark `density` shows a `speed` of 0.3 (`empty_host_cores`)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """How often replicas should evaluate, and what should come to them.
-
-    Attributes
-    ----------
-    inputs
-        Fragment → the streams that it reads.
-    evaluations_s, standby_evaluations_s
-        Fragment → how often its primary should evaluate, and its secondary.
-    tuples_s
-        Fragment → input tuples a second.
-    chunks_s
-        Stream → chunks a second.
-    """
-
-    inputs: Mapping[str, Collection[str]]
-    evaluations_s: Mapping[str, float]
-    standby_evaluations_s: Mapping[str, float]
-    tuples_s: Mapping[str, float]
-    chunks_s: Mapping[str, float]
-
-    def received_s(self, replicas: Collection[str], primaries: Collection[str]) -> dict[str, float]:
-        """Chunks a second that other hosts send for each replica of a host.
-
-        What several of them read comes once, and counts for each in equal parts.
-
-        Parameters
-        ----------
-        replicas
-            Fragments of which the host has one.
-        primaries
-            Those of which it is the primary, whose streams need not come.
-        """
-        readers: dict[str, list[str]] = {}
-        for name in replicas:
-            for stream in self.inputs[name]:
-                if stream not in primaries:
-                    readers.setdefault(stream, []).append(name)
-        found = dict.fromkeys(replicas, 0.0)
-        for stream, names in readers.items():
-            for name in names:
-                found[name] += self.chunks_s[stream] / len(names)
-        return found
 
 
 def overhead_us(view: ClusterView, expected: Expected) -> float:

@@ -23,7 +23,7 @@ where this module finds room.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ from orchestrator.control.measured_load import (
     measured_places,
     speed_of,
 )
-from orchestrator.control.planning.overhead import RECEIVED, idle_cores
+from orchestrator.control.planning.overhead import idle_cores
 from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import (
     LAG_SHARE,
@@ -175,13 +175,13 @@ def host_cores(
             chunks_s[each.sink][name] += each.evaluations_s
     for node, names in replicas.items():
         primaries = {name for name in names if running[name].primary == node}
-        for name, received_s in work.expected.received_s(names, primaries).items():
-            taken[node][name] += received_s * RECEIVED * work.overhead_us / 1e6
+        for name, cores in work.receiving_cores(names, primaries).items():
+            taken[node][name] += cores
     for stream, site in work.sites.items():
         if site in chunks_s and stream in readers:
             chunks_s[site][stream] += work.rates[stream].arrivals_s * (1 + len(readers[stream]))
     for site, counts_s in chunks_s.items():
-        chunk_us = _site_us(view, work, site)
+        chunk_us = _site_us(view, site, _handled_s(view, work, site))
         for name, count_s in counts_s.items():
             taken[site][name] += count_s * chunk_us / 1e6
     return {name: dict(cores) for name, cores in taken.items()}
@@ -199,7 +199,8 @@ def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], 
     if node.load is None:
         return idle_cores(node) + sum(taken.values())
     if node.kind is NodeKind.SITE:
-        handled_s, chunk_us = _handled_s(view, work, host), _site_us(view, work, host)
+        handled_s = _handled_s(view, work, host)
+        chunk_us = _site_us(view, host, handled_s)
         had = {n: handled_s.get(n, 0.0) * chunk_us / 1e6 for n in taken if _begun(node, n)}
         coming = sum(max(cores - had.get(name, 0.0), 0.0) for name, cores in taken.items())
     else:
@@ -257,22 +258,24 @@ def _handled_s(view: ClusterView, work: Workload, site: str) -> dict[str, float]
     found = {
         name: work.fragments[name].evaluations_s for name in node.sinks if name in work.fragments
     }
+    inputs = work.expected.inputs
+    read = Counter(
+        stream
+        for each in view.hosts.values()
+        for stream in {stream for name in each.replicas for stream in inputs.get(name, ())}
+    )
     for stream in node.sources:
         if stream in work.rates:
-            reading = sum(
-                any(stream in work.expected.inputs.get(name, ()) for name in each.replicas)
-                for each in view.hosts.values()
-            )
-            found[stream] = work.rates[stream].arrivals_s * (1 + reading)
+            found[stream] = work.rates[stream].arrivals_s * (1 + read[stream])
     return found
 
 
-def _site_us(view: ClusterView, work: Workload, site: str) -> float:
+def _site_us(view: ClusterView, site: str, handled_s: Mapping[str, float]) -> float:
     """What a chunk takes a site, by what the site has taken lately for those that it has."""
     if view.settings.emulate_costs:
         return 0.0
     node = view.hosts[site]
-    known_s = sum(_handled_s(view, work, site).values())
+    known_s = sum(handled_s.values())
     assumed_us = SITE_US / speed_of(node)
     if node.load is None or known_s < LEAST_CHUNKS_S:
         return assumed_us

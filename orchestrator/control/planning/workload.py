@@ -14,41 +14,32 @@ The processor time that a replica takes is a rate times a cost, for everything t
 
     evaluations/s · (fixed cost + overhead) + tuples/s · cost of a tuple
 
-The *overhead* is what a host spends on everything but evaluating (`overhead`). What chunks cost
-that come from other hosts depends on what else is there (`utilisation.host_cores`).
+How often there are evaluations says `evaluations`. The *overhead* is what a host spends on
+everything but evaluating (`overhead`). What chunks cost that come from other hosts depends on what
+else is there (`Workload.receiving_cores`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Columns, Dataflow, Fragment
 from orchestrator.control.measured_load import mean_speed
-from orchestrator.control.planning.overhead import (
-    LEAST_TUPLES_S,
-    RECEIVED,
+from orchestrator.control.planning.evaluations import (
+    NO_DEADLINE_MS,
     Expected,
-    overhead_us,
+    expected_evaluations,
+    limited,
 )
+from orchestrator.control.planning.overhead import LEAST_TUPLES_S, RECEIVED, overhead_us
 from orchestrator.control.view import ClusterView
 from orchestrator.host.hosted_streams import SINK_PREFIX
-from orchestrator.host.rests import (
-    MANY_SHARE,
-    RECOVERY_LAGS,
-    STANDBY_REST_SHARES,
-    STANDBY_RESTS,
-    many_replicas_us,
-    rest_us,
-)
 from orchestrator.records import (
     CostStatus,
     Estimate,
     QueryRecord,
-    ReplicaId,
     ReplicaLoad,
     StreamRecord,
 )
@@ -72,12 +63,6 @@ COST_US = 20.0
 LAG_SHARE = 0.25
 """Share of the recovery bound left by a plan that a secondary may lag. The rest covers delays that
 no plan knows: a busy machine, and other replicas that catch up at the same time."""
-
-REPLICAS = 2
-"""Of a fragment."""
-
-NO_DEADLINE_MS = 3_600_000.0
-"""An hour: the deadline of a stream that leads to no output, so that nothing can be late."""
 
 
 def row_bytes(columns: Columns) -> int:
@@ -274,7 +259,8 @@ class Workload:
             Operator(
                 name=work.name,
                 cost_us=work.cost_us,
-                cores=work.cores + self._receiving_cores(work),
+                # As if the node had nothing else that makes or reads the inputs.
+                cores=work.cores + self.receiving_cores([work.name], ())[work.name],
                 allowed=work.allowed,
             )
             for work in fragments
@@ -297,10 +283,13 @@ class Workload:
                 links.append(self._link(work.name, sink))
         return QueryGraph(name=query, operators=tuple(operators), links=tuple(links))
 
-    def _receiving_cores(self, work: FragmentWork) -> float:
-        """What chunks cost a node that has nothing else which makes or reads the inputs."""
-        chunks_s = sum(self.expected.chunks_s[stream] for stream in work.fragment.inputs)
-        return chunks_s * RECEIVED * self.overhead_us / 1e6
+    def receiving_cores(
+        self, replicas: Collection[str], primaries: Collection[str]
+    ) -> dict[str, float]:
+        """What chunks that other hosts send cost a host, by replica; see `Expected.received_s`."""
+        each_us = RECEIVED * self.overhead_us
+        received_s = self.expected.received_s(replicas, primaries)
+        return {name: count_s * each_us / 1e6 for name, count_s in received_s.items()}
 
     def _link(self, stream: str, target: str) -> Link:
         rate = self.rates[stream]
@@ -324,49 +313,21 @@ def workload(
     """
     batch_ms = view.settings.batch_ms
     stream_rates = rates(flow, streams, queries, batch_ms)
-    entering = _entering_streams(flow)
     due_ms = urgency_ms(flow, queries)
-    beside = _replicas_beside(view, flow)
 
-    # Admission asks what there is room for, so processors are taken to be short.
     speed = mean_speed(view.executors.values())
-    slowness = max(1 / speed, 1.0)
     detection_ms = view.settings.detection_ms
     lags_ms = {
         name: lag_ms(queries[each.query].recovery_bound_ms - detection_ms, due_ms[name])
         for name, each in flow.fragments.items()
     }
-
-    def rest_ms(name: str, role: ReplicaRole, rests: int, most_ms: float) -> float:
-        replicas = beside[name, role]
-        wanted_us = rests * many_replicas_us(replicas, round(batch_ms * 1e3), slowness)
-        return _rest_ms(wanted_us, most_ms, batch_ms)
-
-    evaluations_s: dict[str, float] = {}
-    standby_evaluations_s: dict[str, float] = {}
-    for name, fragment in flow.fragments.items():
-        arrivals_s = min(
-            # Parts of one stream that are put together again come at the same time.
-            sum(stream_rates[stream].arrivals_s for stream in entering[name]),
-            _advances_s(
-                [stream_rates[each].arrivals_s for each in fragment.inputs if each in streams],
-                [evaluations_s[each] for each in fragment.inputs if each in evaluations_s],
-            ),
-        )
-        # Its sub-deadline is taken to be the whole deadline, as it is for a chain on one node.
-        most_ms = min(MANY_SHARE * due_ms[name], RECOVERY_LAGS * lags_ms[name])
-        rests_ms = rest_ms(name, ReplicaRole.PRIMARY, 1, most_ms)
-        evaluations_s[name] = _limited(arrivals_s, rests_ms)
-        most_ms = STANDBY_REST_SHARES[1] * lags_ms[name]
-        rests_ms = rest_ms(name, ReplicaRole.STANDBY, STANDBY_RESTS, most_ms)
-        standby_evaluations_s[name] = _limited(arrivals_s, rests_ms)
-    chunks_s = {name: rate.arrivals_s for name, rate in stream_rates.items()} | evaluations_s
-    expected = Expected(
-        inputs={name: each.inputs for name, each in flow.fragments.items()},
-        evaluations_s=evaluations_s,
-        standby_evaluations_s=standby_evaluations_s,
-        tuples_s={n: taken_by(f, stream_rates).tuples_s for n, f in flow.fragments.items()},
-        chunks_s=chunks_s,
+    expected = expected_evaluations(
+        view,
+        flow,
+        {name: stream_rates[name].arrivals_s for name in streams},
+        {name: rate.tuples_s for name, rate in stream_rates.items()},
+        due_ms,
+        lags_ms,
     )
     # Emulated costs are slept, and the rest of what a host does fits into that time.
     overhead = 0.0 if view.settings.emulate_costs else overhead_us(view, expected)
@@ -384,21 +345,23 @@ def workload(
         known = _measured_cost(view.measured_cost(fragment))
         cost = known or (planned if view.settings.emulate_costs else planned.at_speed(speed))
         measured = view.measured_load(fragment)
-        evaluating_us_s, standby_us_s = (
-            _evaluating_us_s(cost, made_s, taken.tuples_s, measured)
-            for made_s in (evaluations_s[name], standby_evaluations_s[name])
+        made_s, standby_made_s = (
+            expected.evaluations_s[name],
+            expected.standby_evaluations_s[name],
         )
+        evaluating_us_s = _evaluating_us_s(cost, made_s, taken.tuples_s, measured)
+        standby_us_s = _evaluating_us_s(cost, standby_made_s, taken.tuples_s, measured)
         fragments[name] = FragmentWork(
             fragment=fragment,
             cost_us=planned.per_tuple_us + planned.fixed_us / max(taken.burst, 1.0),
             stated_cost_us=planned.per_tuple_us if planned.basis is Basis.STATED else None,
             cost=cost,
             instance_ms=_instance_ms(taken, known or planned),
-            evaluations_s=evaluations_s[name],
-            standby_evaluations_s=standby_evaluations_s[name],
+            evaluations_s=made_s,
+            standby_evaluations_s=standby_made_s,
             evaluating_cores=evaluating_us_s / 1e6,
-            cores=(evaluating_us_s + evaluations_s[name] * overhead) / 1e6,
-            standby_cores=(standby_us_s + standby_evaluations_s[name] * overhead) / 1e6,
+            cores=(evaluating_us_s + made_s * overhead) / 1e6,
+            standby_cores=(standby_us_s + standby_made_s * overhead) / 1e6,
             allowed=query.primaries.get(name, ()),
             bound_ms=query.recovery_bound_ms,
             deadline_ms=query.deadline_of(name),
@@ -415,28 +378,6 @@ def workload(
         rates=stream_rates,
         fragments=fragments,
     )
-
-
-def _replicas_beside(view: ClusterView, flow: Dataflow) -> dict[tuple[str, ReplicaRole], float]:
-    """Fragment and role → how many replicas the replica's node has, itself among them.
-
-    Nodes are taken to have no fewer than the mean of all, and just that where nothing is placed.
-    """
-    mean = REPLICAS * len(flow.fragments) / max(len(view.executors), 1)
-    there = Counter(
-        replica.node for found in view.fragments.values() for replica in found.record.replicas
-    )
-
-    def on_node_of(replica: ReplicaId | None) -> float:
-        return max(mean, there[replica.node] if replica is not None else 0)
-
-    beside: dict[tuple[str, ReplicaRole], float] = {}
-    for name, fragment in flow.fragments.items():
-        found = view.fragments.get(fragment.key)
-        record = None if found is None else found.record
-        beside[name, ReplicaRole.PRIMARY] = on_node_of(record and record.primary)
-        beside[name, ReplicaRole.STANDBY] = on_node_of(record and record.secondary)
-    return beside
 
 
 def lag_ms(left_ms: float, sub_deadline_ms: float) -> float:
@@ -492,32 +433,6 @@ def urgency_ms(flow: Dataflow, queries: Mapping[str, QueryRecord]) -> dict[str, 
     return found
 
 
-def _entering_streams(flow: Dataflow) -> dict[str, set[str]]:
-    """Fragment → the streams from outside from which its stream is made."""
-    found: dict[str, set[str]] = {}
-    for name, fragment in flow.fragments.items():
-        found[name] = set()
-        for stream in fragment.inputs:
-            found[name] |= found.get(stream, {stream})
-    return found
-
-
-def _advances_s(entering_s: Sequence[float], made_s: Sequence[float]) -> float:
-    """How often something can be evaluated that reads streams of so many chunks a second.
-
-    Only up to the least watermark of all inputs; so the slowest one decides. Each of n inputs that
-    are about as fast may be the last one in turn. What fragments make comes later than what enters,
-    so they are always the last.
-
-    Parameters
-    ----------
-    entering_s, made_s
-        Of the streams that enter from outside, and of those that fragments make.
-    """
-    all_s = [*entering_s, *made_s]
-    return min(sum(made_s or entering_s), len(all_s) * min(all_s))
-
-
 def _entering(stream: StreamRecord, batch_ms: float) -> Rate:
     tuples_s = stream.rate_bytes_s / row_bytes(stream.columns)
     together_ms = stream.source.together_ms if stream.source else 0.0
@@ -536,19 +451,8 @@ def _entering(stream: StreamRecord, batch_ms: float) -> Rate:
         bytes_s=stream.rate_bytes_s * admitted,
         tuples_s=tuples_s * admitted,
         burst=burst,
-        arrivals_s=_limited(arrivals_s, batch_ms),
+        arrivals_s=limited(arrivals_s, batch_ms),
     )
-
-
-def _limited(arrivals_s: float, interval_ms: float) -> float:
-    """What comes within a batch interval, or while a replica rests, is taken together."""
-    return min(arrivals_s, 1e3 / interval_ms) if interval_ms else arrivals_s
-
-
-def _rest_ms(wanted_us: float, most_ms: float, batch_ms: float) -> float:
-    """How long a replica rests between two evaluations, as `host.rests` has it."""
-    most_us = min(max(most_ms, 0.0), NO_DEADLINE_MS) * 1e3
-    return rest_us(wanted_us, most_us, round(batch_ms * 1e3)) / 1e3
 
 
 def _selectivity(query: QueryRecord, fragment: str) -> float:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ha.roles import ReplicaRole
+from orchestrator.control.planning.evaluations import Expected
 from orchestrator.control.planning.overhead import (
     HOST_CORES,
     OFTEN_S,
     OVERHEAD_US,
     OVERHEADS_US,
     RECEIVED,
-    Expected,
     overhead_us,
 )
 from orchestrator.records import HostLoad, ReplicaLoad, ReplicaStatus

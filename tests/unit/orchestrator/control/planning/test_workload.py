@@ -225,21 +225,24 @@ def test_watermarks_of_the_clock_arrive_where_hardly_any_tuples_do() -> None:
     assert spec_of("http", silent).advances_ms == 0.0
 
 
-def test_the_slowest_input_decides_how_often_a_fragment_is_evaluated() -> None:
-    streams = {
-        "north": replayed(10, 1.0),
-        "south": msgspec.structs.replace(replayed(1000, 1.0), name="south"),
-    }
+@pytest.mark.parametrize(
+    ("tuples_s", "evaluations_s"),
+    # Of so few timestamps, all that have waited for a second are evaluated at once; of more, 64.
+    [(10.0, 2.0), (3125.0, (1000 + 100 + 10 + 1) / 64)],
+)
+def test_the_slowest_input_decides_how_often_a_fragment_is_evaluated(
+    tuples_s: float, evaluations_s: float
+) -> None:
+    north = msgspec.structs.replace(replayed(10, 1.0), rate_bytes_s=32 * tuples_s)
+    south = msgspec.structs.replace(replayed(1000, 1.0), name="south", rate_bytes_s=320.0)
     query = query_manifest(
         statements="REGISTER QUERY both RSTREAM("
         "SELECT n.id AS id FROM north [NOW] AS n, south [NOW] AS s WHERE n.id = s.id);",
         outputs={"both": "control-centre"},
     ).record
-    found = workload(
-        ObedientCluster().view(), dataflow(streams, {"proximity": query}), streams,
-        {"proximity": query},
-    )  # fmt: skip
-    assert found.fragments["both"].evaluations_s == pytest.approx(2.0)
+    streams, of = {"north": north, "south": south}, {"proximity": query}
+    work = workload(ObedientCluster().view(), dataflow(streams, of), streams, of)
+    assert work.fragments["both"].evaluations_s == pytest.approx(evaluations_s)
 
 
 def of_many(queries: int, bound_ms: float = 500.0, speed: float = 1.0) -> Workload:

@@ -1,0 +1,205 @@
+"""How often the replicas of every fragment should be evaluated, and what should come to them.
+
+Evaluations come as often as the streams bring something, and more rarely where replicas rest
+(`host.rests`): where a node has many of them, or its processors are slow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ha.roles import ReplicaRole
+from orchestrator.control.dataflow import Dataflow
+from orchestrator.control.measured_load import mean_speed
+from orchestrator.control.view import ClusterView
+from orchestrator.host.dispatcher import TIMESTAMPS_PER_DISPATCH
+from orchestrator.host.rests import (
+    MANY_SHARE,
+    RECOVERY_LAGS,
+    STANDBY_REST_SHARES,
+    STANDBY_RESTS,
+    many_replicas_us,
+    rest_us,
+)
+from orchestrator.records import ReplicaId
+
+REPLICAS = 2
+"""Of a fragment."""
+
+NO_DEADLINE_MS = 3_600_000.0
+"""An hour: the deadline of a stream that leads to no output, so that nothing can be late."""
+
+MOST_TIMESTAMPS_S = 1000.0
+"""Timestamps are milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """How often replicas should evaluate, and what should come to them.
+
+    Attributes
+    ----------
+    inputs
+        Fragment → the streams that it reads.
+    evaluations_s, standby_evaluations_s
+        Fragment → how often its primary should evaluate, and its secondary.
+    tuples_s
+        Fragment → input tuples a second.
+    chunks_s
+        Stream → chunks a second.
+    """
+
+    inputs: Mapping[str, Collection[str]]
+    evaluations_s: Mapping[str, float]
+    standby_evaluations_s: Mapping[str, float]
+    tuples_s: Mapping[str, float]
+    chunks_s: Mapping[str, float]
+
+    def received_s(self, replicas: Collection[str], primaries: Collection[str]) -> dict[str, float]:
+        """Chunks a second that other hosts send for each replica of a host.
+
+        What several of them read comes once, and counts for each in equal parts.
+
+        Parameters
+        ----------
+        replicas
+            Fragments of which the host has one.
+        primaries
+            Those of which it is the primary, whose streams need not come.
+        """
+        readers: dict[str, list[str]] = {}
+        for name in replicas:
+            for stream in self.inputs[name]:
+                if stream not in primaries:
+                    readers.setdefault(stream, []).append(name)
+        found = dict.fromkeys(replicas, 0.0)
+        for stream, names in readers.items():
+            for name in names:
+                found[name] += self.chunks_s[stream] / len(names)
+        return found
+
+
+def expected_evaluations(
+    view: ClusterView,
+    flow: Dataflow,
+    arrivals_s: Mapping[str, float],
+    tuples_s: Mapping[str, float],
+    due_ms: Mapping[str, float],
+    lags_ms: Mapping[str, float],
+) -> Expected:
+    """How often each fragment should be evaluated.
+
+    Parameters
+    ----------
+    view
+        Gives the cluster's settings, where replicas are, and the speed of processors.
+    arrivals_s
+        Stream from outside → how often something comes, be it only a watermark.
+    tuples_s
+        Stream → tuples a second.
+    due_ms
+        Fragment → least end-to-end deadline of the outputs that it leads to.
+    lags_ms
+        Fragment → how far its secondary may lag.
+    """
+    batch_ms = view.settings.batch_ms
+    entering, beside = _entering_streams(flow), _replicas_beside(view, flow)
+    # Admission asks what there is room for, so processors are taken to be short.
+    slowness = max(1 / mean_speed(view.executors.values()), 1.0)
+
+    def rest_ms(name: str, role: ReplicaRole, rests: int, most_ms: float) -> float:
+        replicas = beside[name, role]
+        wanted_us = rests * many_replicas_us(replicas, round(batch_ms * 1e3), slowness)
+        return _rest_ms(wanted_us, most_ms, batch_ms)
+
+    evaluations_s: dict[str, float] = {}
+    standby_evaluations_s: dict[str, float] = {}
+    chunks_s = dict(arrivals_s)
+    for name, fragment in flow.fragments.items():
+        come_s = min(
+            # Parts of one stream that are put together again come at the same time.
+            sum(arrivals_s[stream] for stream in entering[name]),
+            _advances_s(
+                [arrivals_s[each] for each in fragment.inputs if each in arrivals_s],
+                [evaluations_s[each] for each in fragment.inputs if each in evaluations_s],
+                sum(min(tuples_s[s], MOST_TIMESTAMPS_S) + chunks_s[s] for s in fragment.inputs),
+            ),
+        )
+        # Its sub-deadline is taken to be the whole deadline, as it is for a chain on one node.
+        most_ms = min(MANY_SHARE * due_ms[name], RECOVERY_LAGS * lags_ms[name])
+        rests_ms = rest_ms(name, ReplicaRole.PRIMARY, 1, most_ms)
+        evaluations_s[name] = chunks_s[name] = limited(come_s, rests_ms)
+        most_ms = STANDBY_REST_SHARES[1] * lags_ms[name]
+        rests_ms = rest_ms(name, ReplicaRole.STANDBY, STANDBY_RESTS, most_ms)
+        standby_evaluations_s[name] = limited(come_s, rests_ms)
+    return Expected(
+        inputs={name: each.inputs for name, each in flow.fragments.items()},
+        evaluations_s=evaluations_s,
+        standby_evaluations_s=standby_evaluations_s,
+        tuples_s={n: sum(tuples_s[s] for s in f.inputs) for n, f in flow.fragments.items()},
+        chunks_s=chunks_s,
+    )
+
+
+def limited(arrivals_s: float, interval_ms: float) -> float:
+    """What comes within a batch interval, or while a replica rests, is taken together."""
+    return min(arrivals_s, 1e3 / interval_ms) if interval_ms else arrivals_s
+
+
+def _replicas_beside(view: ClusterView, flow: Dataflow) -> dict[tuple[str, ReplicaRole], float]:
+    """Fragment and role → how many replicas the replica's node has, itself among them.
+
+    Nodes are taken to have no fewer than the mean of all, and just that where nothing is placed.
+    """
+    mean = REPLICAS * len(flow.fragments) / max(len(view.executors), 1)
+    there = Counter(
+        replica.node for found in view.fragments.values() for replica in found.record.replicas
+    )
+
+    def on_node_of(replica: ReplicaId | None) -> float:
+        return max(mean, there[replica.node] if replica is not None else 0)
+
+    beside: dict[tuple[str, ReplicaRole], float] = {}
+    for name, fragment in flow.fragments.items():
+        found = view.fragments.get(fragment.key)
+        record = None if found is None else found.record
+        beside[name, ReplicaRole.PRIMARY] = on_node_of(record and record.primary)
+        beside[name, ReplicaRole.STANDBY] = on_node_of(record and record.secondary)
+    return beside
+
+
+def _entering_streams(flow: Dataflow) -> dict[str, set[str]]:
+    """Fragment → the streams from outside from which its stream is made."""
+    found: dict[str, set[str]] = {}
+    for name, fragment in flow.fragments.items():
+        found[name] = set()
+        for stream in fragment.inputs:
+            found[name] |= found.get(stream, {stream})
+    return found
+
+
+def _advances_s(entering_s: Sequence[float], made_s: Sequence[float], timestamps_s: float) -> float:
+    """How often something can be evaluated that reads streams of so many chunks a second.
+
+    Only up to the least watermark of all inputs; so the slowest one decides, and what has waited
+    for it is evaluated a batch at a time. Each of n inputs that are about as fast may be the last
+    one in turn. What fragments make comes later than what enters, so they are always the last.
+
+    Parameters
+    ----------
+    entering_s, made_s
+        Of the streams that enter from outside, and of those that fragments make.
+    timestamps_s
+        Of all of them.
+    """
+    all_s = [*entering_s, *made_s]
+    slowest_s = max(len(all_s) * min(all_s), timestamps_s / TIMESTAMPS_PER_DISPATCH)
+    return min(sum(made_s or entering_s), slowest_s)
+
+
+def _rest_ms(wanted_us: float, most_ms: float, batch_ms: float) -> float:
+    """How long a replica rests between two evaluations, as `host.rests` has it."""
+    most_us = min(max(most_ms, 0.0), NO_DEADLINE_MS) * 1e3
+    return rest_us(wanted_us, most_us, round(batch_ms * 1e3)) / 1e3
