@@ -301,8 +301,8 @@ class HostCore:
             most_us = min(most_us, PAUSE_SHARE * self._dispatcher.tightest_us)
         if manager.sinks:
             most_us = min(most_us, self._sink_pause_us)
-        each_us = PAUSE_US * self._dispatcher.slowness
-        return round(min(each_us * (len(manager.replicas) + len(manager.sinks)), most_us))
+        as_many = self._dispatcher.as_many(len(manager.replicas) + len(manager.sinks))
+        return round(min(PAUSE_US * as_many, most_us))
 
     def work(self, now_us: int) -> Worked:
         """Evaluate one batch of the task that comes first, if any has work.

@@ -321,6 +321,10 @@ class Dispatcher:
         if hosted is not None and hosted.replica.update_held_up(now_us):
             self.arrived(fragment, now_us)
 
+    def as_many(self, count: int) -> float:
+        """How many replicas or streams would take a fast processor as long as these."""
+        return count * self.slowness
+
     def is_behind(self, fragment: str, now_us: int) -> bool:
         """Whether the input of a task, which begins with this fragment, has waited for too long."""
         task = self._tasks.get(fragment)

@@ -41,7 +41,7 @@ from streams.chunk import Position, nothing_until
 
 ACKNOWLEDGES = 8
 """A host with fewer streams acknowledges all of them in each interval, one with more in every
-second or fourth (`MOST_ACK_INTERVALS`)."""
+second or fourth (`MOST_ACK_INTERVALS`); fewer are many on slow processors that are short."""
 
 SNAPSHOT_RETRY_US = 500_000
 """A peer replica that has not answered by then was not ready, or the request was lost."""
@@ -313,8 +313,8 @@ class InputProcessor:
     def acknowledgements(self, now_us: int, interval: int) -> Iterator[tuple[str, str, Ack]]:
         """Node, stream, what the readers here have processed of it, and how much more they take.
 
-        A host with many streams acknowledges them in some of the intervals, all together: one
-        message to each producer costs less than many. In between, those follow of which much has
+        A host with many streams, or a slow one, acknowledges them in some of the intervals, all
+        together: one message to each producer costs less than many. In between, those follow of which much has
         arrived: producers must not run out of credit. What says nothing new is left out for a
         while.
 
@@ -323,7 +323,9 @@ class InputProcessor:
         """
         manager = self.replica_manager
         passes = interval % every_nth(
-            len(manager.subscriptions), ACKNOWLEDGES, most=MOST_ACK_INTERVALS
+            self.dispatcher.as_many(len(manager.subscriptions)),
+            ACKNOWLEDGES,
+            most=MOST_ACK_INTERVALS,
         )
         for subscription in manager.subscriptions.values():
             if not passes or subscription.has_received_much:
@@ -517,7 +519,7 @@ def _falls(before: Position | None, now: Position | None) -> bool:
     return before is not None and now is not None and now.is_before(before)
 
 
-def every_nth(count: int, few: int, *, most: int) -> int:
+def every_nth(count: float, few: int, *, most: int) -> int:
     """In every how many intervals a host tells of so many streams or replicas.
 
     A power of two: what is told rarely then travels with what is told more often.
@@ -529,7 +531,7 @@ def every_nth(count: int, few: int, *, most: int) -> int:
     most
         The result is at most this, a power of two.
     """
-    return min(1 << (count // few).bit_length(), most)
+    return min(1 << int(count // few).bit_length(), most)
 
 
 def _counting(subscription: Subscription) -> Collection[str]:

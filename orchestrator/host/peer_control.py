@@ -3,8 +3,8 @@
 One `Control` message carries everything that two hosts tell each other regularly: epochs, output
 watermarks and digests of the fragments they share, acknowledgements of what one reads of the other,
 and the end of what one produces for the other. Related hosts exchange it every acknowledgement
-interval. A host with many fragments and streams tells of them in some of the intervals only
-(`TELLS`), of all together, so that their cost grows more slowly than their number.
+interval. A host with many fragments and streams, or a slow one, tells of them in some of the
+intervals only (`TELLS`), of all together, so that their cost grows more slowly than their number.
 
 Hosts of peer replicas watch each other: they send each other something every heartbeat. A host that
 was sent nothing else since the last one is sent a `Heartbeat`, which only says how late the sender
@@ -31,7 +31,7 @@ from orchestrator.host.state_loss import StateLoss
 
 TELLS = 8
 """A host with fewer replicas tells of all of them in each interval, one with more in every second,
-fourth or eighth."""
+fourth or eighth; fewer are many on slow processors that are short."""
 
 MOST_TURNS = 8
 """Soon enough to notice a standby that lags or differs; a power of two."""
@@ -145,7 +145,8 @@ class PeerControl:
         """Tell subscribers that have not said in time that they have it where output ends."""
         manager = self.replica_manager
         streams = len(manager.replicas) + len(manager.sources)
-        if self._interval % every_nth(streams, LOOKS, most=MOST_LOOKS):
+        as_many = self.inputs.dispatcher.as_many(streams)
+        if self._interval % every_nth(as_many, LOOKS, most=MOST_LOOKS):
             return
         for source in manager.sources.values():
             _offer_output(drafts, source)
@@ -159,7 +160,8 @@ class PeerControl:
         has come.
         """
         replicas = self.replica_manager.replicas
-        passes = self._interval % every_nth(len(replicas), TELLS, most=MOST_TURNS)
+        as_many = self.inputs.dispatcher.as_many(len(replicas))
+        passes = self._interval % every_nth(as_many, TELLS, most=MOST_TURNS)
         for name, hosted in replicas.items():
             telling = hosted.assignment.others, hosted.replica.epoch
             if hosted.told != telling:

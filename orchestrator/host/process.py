@@ -73,6 +73,10 @@ LONG_TURN_US = 50_000
 """Processor time of a turn that is counted and logged: a third of the silence that makes a host
 suspected. Processor time, because a machine that is too busy makes every turn last."""
 
+LATE_US = 1_000
+"""How late a heartbeat or a probe may leave, and what may wait anyway until messages have gathered:
+waiting for it ends once then, not twice."""
+
 EVALUATES_FOR_US = 3_000
 """How long a turn goes on evaluating, if deadlines allow it: long enough for dozens of batches of
 little data, which often become due together."""
@@ -227,10 +231,15 @@ class HostProcess:
     def _turn(self) -> None:
         """Wait until a message arrives or something is due, then let the loop take a turn."""
         used_us, began_us = thread_us(), monotonic_us()
-        waits_us = min(max(self._loop.next_due_us - now_us(), 0), LONGEST_WAIT_US)
+        core, due_us = self._loop.core, self._loop.next_due_us
+        waits_us = min(max(due_us - now_us(), 0), LONGEST_WAIT_US)
         has_more = bool(self._arrived or self._loop.reads_snapshots)
+        pause_us = core.pause_us
         arrived = self._transport.receive(
-            0 if has_more else waits_us, self._take_heartbeat, pause_us=self._loop.core.pause_us
+            0 if has_more else waits_us,
+            self._take_heartbeat,
+            pause_us=pause_us,
+            late_us=LATE_US if due_us == core.next_tick_us else min(pause_us, LATE_US),
         )
         for sender in {each.sender for each in arrived if isinstance(each, FramesArrived)}:
             self._loop.core.heard(sender, now_us())

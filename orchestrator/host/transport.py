@@ -205,10 +205,11 @@ class Transport:
         self._router.curve_secretkey = keys.secret
         port = self._router.bind_to_random_port(f"tcp://{address}")
         self.endpoint = f"tcp://{advertised or address}:{port}"
-        self._poller = zmq.Poller()
-        for ear in (self._zap, self._router):
-            self._poller.register(ear, zmq.POLLIN)
-        self._poller.register(self._woken.fileno(), select.POLLIN)
+        self._poll = select.poll()
+        self._ears: dict[int, Callable[[], None]] = {}
+        self._listen_to(self._zap.fileno(), self._authenticate)
+        self._listen_to(self._router.fileno(), self._drain_router)
+        self._listen_to(self._woken.fileno(), self._drain_waker)
 
     def set_peers(self, peers: Sequence[Peer]) -> None:
         """Keep links to exactly these hosts."""
@@ -324,6 +325,7 @@ class Transport:
         take: Callable[[FramesArrived], bool] = lambda _: False,
         *,
         pause_us: int = 0,
+        late_us: int = 0,
     ) -> list[FramesArrived | PeerLost]:
         """Messages due now, in order of arrival; waits at most `timeout_us` for the first.
 
@@ -334,6 +336,9 @@ class Transport:
         pause_us
             How long messages may gather before it looks for them; `wake` does not end that. Looking
             costs as much as taking several messages.
+        late_us
+            How much longer than `timeout_us` it may wait: with a millisecond, it waits once where
+            it would otherwise wait again for the part that is less than one.
         """
         self.flush()
         until_us = self._clock_us() + timeout_us
@@ -349,7 +354,8 @@ class Transport:
                 next_us = until_us if due_us is None else min(until_us, due_us)
                 if is_ready:
                     next_us = min(next_us, self._pace.free_us)
-            woken = self._listen(next_us - self._clock_us())
+            may_be_late = next_us == until_us
+            woken = self._listen(next_us - self._clock_us(), late_us if may_be_late else 0)
             due = self._shaper.due(self._clock_us())
             items = [each for each in due if isinstance(each, PeerLost) or not take(each)]
             if items or woken or self._clock_us() >= until_us:
@@ -392,42 +398,44 @@ class Transport:
             monitor.close(0)
             dealer.close(0)
             raise
-        self._poller.register(monitor, zmq.POLLIN)
-        return Outlet(
+        outlet = Outlet(
             peer=peer,
             socket=dealer,
             monitor=monitor,
             bulk=BulkLane(self.counters),
             joiner=Joiner(self.counters),
         )
+        self._listen_to(monitor.fileno(), lambda: self._drain_monitor(outlet))
+        return outlet
 
     def _close(self, outlet: Outlet, linger_ms: int = 0) -> None:
         self.counters["sends_to_unknown_peer"] += len(outlet.lengths)
-        self._poller.unregister(outlet.monitor)
+        monitor = outlet.monitor.fileno()
+        self._poll.unregister(monitor)
+        del self._ears[monitor]
         outlet.socket.disable_monitor()
         outlet.monitor.close(0)
         outlet.socket.close(linger_ms)
 
-    def _listen(self, timeout_us: int) -> bool:
+    def _listen_to(self, ear: int, drain: Callable[[], None]) -> None:
+        """Have `drain` called when a file descriptor is readable.
+
+        A ZeroMQ socket's descriptor is readable once after something has come, until the socket is
+        used: so `drain` takes all there is, and nobody else uses the socket.
+        """
+        self._poll.register(ear, select.POLLIN)
+        self._ears[ear] = drain
+
+    def _listen(self, timeout_us: int, late_us: int) -> bool:
         """Take what arrives within `timeout_us`; returns whether `wake` was called."""
-        if 0 < timeout_us < 1000:
+        wait_ms = (timeout_us + late_us) // 1000 if timeout_us > 0 else 0
+        if timeout_us > 0 and not wait_ms:
             # Polling waits for whole milliseconds only, so sleep and look at the sockets then.
             time.sleep(timeout_us / 1e6)
-            timeout_us = 0
-        ready = dict(self._poller.poll(max(timeout_us, 0) // 1000))
-        if not ready:
-            return False
-        if self._zap in ready:
-            self._authenticate()
-        if self._router in ready:
-            self._drain_router()
-        for outlet in self._outlets.values():
-            if outlet.monitor in ready:
-                self._drain_monitor(outlet)
-        if self._woken.fileno() not in ready:
-            return False
-        self._drain_waker()
-        return True
+        readable = [ear for ear, _ in self._poll.poll(wait_ms)]
+        for ear in readable:
+            self._ears[ear]()
+        return self._woken.fileno() in readable
 
     def _drain_waker(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -9,19 +9,21 @@ import pytest
 
 from ha.messages import Control, Heartbeat, Ping, Subscribed
 from ha.subscriber import MOST_ACK_INTERVALS
-from orchestrator.host.events import PeerLost
+from orchestrator.host.events import CpuMeasured, PeerLost
 from orchestrator.host.input_processor import every_nth
 from orchestrator.host.peer_control import MOST_TURNS
+from orchestrator.host.processor_speed import Speed
 from orchestrator.records import Assignment, ClusterRecord
 from streams.chunk import Position
 from tests.driven_host import COLUMNS, SETTINGS, Driven, assigned, data, peers
 from tests.streams_of_numbers import chunk
 
 MANY = 100
+FEW = 6
 INTERVAL_MS = SETTINGS.ack_interval_ms
 
 
-def crowded(settings: ClusterRecord = SETTINGS) -> Driven:
+def crowded(settings: ClusterRecord = SETTINGS, many: int = MANY) -> Driven:
     """Primaries on `one` that read a stream of `site` each, with their peer replicas on `two`."""
     host = Driven("one", settings)
     like = assigned("primary", peer_replica="two")
@@ -32,9 +34,9 @@ def crowded(settings: ClusterRecord = SETTINGS) -> Driven:
             statement=f"REGISTER QUERY f{n} RSTREAM(SELECT number FROM s{n} [NOW]);",
             inputs={f"s{n}": COLUMNS},
         )
-        for n in range(MANY)
+        for n in range(many)
     )
-    streams = {f"s{n}": ("site",) for n in range(MANY)}
+    streams = {f"s{n}": ("site",) for n in range(many)}
     host.assign(Assignment(incarnation="1", fragments=fragments, producers=streams, peers=peers()))
     for stream in streams:
         at = Position(next_seq=0, watermark_ms=0)
@@ -66,6 +68,20 @@ def test_many_streams_are_acknowledged_together() -> None:
         host.wait(INTERVAL_MS)
     with_acks = [control for control in host.sent_to("site", Control) if control.acks]
     assert [len(control.acks) for control in with_acks] == [MANY] * 3
+
+
+def test_a_host_whose_processor_is_slow_and_short_tells_more_rarely() -> None:
+    host = crowded(many=FEW)
+    told: list[int] = []
+    for speed in (Speed(), Speed(ratio=0.25, busy=1.0), Speed(ratio=0.25, busy=0.0)):
+        host.handle(CpuMeasured(load=0.1, speed=speed))
+        host.commands.clear()
+        for _ in range(MOST_TURNS):
+            host.wait(INTERVAL_MS)
+        with_epochs = [control for control in host.sent_to("two", Control) if control.epochs]
+        assert all(len(control.epochs) == FEW for control in with_epochs)
+        told.append(len(with_epochs))
+    assert told == [MOST_TURNS, MOST_TURNS // 4, MOST_TURNS]
 
 
 @pytest.mark.parametrize(
