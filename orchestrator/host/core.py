@@ -73,6 +73,10 @@ MOST_PAUSE_US = 10_000
 """Messages gather for at most this share of the time that the most urgent task has, this share of a
 sink's deadline, and this long. The silence after which a host is suspected is many times longer."""
 
+STARTING_US = 10_000_000
+"""After its start, a host measures its links and loads libraries: that is no load that stays, and
+must not keep queries out."""
+
 LAPSE_US = 250_000
 """How often a host looks for consumers that have said nothing for seconds."""
 
@@ -164,7 +168,7 @@ class HostCore:
         self._batches, self._sink_pause_us = batch_us > 0, 0.0
         self._emulate_costs = settings.emulate_costs
         self._usage = RecentRates(3, now_us)
-        self._measured_us = now_us
+        self._started_us = self._measured_us = now_us
         self.load: HostLoad | None = None
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
         self._next_lapse_us = now_us
@@ -246,7 +250,11 @@ class HostCore:
                     evaluating_cores=evaluating_cores,
                     evaluations_s=evaluations_s,
                     speed=speed.ratio,
+                    starting=now_us < self._started_us + STARTING_US,
                 )
+                if self.load.starting:
+                    # What it has taken until now does not count later either.
+                    self._usage = RecentRates(3, now_us)
         self._peer_control.grant(now_us)
         return self._outbox.take()
 

@@ -314,9 +314,9 @@ class InputProcessor:
         """Node, stream, what the readers here have processed of it, and how much more they take.
 
         A host with many streams, or a slow one, acknowledges them in some of the intervals, all
-        together: one message to each producer costs less than many. In between, those follow of which much has
-        arrived: producers must not run out of credit. What says nothing new is left out for a
-        while.
+        together: one message to each producer costs less than many. In between, those follow of
+        which much has arrived: producers must not run out of credit. What says nothing new is left
+        out for a while.
 
         Input that has waited for longer than its deadline is late already, and more of it would
         only wait. Then the host takes no more than it has.

@@ -420,11 +420,12 @@ class Transport:
     def _listen_to(self, ear: int, drain: Callable[[], None]) -> None:
         """Have `drain` called when a file descriptor is readable.
 
-        A ZeroMQ socket's descriptor is readable once after something has come, until the socket is
-        used: so `drain` takes all there is, and nobody else uses the socket.
+        A ZeroMQ socket's descriptor only becomes readable if the socket was found empty before. So
+        `drain` takes all there is, at once to begin with, and nobody else uses the socket.
         """
         self._poll.register(ear, select.POLLIN)
         self._ears[ear] = drain
+        drain()
 
     def _listen(self, timeout_us: int, late_us: int) -> bool:
         """Take what arrives within `timeout_us`; returns whether `wake` was called."""

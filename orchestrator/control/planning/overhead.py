@@ -9,7 +9,7 @@ together; before that, it is assumed by how often they evaluate and how fast the
 from __future__ import annotations
 
 from ha.roles import ReplicaRole
-from orchestrator.control.measured_load import mean_speed, speed_of
+from orchestrator.control.measured_load import mean_speed, speed_of, steady_load
 from orchestrator.control.planning.evaluations import Expected
 from orchestrator.control.view import ClusterView
 from orchestrator.host.rests import IDLE_RESTS
@@ -44,9 +44,9 @@ come, or it is so late that what it takes is refused anyway."""
 LEAST_TUPLES_S = 1.0
 """With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
 
-HOST_CORES = 0.015
+HOST_CORES = 0.013
 """Processor time, at speed 1, of a host with nothing to do: heartbeats, probes, its record in the
-store. Inferred: 0.05 where benchmark `density` shows a `speed` of 0.3 (`empty_host_cores`)."""
+store. Inferred: 0.042 where benchmark `density` shows a `speed` of 0.3 (`empty_host_cores`)."""
 
 
 def overhead_us(view: ClusterView, expected: Expected) -> float:
@@ -61,9 +61,9 @@ def overhead_us(view: ClusterView, expected: Expected) -> float:
     """
     spent_us = counted_s = 0.0
     for node in view.executors.values():
-        if node.load is None:
+        if (load := steady_load(node)) is None:
             continue
-        made_s = node.load.evaluations_s
+        made_s = load.evaluations_s
         known = {n: each for n, each in node.replicas.items() if n in expected.inputs}
         primaries = {n for n, each in known.items() if each.role is ReplicaRole.PRIMARY}
         received_s = expected.received_s(known, primaries)
@@ -77,7 +77,7 @@ def overhead_us(view: ClusterView, expected: Expected) -> float:
         # What hosts spend before streams flow, or without replicas, is no overhead of evaluations.
         if made_s < max(FLOWING * expected_s, LEAST_HOST_EVALUATIONS_S):
             continue
-        rest_cores = node.load.cores - node.load.evaluating_cores - idle_cores(node)
+        rest_cores = load.cores - load.evaluating_cores - idle_cores(node)
         spent_us += max(rest_cores, 0.0) * 1e6
         counted_s += max(expected_s, made_s) + RECEIVED * come_s
     if counted_s < LEAST_EVALUATIONS_S:

@@ -33,6 +33,7 @@ from orchestrator.control.measured_load import (
     MeasuredPlace,
     measured_places,
     speed_of,
+    steady_load,
 )
 from orchestrator.control.planning.overhead import idle_cores
 from orchestrator.control.planning.task import RunningFragment
@@ -196,7 +197,7 @@ def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], 
         As of `host_cores`, of this host.
     """
     node = view.hosts[host]
-    if node.load is None:
+    if steady_load(node) is None:
         return idle_cores(node) + sum(taken.values())
     if node.kind is NodeKind.SITE:
         handled_s = _handled_s(view, work, host)
@@ -277,9 +278,9 @@ def _site_us(view: ClusterView, site: str, handled_s: Mapping[str, float]) -> fl
     node = view.hosts[site]
     known_s = sum(handled_s.values())
     assumed_us = SITE_US / speed_of(node)
-    if node.load is None or known_s < LEAST_CHUNKS_S:
+    if (load := steady_load(node)) is None or known_s < LEAST_CHUNKS_S:
         return assumed_us
-    measured_us = (node.load.cores - idle_cores(node)) * 1e6 / known_s
+    measured_us = (load.cores - idle_cores(node)) * 1e6 / known_s
     return min(max(measured_us, assumed_us / SITE_SPREAD), assumed_us * SITE_SPREAD)
 
 
