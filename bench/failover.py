@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from bench.registry import Settings, benchmark
 from bench.silence import Measurement
+from orchestrator.errors import VivaceError
 
 RUNS = 10
 QUICK_RUNS = 2
@@ -84,11 +85,21 @@ def failover(settings: Settings) -> Mapping[str, float]:
     """Longest silence at the sink when a working executor is killed under 5,000 tuples/s."""
     runs = QUICK_RUNS if settings.quick else RUNS
     chosen = settings.only or SYSTEMS
-    measurements = {
-        system: measure(runs, settings) for system, measure in SYSTEMS.items() if system in chosen
-    }
+    measurements: dict[str, Measurement] = {}
+    failures: dict[str, VivaceError] = {}
+    for system, measure in SYSTEMS.items():
+        if system not in chosen:
+            continue
+        try:
+            measurements[system] = measure(runs, settings)
+        except VivaceError as error:
+            # What the others have shown is worth no less.
+            settings.say(f"{system}: {error}")
+            failures[system] = error
+    if not measurements:
+        raise next(iter(failures.values()))
     plot(measurements, settings.folder / "gaps.png")
-    return figures(measurements)
+    return figures(measurements) | {f"{system}.failed": 1.0 for system in failures}
 
 
 def figures(measurements: Mapping[str, Measurement]) -> dict[str, float]:

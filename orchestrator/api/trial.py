@@ -39,7 +39,7 @@ QUERY_US = 400_000
 compiled and the first evaluations are done, which are not counted either, ..."""
 
 MOST_US = 1_500_000
-"""... or this much, while one of its statements has had too little to evaluate. The first
+"""... or up to this much, while one of its statements has had too little to evaluate. The first
 evaluations may take as much, too."""
 
 ALL_US = 5_000_000
@@ -169,16 +169,23 @@ def with_trials(
     queries = {each.record.name: each.record for each in manifests.queries} | view.query_records
     flow, _ = sound_dataflow(streams, queries)
     began_us = processor_us()
+    left = sum(each.record.name not in view.queries for each in manifests.queries)
 
     def tried(query: QueryManifest) -> QueryManifest:
+        nonlocal left
         record = query.record
-        if record.name in view.queries or processor_us() - began_us > ALL_US:
+        left_us = ALL_US - (processor_us() - began_us)
+        if record.name in view.queries or left_us < 0:
             return query
+        patience_us = left_us / left
+        left -= 1
         fragments = flow.of(record.name)
         estimates = (record.estimates.get(each.name, Estimate()) for each in fragments)
         if all(each.cost_us is not None and each.selectivity is not None for each in estimates):
             return query
-        found = try_query(record.name, flow, streams, view.settings.batch_ms, processor_us)
+        found = try_query(
+            record.name, flow, streams, view.settings.batch_ms, processor_us, patience_us
+        )
         return msgspec.structs.replace(query, record=msgspec.structs.replace(record, trials=found))
 
     return msgspec.structs.replace(manifests, queries=tuple(map(tried, manifests.queries)))
@@ -190,8 +197,15 @@ def try_query(
     streams: Mapping[str, StreamRecord],
     batch_ms: float,
     processor_us: Callable[[], int] = thread_us,
+    patience_us: float = MOST_US,
 ) -> dict[str, Trial]:
     """Run a query's statements, and those whose streams it reads, for a while.
+
+    Parameters
+    ----------
+    patience_us
+        How long it may go on beyond `QUERY_US` while a statement has had too little; `MOST_US` at
+        most.
 
     Returns
     -------
@@ -202,6 +216,7 @@ def try_query(
     entering = sorted({s for each in fragments for s in each.inputs if s in streams})
     portions = _portions([streams[name] for name in entering], batch_ms)
     next_seq = dict.fromkeys(entering, 0)
+    most_us = min(max(patience_us, QUERY_US), MOST_US)
     began_us = processor_us()
     try:
         tried = [_begin(fragment) for fragment in fragments]
@@ -209,9 +224,11 @@ def try_query(
         for number in range(PORTIONS):
             if number == UNCOUNTED + 1:
                 began_us = processor_us()
-            if processor_us() - began_us > (
-                QUERY_US if all(each.enough for each in own) else MOST_US
-            ):
+            # The first evaluations load libraries, however many queries wait.
+            limit_us = MOST_US if number <= UNCOUNTED else most_us
+            if all(each.enough for each in own):
+                limit_us = QUERY_US
+            if processor_us() - began_us > limit_us:
                 break
             for name in entering:
                 portion = next(portions[name], None)

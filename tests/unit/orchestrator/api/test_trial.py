@@ -105,6 +105,23 @@ def test_a_trial_goes_on_while_a_statement_has_had_too_little() -> None:
     assert query.record.trials.keys() == {"some", "counted", "more"}
 
 
+def test_of_many_queries_that_have_too_little_all_are_tried() -> None:
+    queries = tuple(
+        query_manifest(
+            name=f"query-{n}",
+            statements=f"""\
+REGISTER QUERY some_{n} RSTREAM(SELECT id, x FROM north [NOW] WHERE x >= 1000);
+REGISTER QUERY counted_{n} ISTREAM(SELECT count(*) AS number FROM some_{n} [RANGE 1 SECOND]);
+""",
+            outputs={f"counted_{n}": "control-centre"},
+        )
+        for n in range(12)
+    )
+    given = msgspec.structs.replace(manifests(), queries=queries)
+    found = with_trials(ObedientCluster().view(), given, ticking(500)).queries
+    assert [n for n, each in enumerate(found) if f"some_{n}" not in each.record.trials] == []
+
+
 def test_texts_that_are_longer_than_planned_count_as_they_are() -> None:
     longer = STATEMENTS.replace("SELECT id", f"SELECT concat(id, '{'-' * 59}') AS id")
     given = manifests(statements=longer)
