@@ -133,6 +133,8 @@ class HostProcess:
         self._kernels = KernelLoader()
         self._busy_until_us = 0
         self._is_busy = False
+        self._used_us = 0
+        """Processor time of the thread when its turn began."""
         identity = host_identity(
             spec,
             claimed.incarnation,
@@ -230,7 +232,7 @@ class HostProcess:
 
     def _turn(self) -> None:
         """Wait until a message arrives or something is due, then let the loop take a turn."""
-        used_us, began_us = thread_us(), monotonic_us()
+        self._used_us, began_us = thread_us(), monotonic_us()
         core, due_us = self._loop.core, self._loop.next_due_us
         waits_us = min(max(due_us - now_us(), 0), LONGEST_WAIT_US)
         has_more = bool(self._arrived or self._loop.reads_snapshots)
@@ -250,7 +252,7 @@ class HostProcess:
         # The clock of a thread's processor time takes long to read.
         if monotonic_us() - began_us < LONG_TURN_US:
             return
-        took_us = thread_us() - used_us
+        took_us = thread_us() - self._used_us
         if took_us > LONG_TURN_US:
             self._loop.core.counters["long_turns"] += 1
             _log.info("a turn took %.0f ms of processor time", took_us / 1000)
@@ -282,11 +284,11 @@ class HostProcess:
             else:
                 if prepared is not None:
                     yield prepared
-        used_us, began_us = thread_us(), monotonic_us()
+        began_us = monotonic_us()
         for _ in range(min(len(self._arrived), MESSAGES_PER_TURN)):
             # The clock of a thread's processor time takes long to read.
             has_taken_long = monotonic_us() - began_us >= HANDLED_US
-            if has_taken_long and thread_us() - used_us >= HANDLED_US:
+            if has_taken_long and thread_us() - self._used_us >= HANDLED_US:
                 break
             arrived = self._arrived.popleft()
             if isinstance(arrived, PeerLost):

@@ -23,7 +23,7 @@ where this module finds room.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -36,6 +36,7 @@ from orchestrator.control.measured_load import (
     steady_load,
 )
 from orchestrator.control.planning.overhead import idle_cores
+from orchestrator.control.planning.site_load import coming_to_site, site_cores
 from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import (
     LAG_SHARE,
@@ -46,10 +47,6 @@ from orchestrator.control.planning.workload import (
 from orchestrator.control.view import ClusterView
 from orchestrator.records import NodeKind, NodeRecord, ReplicaStatus
 from placement.errors import PlacementError
-
-SITE_US = 150.0
-"""Processor time, at speed 1, of a site for a chunk that it brings in, sends to a host, or writes,
-while none was measured: what benchmark `density` shows."""
 
 SERVICE_US = 450.0
 """Processor time a second, at speed 1, of coordinator and ZooKeeper for a replica that is placed
@@ -71,13 +68,6 @@ TAKEOVER_US = 1_000.0
 and the store, sending again. With a hundred queries, hosts that took over took 2.4 ms a fragment
 beyond their usual load in the half second after a kill, with catching up, and evaluating as often
 as a primary does."""
-
-LEAST_CHUNKS_S = 5.0
-"""Chunks a second from which on a site's time for them is measured."""
-
-SITE_SPREAD = 3.0
-"""By which factor a site's measured time for a chunk may differ from `SITE_US`; more would be that
-of a stream that has hardly begun."""
 
 MOST_NAMED = 3
 """Queries that are proposed for deletion."""
@@ -182,9 +172,8 @@ def host_cores(
         if site in chunks_s and stream in readers:
             chunks_s[site][stream] += work.rates[stream].arrivals_s * (1 + len(readers[stream]))
     for site, counts_s in chunks_s.items():
-        chunk_us = _site_us(view, site, _handled_s(view, work, site))
-        for name, count_s in counts_s.items():
-            taken[site][name] += count_s * chunk_us / 1e6
+        for name, cores in site_cores(view, work, site, counts_s).items():
+            taken[site][name] += cores
     return {name: dict(cores) for name, cores in taken.items()}
 
 
@@ -200,10 +189,7 @@ def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], 
     if steady_load(node) is None:
         return idle_cores(node) + sum(taken.values())
     if node.kind is NodeKind.SITE:
-        handled_s = _handled_s(view, work, host)
-        chunk_us = _site_us(view, host, handled_s)
-        had = {n: handled_s.get(n, 0.0) * chunk_us / 1e6 for n in taken if _begun(node, n)}
-        coming = sum(max(cores - had.get(name, 0.0), 0.0) for name, cores in taken.items())
+        coming = coming_to_site(view, work, taken, host)
     else:
         coming = sum(cores * (1 - _share(node, work, name)) for name, cores in taken.items())
     ended = [
@@ -213,14 +199,6 @@ def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], 
         if name not in taken and status.load is not None
     ]
     return coming - sum(ended)
-
-
-def _begun(site: NodeRecord, name: str) -> bool:
-    """Whether tuples of a stream have come through a site."""
-    source, sink = site.sources.get(name), site.sinks.get(name)
-    return (source is not None and source.next_seq > 0) or (
-        sink is not None and sink.completed_timestamps > 0
-    )
 
 
 def _share(node: NodeRecord, work: Workload, name: str) -> float:
@@ -251,37 +229,6 @@ def _evaluations_s(work: FragmentWork, replica: ReplicaStatus) -> float:
     if replica.role is ReplicaRole.PRIMARY:
         return work.evaluations_s
     return work.standby_evaluations_s
-
-
-def _handled_s(view: ClusterView, work: Workload, site: str) -> dict[str, float]:
-    """Sink or stream → chunks a second that a site handles for it already."""
-    node = view.hosts[site]
-    found = {
-        name: work.fragments[name].evaluations_s for name in node.sinks if name in work.fragments
-    }
-    inputs = work.expected.inputs
-    read = Counter(
-        stream
-        for each in view.hosts.values()
-        for stream in {stream for name in each.replicas for stream in inputs.get(name, ())}
-    )
-    for stream in node.sources:
-        if stream in work.rates:
-            found[stream] = work.rates[stream].arrivals_s * (1 + read[stream])
-    return found
-
-
-def _site_us(view: ClusterView, site: str, handled_s: Mapping[str, float]) -> float:
-    """What a chunk takes a site, by what the site has taken lately for those that it has."""
-    if view.settings.emulate_costs:
-        return 0.0
-    node = view.hosts[site]
-    known_s = sum(handled_s.values())
-    assumed_us = SITE_US / speed_of(node)
-    if (load := steady_load(node)) is None or known_s < LEAST_CHUNKS_S:
-        return assumed_us
-    measured_us = (load.cores - idle_cores(node)) * 1e6 / known_s
-    return min(max(measured_us, assumed_us / SITE_SPREAD), assumed_us * SITE_SPREAD)
 
 
 def places(

@@ -13,7 +13,8 @@ from orchestrator.control.planning.overhead import (
     OVERHEAD_US,
     RECEIVED,
 )
-from orchestrator.control.planning.utilisation import SITE_US, Place, advice, room_cores
+from orchestrator.control.planning.site_load import SITE_US
+from orchestrator.control.planning.utilisation import Place, advice, room_cores
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import (
