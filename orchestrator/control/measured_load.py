@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from orchestrator.records import HostLoad, NodeRecord, ServicesRecord
+from orchestrator.records import NodeRecord, ServicesRecord
 
 NODE_SHARE = 0.95
 """Share of a processor up to which a host may be busy: bursts wait for each other beyond it."""
@@ -31,11 +31,6 @@ is not told of again and again."""
 def speed_of(node: NodeRecord) -> float:
     """How fast a host's processor works; 1 before it has said so."""
     return 1.0 if node.load is None else node.load.speed
-
-
-def steady_load(node: NodeRecord) -> HostLoad | None:
-    """What a host takes; None before it has said so, and while it starts."""
-    return None if node.load is None or node.load.starting else node.load
 
 
 def mean_speed(nodes: Iterable[NodeRecord]) -> float:
@@ -118,7 +113,7 @@ def measured_places(
     def place(
         name: str, members: list[str], capacity: float, share: float, services: Mapping[str, float]
     ) -> MeasuredPlace:
-        loads = [load.cores for host in members if (load := steady_load(hosts[host])) is not None]
+        loads = [load.cores for host in members if (load := hosts[host].load) is not None]
         is_measured = bool(loads) and not emulated
         return MeasuredPlace(
             name=name,

@@ -50,12 +50,12 @@ from orchestrator.host.failover import Failover
 from orchestrator.host.hosted_streams import HostedSource, Wanted
 from orchestrator.host.input_processor import InputProcessor
 from orchestrator.host.link_faults import on_machine_clock
+from orchestrator.host.load_meter import LoadMeter
 from orchestrator.host.peer_control import PeerControl
 from orchestrator.host.prober import Prober
 from orchestrator.host.replica_manager import ReplicaManager
 from orchestrator.host.state_loss import StateLoss
 from orchestrator.records import Assignment, ClusterRecord, HostLoad, ReplicaStatus, Skipped
-from streams.scheduling.recent_rates import RecentRates
 
 BATCHES_PER_TURN = 32
 """Batches without tuples that are evaluated before the host listens again: a watermark alone passes
@@ -73,9 +73,9 @@ MOST_PAUSE_US = 10_000
 """Messages gather for at most this share of the time that the most urgent task has, this share of a
 sink's deadline, and this long. The silence after which a host is suspected is many times longer."""
 
-STARTING_US = 10_000_000
-"""After its start, a host measures its links and loads libraries: that is no load that stays, and
-must not keep queries out."""
+SLOWER = 2.0
+"""By which factor a host's small batches and messages may become rarer from one measurement of its
+processor to the next."""
 
 LAPSE_US = 250_000
 """How often a host looks for consumers that have said nothing for seconds."""
@@ -128,8 +128,6 @@ class HostCore:
         The cluster's.
     counters
         Events counted so far, by name.
-    load
-        Processor time that the host has taken lately; None until it was measured.
     """
 
     def __init__(
@@ -167,9 +165,7 @@ class HostCore:
         self._access = AccessControl(manager, outbox)
         self._batches, self._sink_pause_us = batch_us > 0, 0.0
         self._emulate_costs = settings.emulate_costs
-        self._usage = RecentRates(3, now_us)
-        self._started_us = self._measured_us = now_us
-        self.load: HostLoad | None = None
+        self._load_meter = LoadMeter(now_us)
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
         self._next_lapse_us = now_us
 
@@ -241,20 +237,11 @@ class HostCore:
                 self._failover.on_overruled(fragment, epoch, primary, now_us)
             case CpuMeasured(load=load, speed=speed):
                 self.prober.load = load
-                self._dispatcher.slowness = speed.slowness
-                self._usage.add(load * (now_us - self._measured_us) / 1e6, 0.0, 0.0)
-                self._measured_us = now_us
-                cores, evaluating_cores, evaluations_s = self._usage.read(now_us)
-                self.load = HostLoad(
-                    cores=cores,
-                    evaluating_cores=evaluating_cores,
-                    evaluations_s=evaluations_s,
-                    speed=speed.ratio,
-                    starting=now_us < self._started_us + STARTING_US,
-                )
-                if self.load.starting:
-                    # What it has taken until now does not count later either.
-                    self._usage = RecentRates(3, now_us)
+                # Peers learn how rarely this host tells; it must not change too much at once.
+                slowest = SLOWER * self._dispatcher.slowness
+                self._dispatcher.slowness = min(speed.slowness, slowest)
+                has_ends = bool(self.replica_manager.sources or self.replica_manager.sinks)
+                self._load_meter.measured(load, speed, now_us, has_ends=has_ends)
         self._peer_control.grant(now_us)
         return self._outbox.take()
 
@@ -284,6 +271,11 @@ class HostCore:
             self.replica_manager.drop_absent(now_us)
             self._access.expire(now_us)
         return self._outbox.take()
+
+    @property
+    def load(self) -> HostLoad | None:
+        """Processor time that the host has taken lately; None until it was measured."""
+        return self._load_meter.load
 
     @property
     def next_tick_us(self) -> int:
@@ -379,7 +371,7 @@ class HostCore:
         """Learn how long a batch took: processor time, unless costs are emulated."""
         if worked.fragment is not None:
             self._dispatcher.charge(worked.fragment, worked.tuples, took_us)
-            self._usage.add(0.0, took_us / 1e6, 1.0)
+            self._load_meter.evaluated(took_us)
             hosted = self.replica_manager.replicas.get(worked.fragment)
             if hosted is not None and hosted.recovering is not None:
                 hosted.recovering.took(took_us)

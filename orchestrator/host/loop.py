@@ -64,6 +64,9 @@ RAREST_PUBLISH_US = 2_000_000
 longer with many replicas and sinks: the record says something of each, and its host, ZooKeeper and
 the coordinator work through all of it."""
 
+LATE_US = 1_000
+"""How late heartbeats and probes may leave: waiting ends once then, not twice."""
+
 _REGULAR = Control, Heartbeat
 
 PROBLEMS = frozenset(
@@ -211,16 +214,20 @@ class HostLoop:
     @property
     def next_due_us(self) -> int:
         """When the next turn is due even if no event arrives before."""
-        due_us = self.core.next_tick_us
+        return self.next_due()[0]
+
+    def next_due(self) -> tuple[int, int]:
+        """When the next turn is due, and by how much it may be late: 0 if anything else than
+        heartbeats and probes is due then."""
         sources = self._assigned_sources()
-        for each in (
+        dues_us = (
             self.core.next_work_us,
             self._source_drivers.next_due_us(sources, self._throttled) if sources else None,
             self._surroundings.sinks.next_due_us,
-        ):
-            if each is not None and each < due_us:
-                due_us = each
-        return due_us
+        )
+        tick_us = self.core.next_tick_us
+        due_us = min((each for each in dues_us if each is not None), default=tick_us + LATE_US)
+        return min(tick_us, due_us), min(max(due_us - tick_us, 0), LATE_US)
 
     def turn(self, events: Iterable[Event]) -> None:
         """Handle events, read sources, do what the timers ask for, and evaluate some batches."""

@@ -25,7 +25,7 @@ from orchestrator.host.core import Worked
 from orchestrator.host.events import Event, MessageArrived, PeerLost
 from orchestrator.host.garbage import FullCollections
 from orchestrator.host.kernels import KernelLoader
-from orchestrator.host.loop import PUBLISH_US, HostLoop, Surroundings, host_identity
+from orchestrator.host.loop import LATE_US, PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.name_claim import TOKEN_BITS, claim_name
 from orchestrator.host.own_process import CpuMeter, ParentWatchdog, begin_session, process_cpu_s
 from orchestrator.host.pace import StatePace
@@ -72,10 +72,6 @@ longer."""
 LONG_TURN_US = 50_000
 """Processor time of a turn that is counted and logged: a third of the silence that makes a host
 suspected. Processor time, because a machine that is too busy makes every turn last."""
-
-LATE_US = 1_000
-"""How late a heartbeat or a probe may leave, and what may wait anyway until messages have gathered:
-waiting for it ends once then, not twice."""
 
 EVALUATES_FOR_US = 3_000
 """How long a turn goes on evaluating, if deadlines allow it: long enough for dozens of batches of
@@ -233,15 +229,15 @@ class HostProcess:
     def _turn(self) -> None:
         """Wait until a message arrives or something is due, then let the loop take a turn."""
         self._used_us, began_us = thread_us(), monotonic_us()
-        core, due_us = self._loop.core, self._loop.next_due_us
+        due_us, late_us = self._loop.next_due()
         waits_us = min(max(due_us - now_us(), 0), LONGEST_WAIT_US)
         has_more = bool(self._arrived or self._loop.reads_snapshots)
-        pause_us = core.pause_us
+        pause_us = self._loop.core.pause_us
         arrived = self._transport.receive(
             0 if has_more else waits_us,
             self._take_heartbeat,
             pause_us=pause_us,
-            late_us=LATE_US if due_us == core.next_tick_us else min(pause_us, LATE_US),
+            late_us=max(late_us, min(pause_us, LATE_US)),
         )
         for sender in {each.sender for each in arrived if isinstance(each, FramesArrived)}:
             self._loop.core.heard(sender, now_us())

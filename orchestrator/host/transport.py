@@ -345,17 +345,19 @@ class Transport:
         while True:
             is_ready = any(outlet.bulk.ready for outlet in self._outlets.values())
             if is_ready and self._pace.allows(self._clock_us()):
-                next_us = 0
+                latest_us = 0
             else:
                 gathers_us = min(pause_us, until_us - self._clock_us())
                 if gathers_us > 0:
                     time.sleep(gathers_us / 1e6)
                 due_us = self._shaper.next_due_us
-                next_us = until_us if due_us is None else min(until_us, due_us)
+                latest_us = until_us + late_us
+                if due_us is not None:
+                    latest_us = min(latest_us, due_us)
                 if is_ready:
-                    next_us = min(next_us, self._pace.free_us)
-            may_be_late = next_us == until_us
-            woken = self._listen(next_us - self._clock_us(), late_us if may_be_late else 0)
+                    latest_us = min(latest_us, self._pace.free_us)
+            next_us = min(until_us, latest_us)
+            woken = self._listen(next_us - self._clock_us(), latest_us - next_us)
             due = self._shaper.due(self._clock_us())
             items = [each for each in due if isinstance(each, PeerLost) or not take(each)]
             if items or woken or self._clock_us() >= until_us:

@@ -92,8 +92,6 @@ class HostLoad(Record, frozen=True, kw_only=True):
     """How often that was in the same time, also of replicas that have ended since."""
     speed: float = 1.0
     """How fast a processor worked there; 1: as where the assumed costs were found."""
-    starting: bool = False
-    """Whether the host has just started. What it takes then is no load that stays."""
 
 
 class ServicesRecord(Record, frozen=True, kw_only=True):

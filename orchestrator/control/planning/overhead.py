@@ -9,9 +9,10 @@ together; before that, it is assumed by how often they evaluate and how fast the
 from __future__ import annotations
 
 from ha.roles import ReplicaRole
-from orchestrator.control.measured_load import mean_speed, speed_of, steady_load
+from orchestrator.control.measured_load import mean_speed, speed_of
 from orchestrator.control.planning.evaluations import Expected
 from orchestrator.control.view import ClusterView
+from orchestrator.host.load_meter import HOST_CORES
 from orchestrator.host.rests import IDLE_RESTS
 from orchestrator.records import NodeRecord, ReplicaLoad
 
@@ -44,10 +45,6 @@ come, or it is so late that what it takes is refused anyway."""
 LEAST_TUPLES_S = 1.0
 """With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
 
-HOST_CORES = 0.013
-"""Processor time, at speed 1, of a host with nothing to do: heartbeats, probes, its record in the
-store. Inferred: 0.042 where benchmark `density` shows a `speed` of 0.3 (`empty_host_cores`)."""
-
 
 def overhead_us(view: ClusterView, expected: Expected) -> float:
     """Processor time that hosts spend on everything but evaluating, for each evaluation.
@@ -61,7 +58,7 @@ def overhead_us(view: ClusterView, expected: Expected) -> float:
     """
     spent_us = counted_s = 0.0
     for node in view.executors.values():
-        if (load := steady_load(node)) is None:
+        if (load := node.load) is None:
             continue
         made_s = load.evaluations_s
         known = {n: each for n, each in node.replicas.items() if n in expected.inputs}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from orchestrator.control.measured_load import speed_of, steady_load
+from orchestrator.control.measured_load import speed_of
 from orchestrator.control.planning.overhead import idle_cores
 from orchestrator.control.planning.workload import Workload
 from orchestrator.control.view import ClusterView
@@ -90,7 +90,7 @@ def _chunk_us(view: ClusterView, site: str, handled_s: Mapping[str, float]) -> f
     node = view.hosts[site]
     known_s = sum(handled_s.values())
     assumed_us = SITE_US / speed_of(node)
-    if (load := steady_load(node)) is None or known_s < LEAST_CHUNKS_S:
+    if (load := node.load) is None or known_s < LEAST_CHUNKS_S:
         return assumed_us
     measured_us = (load.cores - idle_cores(node)) * 1e6 / known_s
     return min(max(measured_us, assumed_us / SITE_SPREAD), assumed_us * SITE_SPREAD)

@@ -33,7 +33,6 @@ from orchestrator.control.measured_load import (
     MeasuredPlace,
     measured_places,
     speed_of,
-    steady_load,
 )
 from orchestrator.control.planning.overhead import idle_cores
 from orchestrator.control.planning.site_load import coming_to_site, site_cores
@@ -186,7 +185,7 @@ def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], 
         As of `host_cores`, of this host.
     """
     node = view.hosts[host]
-    if steady_load(node) is None:
+    if node.load is None:
         return idle_cores(node) + sum(taken.values())
     if node.kind is NodeKind.SITE:
         coming = coming_to_site(view, work, taken, host)

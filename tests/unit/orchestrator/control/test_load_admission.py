@@ -8,7 +8,6 @@ import pytest
 from orchestrator.control.admission import Admission, admit
 from orchestrator.control.measured_load import MACHINE_SHARE, NODE_SHARE
 from orchestrator.control.planning.overhead import (
-    HOST_CORES,
     OFTEN_S,
     OVERHEAD_US,
     RECEIVED,
@@ -16,6 +15,7 @@ from orchestrator.control.planning.overhead import (
 from orchestrator.control.planning.site_load import SITE_US
 from orchestrator.control.planning.utilisation import Place, advice, room_cores
 from orchestrator.errors import Refused
+from orchestrator.host.load_meter import HOST_CORES
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import (
     CordonRecord,
@@ -527,19 +527,3 @@ def on(name: str, node: str) -> QueryManifest:
 
 def predicted_cores(cluster: ObedientCluster, host: str) -> float:
     return place(admit(cluster.view()), host).predicted_cores
-
-
-def test_what_a_host_takes_while_it_starts_keeps_nothing_out(cluster: ObedientCluster) -> None:
-    busy = HostLoad(cores=0.2, evaluating_cores=0.0)
-    for host in cluster.hosts.values():
-        host.tell(load=busy)
-    assert len(cluster.hosts) * busy.cores > MACHINE_SHARE * PROCESSORS
-    assert refusal(cluster, costing(1.0))
-    for host in cluster.hosts.values():
-        host.tell(load=msgspec.structs.replace(busy, starting=True))
-    assert admitted(cluster, costing(1.0)).submissions
-    # It says how fast its processors work, though.
-    for host in cluster.hosts.values():
-        host.tell(load=msgspec.structs.replace(busy, starting=True, speed=0.25))
-    idle = place(admit(cluster.view()), "machine-0").predicted_cores
-    assert idle == pytest.approx(len(cluster.hosts) * HOST_CORES / 0.25)

@@ -9,9 +9,9 @@ from orchestrator.control.admission import admit
 from orchestrator.control.awaited import AWAITED_US
 from orchestrator.control.measured_load import NODE_SHARE
 from orchestrator.control.planning import utilisation
-from orchestrator.control.planning.overhead import HOST_CORES
 from orchestrator.control.planning.utilisation import RESTING_CORES, SERVICE_US, Place
 from orchestrator.errors import Refused
+from orchestrator.host.load_meter import HOST_CORES
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import HostLoad, Processors, ServicesRecord, SourceSpec
 from orchestrator.store.ephemeral import EphemeralRecord

@@ -20,6 +20,7 @@ from orchestrator.host.events import (
 from orchestrator.host.incidents import KEPT, SAME_US
 from orchestrator.host.loop import (
     EVENT_SHOWN_US,
+    LATE_US,
     HostLoop,
     Surroundings,
     host_identity,
@@ -264,3 +265,24 @@ def test_a_host_of_many_sinks_renews_its_record_more_rarely(sinks: int, interval
         host.loop.turn(())
     gaps = {after - before for before, after in pairwise(published)}
     assert gaps == {interval_us}
+
+
+@pytest.mark.parametrize(
+    ("after_tick_us", "late_us"), [(None, LATE_US), (5 * LATE_US, LATE_US), (300, 300), (0, 0)]
+)
+def test_heartbeats_may_be_late_unless_a_sink_is_due(
+    monkeypatch: pytest.MonkeyPatch, after_tick_us: int | None, late_us: int
+) -> None:
+    host = Host()
+    tick_us = host.loop.core.next_tick_us
+    due_us = None if after_tick_us is None else tick_us + after_tick_us
+    monkeypatch.setattr(SinkDrivers, "next_due_us", due_us)
+    assert host.loop.next_due() == (tick_us, late_us)
+
+
+def test_what_is_due_before_the_next_heartbeat_is_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host()
+    host.loop.turn([])
+    due_us = host.loop.core.next_tick_us - 300
+    monkeypatch.setattr(SinkDrivers, "next_due_us", due_us)
+    assert host.loop.next_due() == (due_us, 0)

@@ -74,7 +74,8 @@ def test_a_host_whose_processor_is_slow_and_short_tells_more_rarely() -> None:
     host = crowded(many=FEW)
     told: list[int] = []
     for speed in (Speed(), Speed(ratio=0.25, busy=1.0), Speed(ratio=0.25, busy=0.0)):
-        host.handle(CpuMeasured(load=0.1, speed=speed))
+        for _ in range(2):
+            host.handle(CpuMeasured(load=0.1, speed=speed))
         host.commands.clear()
         for _ in range(MOST_TURNS):
             host.wait(INTERVAL_MS)
@@ -82,6 +83,17 @@ def test_a_host_whose_processor_is_slow_and_short_tells_more_rarely() -> None:
         assert all(len(control.epochs) == FEW for control in with_epochs)
         told.append(len(with_epochs))
     assert told == [MOST_TURNS, MOST_TURNS // 4, MOST_TURNS]
+
+
+def test_a_host_does_not_tell_much_more_rarely_at_once() -> None:
+    # Peers grant it the time by how often it told before.
+    host = crowded(many=FEW)
+    host.handle(CpuMeasured(load=0.1, speed=Speed(ratio=0.1, busy=1.0)))
+    host.commands.clear()
+    for _ in range(MOST_TURNS):
+        host.wait(INTERVAL_MS)
+    with_epochs = [control for control in host.sent_to("two", Control) if control.epochs]
+    assert len(with_epochs) == MOST_TURNS // 2
 
 
 @pytest.mark.parametrize(

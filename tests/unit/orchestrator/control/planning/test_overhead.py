@@ -7,13 +7,13 @@ import pytest
 from ha.roles import ReplicaRole
 from orchestrator.control.planning.evaluations import Expected
 from orchestrator.control.planning.overhead import (
-    HOST_CORES,
     OFTEN_S,
     OVERHEAD_US,
     OVERHEADS_US,
     RECEIVED,
     overhead_us,
 )
+from orchestrator.host.load_meter import HOST_CORES
 from orchestrator.records import HostLoad, ReplicaLoad, ReplicaStatus
 from tests.obedient_cluster import EXECUTORS, ObedientCluster
 
