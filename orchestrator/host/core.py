@@ -63,9 +63,10 @@ through a whole chain in little time."""
 
 
 PAUSE_US = 300
-"""How long a host lets messages gather for each of its replicas and sinks, and longer on slow
-processors that are short. Taking a turn, and what a turn sends, costs little less for one message
-than for ten; a host of many streams would take hundreds of turns a second for one message each."""
+"""How long a host lets messages gather for each of its replicas and sinks, and by the square of
+their slowness longer on slow processors that are short. Taking a turn, and what a turn sends, costs
+little less for one message than for ten; a host of many streams would take hundreds of turns a
+second for one message each."""
 
 PAUSE_SHARE = 1 / 12
 SINK_PAUSE_SHARE = 1 / 100
@@ -301,8 +302,10 @@ class HostCore:
             most_us = min(most_us, PAUSE_SHARE * self._dispatcher.tightest_us)
         if manager.sinks:
             most_us = min(most_us, self._sink_pause_us)
+        # On slow processors, each message takes longer, and so does the turn that it begins.
+        each_us = PAUSE_US * self._dispatcher.slowness
         as_many = self._dispatcher.as_many(len(manager.replicas) + len(manager.sinks))
-        return round(min(PAUSE_US * as_many, most_us))
+        return round(min(each_us * as_many, most_us))
 
     def work(self, now_us: int) -> Worked:
         """Evaluate one batch of the task that comes first, if any has work.

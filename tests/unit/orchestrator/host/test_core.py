@@ -1024,7 +1024,8 @@ def test_messages_gather_for_longer_on_a_host_with_more_replicas(
 
 def test_messages_gather_for_longer_where_a_turn_takes_longer() -> None:
     host = Driven("one")
-    host.assign(of_many(10))
+    host.assign(of_many(5))
+    assert host.core.pause_us == 1_500
     host.core.handle(CpuMeasured(load=0.1, speed=Speed(ratio=0.5, busy=0.9)), host.now_us)
     assert host.core.pause_us == 6_000
 
