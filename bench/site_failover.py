@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,12 +68,12 @@ def measure_sites(folder: Path, runs: int, say: Say) -> Measurement:
     """Kill the feeding site `runs` times for each kind of source, and measure the silences."""
     manifests = at_two_sites(write_input(folder, EXECUTORS, "exit"))
     file = _series(folder, manifests, runs, say, kafka=False)
-    with _topic() as brokers:
+    with _topic() as (brokers, begin):
         text = from_kafka(manifests.read_text(), brokers)
         manifests = folder / "site-kafka.yaml"
         manifests.write_text(text)
         (folder / PROPERTIES).write_text(f"fetch.wait.max.ms={INTERVAL_MS}\n")
-        kafka = _series(folder, manifests, runs, say, kafka=True)
+        kafka = _series(folder, manifests, runs, say, kafka=True, begin=begin.set)
     lost = file.counts["lost"] + kafka.counts["lost"]
     repeated = file.counts["repeated"] + kafka.counts["repeated"]
     return Measurement(
@@ -113,12 +113,25 @@ def from_kafka(text: str, brokers: str) -> str:
     return text[:begin] + "\n".join(options) + "\n" + text[end:]
 
 
-def _series(folder: Path, manifests: Path, runs: int, say: Say, *, kafka: bool) -> Measurement:
+def _series(
+    folder: Path,
+    manifests: Path,
+    runs: int,
+    say: Say,
+    *,
+    kafka: bool,
+    begin: Callable[[], None] = lambda: None,
+) -> Measurement:
+    """Kill and measure; `begin` is called when the cluster runs and the query is applied."""
     kind = "kafka" if kafka else "file"
+
+    def progress(step: str, what: str) -> None:
+        say(f"site {kind}: {step}: {what}")
+        if step == "starting":
+            begin()
+
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
-        with running(
-            load([manifests]), Path(work), lambda step, what: say(f"site {kind}: {step}: {what}")
-        ) as cluster:
+        with running(load([manifests]), Path(work), progress) as cluster:
             time.sleep(STEADY_S)
             kills: list[_Kill] = []
             for run in range(1, runs + 1):
@@ -162,8 +175,17 @@ def _stands_by(store: Store, site: str) -> bool:
 
 
 @contextmanager
-def _topic() -> Generator[str]:
-    """A topic to which numbered tuples are sent, as many as a replay plays; its brokers."""
+def _topic() -> Generator[tuple[str, threading.Event]]:
+    """A topic to which numbered tuples are sent, as many as a replay plays, once an event is set.
+
+    A slow machine takes as long to start a cluster as the brokers keep messages, and sites number a
+    topic alike only from its first message on.
+
+    Yields
+    ------
+    tuple
+        The brokers, and the event.
+    """
     from confluent_kafka import Producer
 
     from tests.mock_kafka import MockKafka
@@ -171,9 +193,10 @@ def _topic() -> Generator[str]:
     cluster = MockKafka()
     cluster.create(TOPIC)
     producer = Producer({"bootstrap.servers": cluster.brokers, "linger.ms": 1})
-    ended = threading.Event()
+    begin, ended = threading.Event(), threading.Event()
 
     def send() -> None:
+        begin.wait()
         first, at, due_s = 0, time.time_ns() // 1_000_000, time.monotonic()
         while not ended.wait(max(due_s - time.monotonic(), 0.0)):
             for number in range(first, first + BURST_TUPLES):
@@ -189,7 +212,8 @@ def _topic() -> Generator[str]:
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
     try:
-        yield cluster.brokers
+        yield cluster.brokers, begin
     finally:
         ended.set()
+        begin.set()
         thread.join()
