@@ -3,16 +3,29 @@
 Loading takes seconds of processor time (`streams.panes.kernels`). A host begins with kernels that
 give the same bits without being compiled, and goes over to the compiled ones once a thread of its
 own has loaded them. A host without a statement that needs kernels never loads any.
+
+The hosts of a machine load one after the other. A statement usually reaches all of them at once;
+together they would take all of its processors for seconds, just when its streams begin.
 """
 
 from __future__ import annotations
 
+import fcntl
 import threading
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO
 
 import psutil
 
 from orchestrator.clock import thread_us
 from streams.panes import kernels
+
+TURN_S = 60.0
+"""How long a host waits for its turn: a process that has been stopped may have it ever."""
+
+LOOK_S = 0.05
 
 
 class KernelLoader:
@@ -43,8 +56,30 @@ class KernelLoader:
         return self._used_s
 
     def _load(self) -> None:
-        kernels.load()
+        with _turn():
+            kernels.load()
         self._note(thread_us() / 1e6)
 
     def _note(self, used_s: float) -> None:
         self._used_s = max(self._used_s, used_s)
+
+
+@contextmanager
+def _turn() -> Generator[None]:
+    """While no other process of this machine loads the same kernels, as far as can be told."""
+    with ExitStack() as held:
+        with suppress(OSError):
+            _lock(held.enter_context(open(kernels.__file__, "rb")))
+        yield
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Lock a file until it is closed, but for no longer than a turn."""
+    give_up = time.monotonic() + TURN_S
+    while time.monotonic() < give_up:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOOK_S)
+        else:
+            break

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import fcntl
+import subprocess
+import sys
 import threading
 import time
+from unittest.mock import Mock
 
 import pytest
 
-from orchestrator.host.kernels import KernelLoader
+from orchestrator.host.kernels import LOOK_S, KernelLoader
 from orchestrator.host.own_process import process_cpu_s
 from streams.engine import FragmentEngine
 from streams.panes import kernels, reference
 from tests.conftest import PATIENCE_S
 from tests.unit.streams.running import program
+
+OPENED_BEFORE = """
+import sys
+from pathlib import Path
+from streams.panes import kernels
+
+def is_open():
+    return "open" if "libllvmlite" in Path("/proc/self/maps").read_text() else "not open"
+
+before = is_open()
+kernels.open_llvm()
+imported = "imported" if "llvmlite.binding" in sys.modules else "not imported"
+print(before, is_open(), imported, sep=", ")
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +78,52 @@ def test_what_loading_takes_is_known_while_it_lasts_and_afterwards(
     goes_on.set()
     loader.wait(PATIENCE_S)
     assert 0.2 <= loader.used_s() <= process_cpu_s()
+
+
+def test_hosts_of_a_machine_load_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Mock()
+    monkeypatch.setattr(kernels, "load", load)
+    kernels.want()
+    loader = KernelLoader()
+    with open(kernels.__file__, "rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        loader.attend()
+        loader.wait(10 * LOOK_S)
+        load.assert_not_called()
+    loader.wait(PATIENCE_S)
+    load.assert_called_once()
+
+
+def test_a_process_that_keeps_its_turn_does_not_keep_others_from_loading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load = Mock()
+    monkeypatch.setattr(kernels, "load", load)
+    monkeypatch.setattr("orchestrator.host.kernels.TURN_S", 2 * LOOK_S)
+    kernels.want()
+    loader = KernelLoader()
+    with open(kernels.__file__, "rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        loader.attend()
+        loader.wait(PATIENCE_S)
+        load.assert_called_once()
+
+
+def test_kernels_are_loaded_where_files_cannot_be_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Mock()
+    monkeypatch.setattr(kernels, "load", load)
+    monkeypatch.setattr(kernels, "__file__", "/in/an.archive/kernels.py")
+    kernels.want()
+    loader = KernelLoader()
+    loader.attend()
+    loader.wait(PATIENCE_S)
+    load.assert_called_once()
+
+
+def test_other_threads_run_while_the_library_of_the_compiler_is_opened() -> None:
+    """An import holds them up: by then the library must be open."""
+    done = subprocess.run([sys.executable, "-c", OPENED_BEFORE], check=True, capture_output=True)
+    assert done.stdout == b"not open, open, not imported\n"
 
 
 def test_without_numba_the_reference_stays(monkeypatch: pytest.MonkeyPatch) -> None:
