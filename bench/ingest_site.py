@@ -63,7 +63,8 @@ class Delivery:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         assignment = SinkAssignment(stream=RESULTS, columns=COLUMNS, deadline_ms=100.0)
-        self._sink = WriteBehind(HttpResults().open(assignment, folder))
+        self._sink = WriteBehind(lambda: HttpResults().open(assignment, folder))
+        self._sink.wait_until_open()
         self._next_seq = self._flushed_us = 0
         self.address = self._sink.address
 

@@ -80,6 +80,9 @@ RETRY_US = 500_000
 LONGEST_RETRY_US = 30_000_000
 """What was out of order may be mended at any time, and a person waits for that."""
 
+LONG_OPENING_US = 5_000_000
+"""A source or sink that takes longer to be opened is a problem that people are told of."""
+
 
 @dataclass(slots=True)
 class Failures:

@@ -21,7 +21,6 @@ from orchestrator.host.warm_up import warm_up
 from orchestrator.records import SinkAssignment
 from orchestrator.sinks.driver import OpenSink
 from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
-from orchestrator.sinks.write_behind import WriteBehind
 from orchestrator.store.protocol import CLUSTER, Store
 
 _log = logging.getLogger("vivace.site")
@@ -44,7 +43,7 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     store = config.open_store()
     folder = None if spec.archive is None else Path(spec.archive)
     open_sink = sinks.opener(folder) if folder is not None else _drop
-    sink_drivers = SinkDrivers(lambda assignment: WriteBehind(open_sink(assignment)))
+    sink_drivers = SinkDrivers(open_sink, aside=True)
     with closing(store), closing(sink_drivers):
         if _await_settings(store, ended):
             checks = EdgeChecks(store, spec.node, folder)

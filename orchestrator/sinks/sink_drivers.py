@@ -8,13 +8,14 @@ other streams go on. Once it is open again, its deliveries continue after what i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 
-from orchestrator.drivers import Failures, failure
+from orchestrator.drivers import LONG_OPENING_US, Failures, failure
 from orchestrator.host.events import Deliver, Durable, SinkFailed, SinkFlushed, SinkOpened
 from orchestrator.records import DriverSpec, SinkAssignment
 from orchestrator.sinks.driver import OpenSink
+from orchestrator.sinks.write_behind import WriteBehind
 
 FLUSH_EVERY_US = 200_000
 FLUSHES_S = 50
@@ -28,11 +29,21 @@ SinkEvent = SinkOpened | SinkFlushed | SinkFailed
 
 @dataclass(slots=True)
 class _Attended:
-    """The sink of one stream; None while it cannot be used."""
+    """The sink of one stream; None while it cannot be used.
+
+    Attributes
+    ----------
+    since_us
+        When its opening began.
+    is_open
+        Whether that has ended, and was told.
+    """
 
     spec: DriverSpec | None
     life: int
     sink: OpenSink | None = None
+    since_us: int = 0
+    is_open: bool = False
     told: Durable | None = None
     flushed: bool = False
     failures: Failures = field(default_factory=Failures)
@@ -45,6 +56,8 @@ class SinkDrivers:
     ----------
     open_sink
         Opens the sink of an assigned stream.
+    aside
+        Whether each sink has a thread of its own for all that may wait for a disk or a broker.
 
     Attributes
     ----------
@@ -52,8 +65,13 @@ class SinkDrivers:
         Called before a sink is opened; raises an error if another process has replaced this one.
     """
 
-    def __init__(self, open_sink: Callable[[SinkAssignment], OpenSink]) -> None:
-        self._open_sink = open_sink
+    def __init__(
+        self, open_sink: Callable[[SinkAssignment], OpenSink], *, aside: bool = False
+    ) -> None:
+        self._open_sink, self._aside = open_sink, aside
+        self._writers: dict[str, WriteBehind] = {}
+        """Stream → the last sink that has a thread, while it has not ended."""
+        self._opens_long: set[str] = set()
         self.check_claim: Callable[[], None] = lambda: None
         self._attended: dict[str, _Attended] = {}
         self._unflushed: set[str] = set()
@@ -67,9 +85,11 @@ class SinkDrivers:
 
     @property
     def problems(self) -> dict[str, str]:
-        """Stream → why its sink could not be opened, or has stopped."""
+        """Stream → why its sink could not be opened, has stopped, or takes long to open."""
+        seconds = LONG_OPENING_US // 10**6
+        late = {s: f"{s}: its sink takes more than {seconds} s to open" for s in self._opens_long}
         failures = {stream: each.failures for stream, each in self._attended.items()}
-        return {s: f.problem for s, f in failures.items() if f.problem is not None}
+        return late | {s: f.problem for s, f in failures.items() if f.problem is not None}
 
     @property
     def addresses(self) -> dict[str, str | None]:
@@ -80,7 +100,7 @@ class SinkDrivers:
         """Hand a delivery to its sink; it is dropped, to come again, if the sink has failed."""
         stream = delivery.stream
         each = self._attended.get(stream)
-        if each is None or each.sink is None:
+        if each is None or each.sink is None or not each.is_open:
             return
         try:
             each.sink.keep(delivery)
@@ -106,7 +126,7 @@ class SinkDrivers:
         for stream, each in list(self._attended.items()):
             a = by_stream.get(stream)
             same = a is not None and (a.sink, a.life) == (each.spec, each.life)
-            if not same or (each.sink is not None and stream in anew):
+            if not same or (each.is_open and stream in anew):
                 self._close(stream, each)
                 del self._attended[stream]
         if not self._unflushed:
@@ -115,7 +135,7 @@ class SinkDrivers:
         for stream, a in by_stream.items():
             each = self._attended.setdefault(stream, _Attended(a.sink, a.life))
             if each.sink is None and now_us >= each.failures.retry_us:
-                events += self._open(each, a, now_us)
+                self._open(each, a, now_us)
         if self._flush_at_us is not None and now_us >= self._flush_at_us:
             self._flush(now_us)
         return events + self._progress(now_us) + self._failures()
@@ -130,27 +150,38 @@ class SinkDrivers:
         return due_us
 
     def close(self) -> None:
-        """Flush and close all sinks."""
+        """Flush and close all sinks, and wait until that is done."""
         for stream, each in self._attended.items():
             self._close(stream, each)
         self._attended.clear()
+        for writer in self._writers.values():
+            writer.wait()
 
     def _failures(self) -> list[SinkEvent]:
         """The failures since the last call."""
         failed, self._failed = self._failed, []
         return [SinkFailed(stream=stream) for stream in failed]
 
-    def _open(self, each: _Attended, a: SinkAssignment, now_us: int) -> Iterator[SinkEvent]:
-        try:
+    def _open(self, each: _Attended, a: SinkAssignment, now_us: int) -> None:
+        """Open a sink, or have it opened; `_progress` notices that it is open."""
+
+        def opened() -> OpenSink:
             self.check_claim()
-            sink = self._open_sink(a)
-            durable = sink.durable
+            return self._open_sink(a)
+
+        try:
+            each.sink = self._writer(a.stream, opened) if self._aside else opened()
         except Exception as error:  # noqa: BLE001
             each.failures.add(failure(a.stream, "sink", error), now_us)
             return
-        each.sink, each.told, each.flushed = sink, durable, False
-        each.failures.mended()
-        yield SinkOpened(stream=a.stream, durable=durable)
+        each.since_us, each.is_open = now_us, False
+
+    def _writer(self, stream: str, open_sink: Callable[[], OpenSink]) -> WriteBehind:
+        """Have a sink opened once the stream's former one uses nothing any more."""
+        self._writers = {s: each for s, each in self._writers.items() if not each.has_ended}
+        writer = WriteBehind(open_sink, after=self._writers.get(stream))
+        self._writers[stream] = writer
+        return writer
 
     def _flush(self, now_us: int) -> None:
         self._flush_at_us = None
@@ -170,17 +201,26 @@ class SinkDrivers:
             each.flushed = True
 
     def _progress(self, now_us: int) -> list[SinkEvent]:
-        """What sinks have kept for good since the last call: a flush may last long."""
+        """Sinks that were opened, and what sinks have kept for good, since the last call."""
         events: list[SinkEvent] = []
+        self._opens_long.clear()
         for stream, each in self._attended.items():
             if each.sink is None:
                 continue
             try:
+                if isinstance(each.sink, WriteBehind) and not each.sink.is_open:
+                    if now_us - each.since_us >= LONG_OPENING_US:
+                        self._opens_long.add(stream)
+                    continue
                 durable = each.sink.durable
             except Exception as error:  # noqa: BLE001
                 self._fail(each, stream, error, now_us)
                 continue
-            if durable is not None and durable != each.told:
+            if not each.is_open:
+                each.told, each.flushed, each.is_open = durable, False, True
+                each.failures.mended()
+                events.append(SinkOpened(stream=stream, durable=durable))
+            elif durable is not None and durable != each.told:
                 each.told = durable
                 events.append(SinkFlushed(stream=stream, durable=durable))
         return events
@@ -189,7 +229,9 @@ class SinkDrivers:
         """Close a sink and say why."""
         sink, each.sink = each.sink, None
         self._unflushed.discard(stream)
-        self._failed.append(stream)
+        if each.is_open:
+            self._failed.append(stream)
+        each.is_open = False
         each.failures.add(failure(stream, "sink", error), now_us)
         if sink is not None:
             with contextlib.suppress(Exception):

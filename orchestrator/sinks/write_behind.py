@@ -1,43 +1,68 @@
-"""A sink whose disk does not hold up its host: deliveries are written on a thread of their own."""
+"""A sink whose disk does not hold up its host: it has a thread of its own for all that it does."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Callable
 
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.sinks.driver import LiveSink, OpenSink
 
 
 class WriteBehind:
-    """An open sink that is flushed on a thread of its own.
+    """A sink that is opened, flushed and closed on a thread of its own.
 
-    A flush may wait for a disk. The host's loop, which also sends signs of life and serves other
-    streams, does not. Deliveries that come while a flush is under way are written by the next one.
-    They are bounded by the host's credit: producers send no more than a window beyond what is kept
-    for good. If the sink cannot say what that is, everything that it has flushed counts.
+    Each of these may wait for a disk or a broker. The host's loop, which also sends signs of life
+    and serves other streams, does not. Deliveries that come while a flush is under way are written
+    by the next one. They are bounded by the host's credit: producers send no more than a window
+    beyond what is kept for good. If the sink cannot say what that is, everything that it has
+    flushed counts.
 
     Parameters
     ----------
-    sink
-        The sink that writes. Only the thread uses it until `close`, but for `LiveSink.arrived`.
-
-    Attributes
-    ----------
-    address
-        Where it shows what has come; None: nowhere.
+    open_sink
+        Opens the sink that writes; may raise anything. Only the thread uses the sink, but for
+        `LiveSink.arrived`.
+    after
+        The stream's former sink, which must have ended before.
     """
 
-    def __init__(self, sink: OpenSink) -> None:
-        self._sink = sink
-        self._live = sink if isinstance(sink, LiveSink) else None
-        self.address = None if self._live is None else self._live.address
-        self._durable = sink.durable
+    def __init__(
+        self, open_sink: Callable[[], OpenSink], *, after: WriteBehind | None = None
+    ) -> None:
+        self._open_sink, self._after = open_sink, after
+        self._live: LiveSink | None = None
+        self._durable: Durable | None = None
         self._changed = threading.Condition()
         self._kept: list[Deliver] = []
-        self._wanted = self._closing = False
+        self._is_open = self._wanted = self._closing = False
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._write, name="sink", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sink", daemon=True)
         self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has been opened; raises what made it fail."""
+        with self._changed:
+            self._check()
+            return self._is_open
+
+    def wait_until_open(self) -> None:
+        """Wait until it is open, or raise what made it fail."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_open or self._error is not None)
+            self._check()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has failed or is closed, and uses nothing any more."""
+        return not self._thread.is_alive()
+
+    @property
+    def address(self) -> str | None:
+        """Where it shows what has come; None: nowhere, or it is not open yet."""
+        return None if self._live is None else self._live.address
 
     @property
     def durable(self) -> Durable | None:
@@ -47,7 +72,7 @@ class WriteBehind:
             return self._durable
 
     def keep(self, delivery: Deliver) -> None:
-        """Take a delivery in."""
+        """Take a delivery in, once the sink is open."""
         if self._live is not None:
             self._live.arrived(delivery)
         with self._changed:
@@ -58,38 +83,62 @@ class WriteBehind:
         with self._changed:
             self._check()
             self._wanted = True
-            self._changed.notify()
+            self._changed.notify_all()
 
     def close(self) -> None:
-        """Finish the flush that was asked for, and release everything."""
+        """Have the flush that was asked for finished, and everything released."""
         with self._changed:
             self._closing = True
-            self._changed.notify()
-        self._thread.join()
-        self._sink.close()
+            self._changed.notify_all()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until it has ended."""
+        self._thread.join(seconds)
 
     def _check(self) -> None:
         if self._error is not None:
             raise self._error
 
-    def _write(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._wanted or self._closing)
-                if not self._wanted:
-                    return
-                self._wanted = False
-                kept, self._kept = self._kept, []
+    def _run(self) -> None:
+        if self._after is not None:
+            self._after.wait()
+            self._after = None
+        try:
+            sink = self._open_sink()
             try:
-                for delivery in kept:
-                    self._sink.keep(delivery)
-                self._sink.flush()
-                durable = self._sink.durable
-                if durable is None and kept:
-                    durable = kept[-1].end
-            except Exception as error:  # noqa: BLE001  A driver may fail in any way.
-                with self._changed:
-                    self._error = error
-                return
+                self._opened(sink)
+                while self._asked_to_write():
+                    self._write(sink)
+            finally:
+                with contextlib.suppress(Exception):
+                    sink.close()
+        except Exception as error:  # noqa: BLE001  A driver may fail in any way.
             with self._changed:
-                self._durable = durable
+                self._error = error
+                self._changed.notify_all()
+
+    def _opened(self, sink: OpenSink) -> None:
+        durable = sink.durable
+        with self._changed:
+            self._live = sink if isinstance(sink, LiveSink) else None
+            self._durable, self._is_open = durable, True
+            self._changed.notify_all()
+
+    def _asked_to_write(self) -> bool:
+        """Wait for something to do; False: to close."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._wanted or self._closing)
+            return self._wanted
+
+    def _write(self, sink: OpenSink) -> None:
+        with self._changed:
+            self._wanted = False
+            kept, self._kept = self._kept, []
+        for delivery in kept:
+            sink.keep(delivery)
+        sink.flush()
+        durable = sink.durable
+        if durable is None and kept:
+            durable = kept[-1].end
+        with self._changed:
+            self._durable = durable

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.drivers import DriverError, Failures, failure
+from orchestrator.drivers import LONG_OPENING_US, DriverError, Failures, failure
 from orchestrator.host.cluster_clock import ClusterClock
 from orchestrator.host.events import (
     InputSkipped,
@@ -41,9 +41,6 @@ from orchestrator.sources.driver import (
 )
 from orchestrator.sources.opening import Opening
 from streams.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
-
-LONG_OPENING_US = 5_000_000
-"""A source that takes longer to be opened is a problem that people are told of."""
 
 SourceEvent = SourceOpened | SourceEmitted | SourceFailed | SourceWaits
 

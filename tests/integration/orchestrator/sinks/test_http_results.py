@@ -282,7 +282,8 @@ def test_nothing_enters_by_a_stream_of_results(site: Site) -> None:
 
 
 def test_written_behind_it_shows_results_at_once(site: Site) -> None:
-    behind = WriteBehind(site.sink)
+    behind = WriteBehind(lambda: site.sink)
+    behind.wait_until_open()
     behind.keep(delivery(7, 0, 1))
     assert events(site.sink, 1) == ["7-0"]
 

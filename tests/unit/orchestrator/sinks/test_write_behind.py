@@ -1,15 +1,17 @@
-"""A flush that waits for its disk holds up nobody, and what it kept is told once it is kept."""
+"""A sink that waits for its disk holds up nobody, and what it kept is told once it is kept."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
+from orchestrator.drivers import LONG_OPENING_US, RETRY_US
 from orchestrator.host.events import Deliver, Durable, SinkFailed, SinkFlushed, SinkOpened
 from orchestrator.records import SinkAssignment
-from orchestrator.sinks.sink_drivers import FLUSH_EVERY_US, SinkDrivers
+from orchestrator.sinks.sink_drivers import FLUSH_EVERY_US, SinkDrivers, SinkEvent
 from orchestrator.sinks.write_behind import WriteBehind
 from streams.chunk import Position
 from tests.streams_of_numbers import chunk
@@ -65,10 +67,98 @@ def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never came true")
 
 
+def opened(made: SinkDrivers) -> list[SinkEvent]:
+    """What is told of the sinks that are being opened."""
+    events: list[SinkEvent] = []
+    until(lambda: bool(events.extend(made.attend(ASSIGNED, 0)) or events))
+    return events
+
+
+def written_behind(sink: SlowSink) -> WriteBehind:
+    behind = WriteBehind(lambda: sink)
+    behind.wait_until_open()
+    return behind
+
+
+def test_a_sink_that_takes_long_to_open_holds_up_nobody_and_is_a_problem() -> None:
+    answers = threading.Event()
+
+    def open_sink(_: SinkAssignment) -> SlowSink:
+        assert answers.wait(LONG_S)
+        return sink
+
+    sink = SlowSink()
+    made = SinkDrivers(open_sink, aside=True)
+    assert made.attend(ASSIGNED, 0) == []
+    # A host asks again what the core does not know to be open.
+    assert made.attend(ASSIGNED, 1, anew=["s"]) == []
+    made.keep(delivery(0), 1)
+    assert made.problems == {}
+    assert made.attend(ASSIGNED, LONG_OPENING_US) == []
+    assert made.problems == {"s": "s: its sink takes more than 5 s to open"}
+    answers.set()
+    assert opened(made) == [SinkOpened(stream="s", durable=None)]
+    assert made.problems == {}
+    sink.disk.release()
+    made.close()
+    assert sink.flushed == []
+
+
+def test_a_sink_that_cannot_be_opened_aside_is_opened_again_later() -> None:
+    sinks = [SlowSink()]
+
+    def open_sink(_: SinkAssignment) -> SlowSink:
+        if sinks:
+            sinks.clear()
+            raise OSError("gone")
+        return SlowSink()
+
+    made = SinkDrivers(open_sink, aside=True)
+    until(lambda: made.attend(ASSIGNED, 0) == [] and bool(made.problems))
+    assert made.problems == {"s": "s: the sink failed: OSError: gone"}
+    assert made.next_due_us == RETRY_US
+    events: list[SinkEvent] = []
+    until(lambda: bool(events.extend(made.attend(ASSIGNED, RETRY_US)) or events))
+    assert events == [SinkOpened(stream="s", durable=None)]
+    made.close()
+
+
+def test_a_sink_that_takes_long_to_close_holds_up_nobody_but_its_successor() -> None:
+    first, second = SlowSink(), SlowSink()
+    waiting = [first, second]
+    made = SinkDrivers(lambda _: waiting.pop(0), aside=True)
+    opened(made)
+    made.keep(delivery(0), 0)
+    made.attend(ASSIGNED, FLUSH_EVERY_US)
+    assert first.begun.wait(LONG_S)
+    # Its query is deleted, and another of the same name is applied.
+    assert made.attend([], FLUSH_EVERY_US) == []
+    renewed = [msgspec.structs.replace(ASSIGNED[0], life=2)]
+    assert made.attend(renewed, FLUSH_EVERY_US) == []
+    assert waiting == [second]
+    first.disk.release()
+    events: list[SinkEvent] = []
+    until(lambda: bool(events.extend(made.attend(renewed, FLUSH_EVERY_US)) or events))
+    assert events == [SinkOpened(stream="s", durable=None)]
+    assert (first.flushed, first.closed) == ([1], True)
+    made.close()
+    assert second.closed
+
+
+def test_closing_the_drivers_waits_until_all_is_kept() -> None:
+    slow = SlowSink()
+    made = SinkDrivers(lambda _: slow, aside=True)
+    opened(made)
+    made.keep(delivery(0), 0)
+    threading.Timer(0.05, slow.disk.release).start()
+    made.close()
+    assert (slow.flushed, slow.closed) == ([1], True)
+
+
 def test_a_flush_that_waits_for_its_disk_holds_up_nobody() -> None:
     slow = SlowSink()
-    made = SinkDrivers(lambda _: WriteBehind(slow))
-    assert made.attend(ASSIGNED, 0) == [SinkOpened(stream="s", durable=None)]
+    made = SinkDrivers(lambda _: slow, aside=True)
+    assert opened(made) == [SinkOpened(stream="s", durable=None)]
     made.keep(delivery(0), 0)
     assert made.attend(ASSIGNED, FLUSH_EVERY_US) == []
     assert slow.begun.wait(LONG_S)
@@ -91,8 +181,8 @@ def test_a_flush_that_waits_for_its_disk_holds_up_nobody() -> None:
 
 def test_a_disk_that_is_full_fails_the_sink_though_nothing_more_is_delivered() -> None:
     slow = SlowSink()
-    made = SinkDrivers(lambda _: WriteBehind(slow))
-    made.attend(ASSIGNED, 0)
+    made = SinkDrivers(lambda _: slow, aside=True)
+    opened(made)
     made.keep(delivery(0), 0)
     made.attend(ASSIGNED, FLUSH_EVERY_US)
     slow.full = True
@@ -101,18 +191,19 @@ def test_a_disk_that_is_full_fails_the_sink_though_nothing_more_is_delivered() -
     until(lambda: bool(events.extend(made.attend(ASSIGNED, 2 * FLUSH_EVERY_US)) or events))
     assert events == [SinkFailed(stream="s")]
     assert made.problems == {"s": "s: the sink failed: OSError: [Errno 28] No space left on device"}
-    assert slow.closed
+    until(lambda: slow.closed)
 
 
 def test_closing_finishes_what_was_asked_for_and_drops_the_rest() -> None:
     slow = SlowSink()
-    behind = WriteBehind(slow)
+    behind = written_behind(slow)
     behind.keep(delivery(0))
     behind.flush()
     assert slow.begun.wait(LONG_S)
     behind.keep(delivery(1))
     slow.disk.release()
     behind.close()
+    behind.wait(LONG_S)
     assert slow.flushed == [1]
     assert slow.closed
 
@@ -121,10 +212,11 @@ def test_a_failed_sink_says_so_to_whoever_asks() -> None:
     slow = SlowSink()
     slow.full = True
     slow.disk.release()
-    behind = WriteBehind(slow)
+    behind = written_behind(slow)
     behind.keep(delivery(0))
     behind.flush()
     behind.close()
+    behind.wait(LONG_S)
     with pytest.raises(OSError, match="No space left"):
         behind.flush()
     with pytest.raises(OSError, match="No space left"):
@@ -138,7 +230,7 @@ def test_what_a_sink_has_flushed_that_cannot_say_what_it_kept_counts_as_kept() -
             self.durable = None
 
     slow = Forgetful()
-    made = WriteBehind(slow)
+    made = written_behind(slow)
     made.keep(delivery(0))
     made.flush()
     assert slow.begun.wait(LONG_S)
