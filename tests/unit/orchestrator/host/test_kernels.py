@@ -120,10 +120,21 @@ def test_kernels_are_loaded_where_files_cannot_be_locked(monkeypatch: pytest.Mon
     load.assert_called_once()
 
 
-def test_other_threads_run_while_the_library_of_the_compiler_is_opened() -> None:
-    """An import holds them up: by then the library must be open."""
+def test_the_library_of_the_compiler_is_open_before_it_is_imported() -> None:
+    """An import holds up other threads."""
     done = subprocess.run([sys.executable, "-c", OPENED_BEFORE], check=True, capture_output=True)
     assert done.stdout == b"not open, open, not imported\n"
+
+
+def test_the_library_is_opened_by_a_call_that_lets_other_threads_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Foreign calls of `CDLL` release the interpreter's lock; those of `PyDLL` keep it."""
+    libraries = Mock()
+    monkeypatch.setattr(kernels.ctypes, "CDLL", libraries)
+    kernels.open_llvm()
+    ((path, _),) = (call.args for call in libraries.return_value.dlopen.call_args_list)
+    assert b"libllvmlite" in path
 
 
 def test_without_numba_the_reference_stays(monkeypatch: pytest.MonkeyPatch) -> None:
