@@ -103,6 +103,8 @@ class WriteBehind:
         if self._after is not None:
             self._after.wait()
             self._after = None
+        if self._closing:
+            return
         try:
             sink = self._open_sink()
             try:
