@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from orchestrator.host.kernels import LOOK_S, KernelLoader
+from orchestrator.host.kernels import LOOK_S, SWITCH_S, KernelLoader
 from orchestrator.host.own_process import process_cpu_s
 from streams.engine import FragmentEngine
 from streams.panes import kernels, reference
@@ -92,6 +92,21 @@ def test_hosts_of_a_machine_load_one_after_the_other(monkeypatch: pytest.MonkeyP
         load.assert_not_called()
     loader.wait(PATIENCE_S)
     load.assert_called_once()
+
+
+def test_the_loop_gets_the_interpreter_soon_while_kernels_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    while_loading_s: list[float] = []
+    monkeypatch.setattr(kernels, "load", lambda: while_loading_s.append(sys.getswitchinterval()))
+    usual_s = sys.getswitchinterval()
+    kernels.want()
+    loader = KernelLoader()
+    loader.attend()
+    loader.wait(PATIENCE_S)
+    assert while_loading_s == [pytest.approx(SWITCH_S)]
+    assert usual_s > SWITCH_S
+    assert sys.getswitchinterval() == usual_s
 
 
 def test_a_process_that_keeps_its_turn_does_not_keep_others_from_loading(
