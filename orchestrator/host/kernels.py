@@ -30,8 +30,7 @@ LOOK_S = 0.05
 
 SWITCH_S = 0.0001
 """How long the thread that loads may keep the interpreter while the loop waits for it. A turn of
-the loop gives the interpreter away with each system call; at the usual 5 ms a time, the loop has
-turns that last fifty times as long as before."""
+the loop gives the interpreter away in many system calls, and waited up to 5 ms after each."""
 
 
 class KernelLoader:
