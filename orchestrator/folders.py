@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 from pathlib import Path
 
 from orchestrator.drivers import DriverError
@@ -105,7 +106,9 @@ class FolderClaim:
 
     def _claim(self) -> None:
         self._file.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        written = self._file.with_name(f"{self._file.name}.{self._incarnation}")
+        # Sinks are opened on threads of their own.
+        name = f"{self._file.name}.{self._incarnation}.{threading.get_ident()}"
+        written = self._file.with_name(name)
         written.write_text(self._incarnation, encoding="utf-8")
         os.replace(written, self._file)
         self._has_claimed = True

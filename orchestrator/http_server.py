@@ -576,6 +576,7 @@ def serve(endpoint: Endpoint, name: str, route: Route) -> tuple[Endpoint, Callab
             if shared.users:
                 return
             del _servers.running[endpoint]
-        shared.server.end()
+            # Whoever is next to serve there finds the port free.
+            shared.server.end()
 
     return actual, end

@@ -401,7 +401,7 @@ class HostedSink:
         self.assignment = assignment
         self.schema = stream_schema(assignment.columns)
         self.cursor = StreamCursor()
-        self.is_open = False
+        self.is_open = self.was_open = False
         self.address: str | None = None
         self._latencies = RecentLatencies(LATENCY_WINDOW)
         self._percentiles_ms: tuple[float, ...] = ()
@@ -422,7 +422,7 @@ class HostedSink:
 
     def open(self, durable: Durable | None) -> None:
         """Receive everything that follows what the driver has kept for good."""
-        self.is_open = True
+        self.is_open = self.was_open = True
         self._repeated += self.cursor.repeated_tuples
         # A loss that was not delivered will be noticed again.
         self._lost_before = self._lost_now = 0

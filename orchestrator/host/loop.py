@@ -362,7 +362,7 @@ class HostLoop:
         """Have the history keep why drivers have failed: each may be open again in a moment."""
         for kind, failures in (
             ("source failed", self._source_drivers.failures),
-            ("sink failed", self._surroundings.sinks.problems),
+            ("sink failed", self._surroundings.sinks.failures),
         ):
             for stream, problem in failures.items():
                 self._note_incident(kind, stream, problem.removeprefix(f"{stream}: "))
@@ -533,7 +533,7 @@ def node_record(
             if source.accepts_subscribers
         },
         failed_sources=tuple(s for s, each in replica_manager.sources.items() if each.failed),
-        sinks={s: sink.status(at_us) for s, sink in replica_manager.sinks.items()},
+        sinks={s: sink.status(at_us) for s, sink in replica_manager.sinks.items() if sink.was_open},
         memory=replica_manager.memory(transit_bytes),
         counters=dict(core.counters + link_counters + dropped),
         problems=problems,

@@ -84,12 +84,17 @@ class SinkDrivers:
         return bool(self._attended)
 
     @property
+    def failures(self) -> dict[str, str]:
+        """Stream → why its sink could not be opened, or has stopped."""
+        failures = {stream: each.failures for stream, each in self._attended.items()}
+        return {s: f.problem for s, f in failures.items() if f.problem is not None}
+
+    @property
     def problems(self) -> dict[str, str]:
-        """Stream → why its sink could not be opened, has stopped, or takes long to open."""
+        """Stream → its failure, or that its sink takes long to open."""
         seconds = LONG_OPENING_US // 10**6
         late = {s: f"{s}: its sink takes more than {seconds} s to open" for s in self._opens_long}
-        failures = {stream: each.failures for stream, each in self._attended.items()}
-        return late | {s: f.problem for s, f in failures.items() if f.problem is not None}
+        return late | self.failures
 
     @property
     def addresses(self) -> dict[str, str | None]:
@@ -150,12 +155,12 @@ class SinkDrivers:
         return due_us
 
     def close(self) -> None:
-        """Flush and close all sinks, and wait until that is done."""
+        """Flush and close all sinks, and wait until all is written that they were asked to."""
         for stream, each in self._attended.items():
             self._close(stream, each)
         self._attended.clear()
         for writer in self._writers.values():
-            writer.wait()
+            writer.wait_until_written()
 
     def _failures(self) -> list[SinkEvent]:
         """The failures since the last call."""
@@ -195,7 +200,7 @@ class SinkDrivers:
             except Exception as error:  # noqa: BLE001
                 self._fail(each, stream, error, now_us)
                 continue
-            if each.flushed:
+            if each.flushed and not self._aside:
                 # The flush before has not failed, whether or not the sink says what is durable.
                 each.failures.overcome()
             each.flushed = True
@@ -222,6 +227,7 @@ class SinkDrivers:
                 events.append(SinkOpened(stream=stream, durable=durable))
             elif durable is not None and durable != each.told:
                 each.told = durable
+                each.failures.overcome()
                 events.append(SinkFlushed(stream=stream, durable=durable))
         return events
 

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 
+from orchestrator.drivers import DriverError
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.sinks.driver import LiveSink, OpenSink
 
@@ -62,7 +63,8 @@ class WriteBehind:
     @property
     def address(self) -> str | None:
         """Where it shows what has come; None: nowhere, or it is not open yet."""
-        return None if self._live is None else self._live.address
+        live = self._live
+        return None if live is None else live.address
 
     @property
     def durable(self) -> Durable | None:
@@ -73,8 +75,8 @@ class WriteBehind:
 
     def keep(self, delivery: Deliver) -> None:
         """Take a delivery in, once the sink is open."""
-        if self._live is not None:
-            self._live.arrived(delivery)
+        if (live := self._live) is not None:
+            live.arrived(delivery)
         with self._changed:
             self._kept.append(delivery)
 
@@ -91,6 +93,15 @@ class WriteBehind:
             self._closing = True
             self._changed.notify_all()
 
+    def wait_until_written(self) -> None:
+        """Once closed, wait for what was asked for; nothing was of a sink that is not open."""
+        if (after := self._after) is not None:
+            after.wait_until_written()
+        with self._changed:
+            was_asked = self._is_open
+        if was_asked:
+            self.wait()
+
     def wait(self, seconds: float | None = None) -> None:
         """Wait until it has ended."""
         self._thread.join(seconds)
@@ -105,24 +116,37 @@ class WriteBehind:
             self._after = None
         if self._closing:
             return
+        sink: OpenSink | None = None
         try:
             sink = self._open_sink()
-            try:
-                self._opened(sink)
-                while self._asked_to_write():
-                    self._write(sink)
-            finally:
-                with contextlib.suppress(Exception):
+            self._opened(sink)
+            while self._asked_to_write():
+                self._write(sink)
+        except BaseException as error:  # noqa: BLE001  A library in Rust panics with no `Exception`.
+            self._failed(error)
+        finally:
+            # It may wait for what has failed, so whoever asks has been told before.
+            with contextlib.suppress(Exception):
+                if sink is not None:
                     sink.close()
-        except Exception as error:  # noqa: BLE001  A driver may fail in any way.
-            with self._changed:
-                self._error = error
-                self._changed.notify_all()
+            self._live = None
+            self._kept = []
+
+    def _failed(self, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            error = DriverError(f"the sink failed: {type(error).__name__}: {error}")
+        # A traceback would keep the sink, and its end would come on the host's loop.
+        error = error.with_traceback(None)
+        error.__cause__ = error.__context__ = None
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
 
     def _opened(self, sink: OpenSink) -> None:
-        durable = sink.durable
+        # Both may ask a broker, so not while the loop has to wait.
+        durable, live = sink.durable, sink if isinstance(sink, LiveSink) else None
         with self._changed:
-            self._live = sink if isinstance(sink, LiveSink) else None
+            self._live = live
             self._durable, self._is_open = durable, True
             self._changed.notify_all()
 

@@ -81,10 +81,10 @@ def written_behind(sink: SlowSink) -> WriteBehind:
 
 
 def test_a_sink_that_takes_long_to_open_holds_up_nobody_and_is_a_problem() -> None:
-    answers = threading.Event()
+    may_open = threading.Event()
 
     def open_sink(_: SinkAssignment) -> SlowSink:
-        assert answers.wait(LONG_S)
+        assert may_open.wait(LONG_S)
         return sink
 
     sink = SlowSink()
@@ -96,7 +96,7 @@ def test_a_sink_that_takes_long_to_open_holds_up_nobody_and_is_a_problem() -> No
     assert made.problems == {}
     assert made.attend(ASSIGNED, LONG_OPENING_US) == []
     assert made.problems == {"s": "s: its sink takes more than 5 s to open"}
-    answers.set()
+    may_open.set()
     assert opened(made) == [SinkOpened(stream="s", durable=None)]
     assert made.problems == {}
     sink.disk.release()
