@@ -82,6 +82,7 @@ class FolderClaim:
         self._site = site
         self._incarnation = incarnation
         self._has_claimed = False
+        self._lock = threading.Lock()
         with contextlib.suppress(OSError):
             # If there is no space, whatever is opened here fails, and is tried again.
             self._claim()
@@ -96,19 +97,20 @@ class FolderClaim:
         OSError
             The folder cannot be read or written.
         """
-        owner = self._file.read_text(encoding="utf-8") if self._has_claimed else ""
-        if owner > self._incarnation:
-            raise DriverError(
-                f"{self._file.parent} belongs to a process of {self._site} that was started later"
-            )
-        if owner < self._incarnation:
-            self._claim()
+        # Sources and sinks are opened on threads of their own.
+        with self._lock:
+            owner = self._file.read_text(encoding="utf-8") if self._has_claimed else ""
+            if owner > self._incarnation:
+                folder = self._file.parent
+                raise DriverError(
+                    f"{folder} belongs to a process of {self._site} that was started later"
+                )
+            if owner < self._incarnation:
+                self._claim()
 
     def _claim(self) -> None:
         self._file.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        # Sinks are opened on threads of their own.
-        name = f"{self._file.name}.{self._incarnation}.{threading.get_ident()}"
-        written = self._file.with_name(name)
+        written = self._file.with_name(f"{self._file.name}.{self._incarnation}")
         written.write_text(self._incarnation, encoding="utf-8")
         os.replace(written, self._file)
         self._has_claimed = True

@@ -6,16 +6,24 @@ own has loaded them. A host without a statement that needs kernels never loads a
 
 The hosts of a machine load one after the other. A statement usually reaches all of them at once;
 together they would take all of its processors for seconds, just when its streams begin.
+
+The interpreter lets no other thread run while it opens a shared library, and LLVM's has 170 MB:
+from a disk, a third of a second. So that one is opened beforehand, by a foreign call, during which
+other threads run; whoever opens it again has it at once.
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
+import importlib.util
+import os
 import sys
 import threading
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import IO
 
 import psutil
@@ -24,7 +32,7 @@ from orchestrator.clock import thread_us
 from streams.panes import kernels
 
 TURN_S = 60.0
-"""How long a host waits for its turn: a process that has been stopped may have it ever."""
+"""How long a host waits for its turn: a process that was stopped may keep it for ever."""
 
 LOOK_S = 0.05
 
@@ -62,11 +70,25 @@ class KernelLoader:
 
     def _load(self) -> None:
         with _turn(), _switching():
+            open_llvm()
             kernels.load()
         self._note(thread_us() / 1e6)
 
     def _note(self, used_s: float) -> None:
         self._used_s = max(self._used_s, used_s)
+
+
+def open_llvm() -> None:
+    """Open LLVM's library while other threads run; where that cannot be done, numba opens it."""
+    llvmlite = importlib.util.find_spec("llvmlite")
+    if llvmlite is None:
+        return
+    with suppress(AttributeError, OSError):
+        dlopen = ctypes.CDLL(None).dlopen
+        dlopen.argtypes, dlopen.restype = [ctypes.c_char_p, ctypes.c_int], ctypes.c_void_p
+        for folder in llvmlite.submodule_search_locations or ():
+            for library in Path(folder, "binding").glob("libllvmlite.*"):
+                dlopen(os.fsencode(library), os.RTLD_NOW)
 
 
 @contextmanager

@@ -45,7 +45,6 @@ class _Attended:
     since_us: int = 0
     is_open: bool = False
     told: Durable | None = None
-    flushed: bool = False
     failures: Failures = field(default_factory=Failures)
 
 
@@ -179,7 +178,7 @@ class SinkDrivers:
         except Exception as error:  # noqa: BLE001
             each.failures.add(failure(a.stream, "sink", error), now_us)
             return
-        each.since_us, each.is_open = now_us, False
+        each.since_us = now_us
 
     def _writer(self, stream: str, open_sink: Callable[[], OpenSink]) -> WriteBehind:
         """Have a sink opened once the stream's former one uses nothing any more."""
@@ -199,11 +198,6 @@ class SinkDrivers:
                 each.sink.flush()
             except Exception as error:  # noqa: BLE001
                 self._fail(each, stream, error, now_us)
-                continue
-            if each.flushed and not self._aside:
-                # The flush before has not failed, whether or not the sink says what is durable.
-                each.failures.overcome()
-            each.flushed = True
 
     def _progress(self, now_us: int) -> list[SinkEvent]:
         """Sinks that were opened, and what sinks have kept for good, since the last call."""
@@ -222,7 +216,7 @@ class SinkDrivers:
                 self._fail(each, stream, error, now_us)
                 continue
             if not each.is_open:
-                each.told, each.flushed, each.is_open = durable, False, True
+                each.told, each.is_open = durable, True
                 each.failures.mended()
                 events.append(SinkOpened(stream=stream, durable=durable))
             elif durable is not None and durable != each.told:

@@ -4,20 +4,11 @@ Loading takes a second or two of processor time, and some twenty if the machine 
 yet. A host must not stand still that long. Both implementations give the same bits, so a process
 may go over from one to the other at any time: it loads the compiled ones when a statement asks for
 kernels (`wanted`), on a thread of its own.
-
-The interpreter lets no other thread run while it opens a shared library, and LLVM's has 170 MB:
-from a disk, a third of a second. So that one is opened beforehand, by a foreign call, during which
-other threads run; whoever opens it again has it at once.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib
-import importlib.util
-import os
-from contextlib import suppress
-from pathlib import Path
 from types import ModuleType
 
 from streams.panes import reference
@@ -51,26 +42,12 @@ def missing() -> bool:
 
 def load() -> bool:
     """Go over to the compiled kernels; whether there are any on this machine."""
-    open_llvm()
     try:
         in_use.module = importlib.import_module("streams.panes.compiled")
     except ImportError:
         in_use.wanted = False
         return False
     return True
-
-
-def open_llvm() -> None:
-    """Open LLVM's library while other threads run; where that cannot be done, numba opens it."""
-    llvmlite = importlib.util.find_spec("llvmlite")
-    if llvmlite is None:
-        return
-    with suppress(AttributeError, OSError):
-        dlopen = ctypes.CDLL(None).dlopen
-        dlopen.argtypes, dlopen.restype = [ctypes.c_char_p, ctypes.c_int], ctypes.c_void_p
-        for folder in llvmlite.submodule_search_locations or ():
-            for library in Path(folder, "binding").glob("libllvmlite.*"):
-                dlopen(os.fsencode(library), os.RTLD_NOW)
 
 
 def use(module: ModuleType) -> None:

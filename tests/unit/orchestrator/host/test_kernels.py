@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from orchestrator.host.kernels import LOOK_S, SWITCH_S, KernelLoader
+from orchestrator.host.kernels import LOOK_S, SWITCH_S, KernelLoader, open_llvm
 from orchestrator.host.own_process import process_cpu_s
 from streams.engine import FragmentEngine
 from streams.panes import kernels, reference
@@ -21,13 +22,13 @@ from tests.unit.streams.running import program
 OPENED_BEFORE = """
 import sys
 from pathlib import Path
-from streams.panes import kernels
+from orchestrator.host.kernels import open_llvm
 
 def is_open():
     return "open" if "libllvmlite" in Path("/proc/self/maps").read_text() else "not open"
 
 before = is_open()
-kernels.open_llvm()
+open_llvm()
 imported = "imported" if "llvmlite.binding" in sys.modules else "not imported"
 print(before, is_open(), imported, sep=", ")
 """
@@ -146,8 +147,8 @@ def test_the_library_is_opened_by_a_call_that_lets_other_threads_run(
 ) -> None:
     """Foreign calls of `CDLL` release the interpreter's lock; those of `PyDLL` keep it."""
     libraries = Mock()
-    monkeypatch.setattr(kernels.ctypes, "CDLL", libraries)
-    kernels.open_llvm()
+    monkeypatch.setattr(ctypes, "CDLL", libraries)
+    open_llvm()
     ((path, _),) = (call.args for call in libraries.return_value.dlopen.call_args_list)
     assert b"libllvmlite" in path
 

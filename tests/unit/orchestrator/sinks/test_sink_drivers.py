@@ -147,25 +147,27 @@ def test_a_sink_that_raises_is_opened_again_and_the_others_go_on(
 def test_retries_become_rarer_and_a_flush_that_holds_makes_them_frequent_again() -> None:
     gone = True
 
-    class Forgetful:
-        """A sink that cannot tell what it has kept."""
+    class Going:
+        """A sink whose disk goes and comes back."""
 
-        durable = None
+        durable: Durable | None = None
+        kept: Durable | None = None
 
         def keep(self, delivery: Deliver) -> None:
             if gone:
                 raise OSError("gone")
+            self.kept = delivery.end
 
         def flush(self) -> None:
-            pass
+            self.durable = self.kept
 
         def close(self) -> None:
             pass
 
-    def open_sink(_: SinkAssignment) -> Forgetful:
+    def open_sink(_: SinkAssignment) -> Going:
         if gone:
             raise OSError("gone")
-        return Forgetful()
+        return Going()
 
     made, now_us, waits = SinkDrivers(open_sink), 0, list[int]()
     for _ in range(10):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -67,10 +67,12 @@ def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never came true")
 
 
-def opened(made: SinkDrivers) -> list[SinkEvent]:
-    """What is told of the sinks that are being opened."""
+def told(
+    made: SinkDrivers, now_us: int = 0, assigned: Sequence[SinkAssignment] = ASSIGNED
+) -> list[SinkEvent]:
+    """What is told next of sinks that are attended."""
     events: list[SinkEvent] = []
-    until(lambda: bool(events.extend(made.attend(ASSIGNED, 0)) or events))
+    until(lambda: bool(events.extend(made.attend(assigned, now_us)) or events))
     return events
 
 
@@ -97,7 +99,7 @@ def test_a_sink_that_takes_long_to_open_holds_up_nobody_and_is_a_problem() -> No
     assert made.attend(ASSIGNED, LONG_OPENING_US) == []
     assert made.problems == {"s": "s: its sink takes more than 5 s to open"}
     may_open.set()
-    assert opened(made) == [SinkOpened(stream="s", durable=None)]
+    assert told(made) == [SinkOpened(stream="s", durable=None)]
     assert made.problems == {}
     sink.disk.release()
     made.close()
@@ -117,9 +119,7 @@ def test_a_sink_that_cannot_be_opened_aside_is_opened_again_later() -> None:
     until(lambda: made.attend(ASSIGNED, 0) == [] and bool(made.problems))
     assert made.problems == {"s": "s: the sink failed: OSError: gone"}
     assert made.next_due_us == RETRY_US
-    events: list[SinkEvent] = []
-    until(lambda: bool(events.extend(made.attend(ASSIGNED, RETRY_US)) or events))
-    assert events == [SinkOpened(stream="s", durable=None)]
+    assert told(made, RETRY_US) == [SinkOpened(stream="s", durable=None)]
     made.close()
 
 
@@ -127,7 +127,7 @@ def test_a_sink_that_takes_long_to_close_holds_up_nobody_but_its_successor() -> 
     first, second = SlowSink(), SlowSink()
     waiting = [first, second]
     made = SinkDrivers(lambda _: waiting.pop(0), aside=True)
-    opened(made)
+    told(made)
     made.keep(delivery(0), 0)
     made.attend(ASSIGNED, FLUSH_EVERY_US)
     assert first.begun.wait(LONG_S)
@@ -139,9 +139,7 @@ def test_a_sink_that_takes_long_to_close_holds_up_nobody_but_its_successor() -> 
     assert made.attend(renewed[1:], FLUSH_EVERY_US) == []
     assert waiting == [second]
     first.disk.release()
-    events: list[SinkEvent] = []
-    until(lambda: bool(events.extend(made.attend(renewed[1:], FLUSH_EVERY_US)) or events))
-    assert events == [SinkOpened(stream="s", durable=None)]
+    assert told(made, FLUSH_EVERY_US, renewed[1:]) == [SinkOpened(stream="s", durable=None)]
     assert (first.flushed, first.closed) == ([1], True)
     made.close()
     assert second.closed
@@ -150,7 +148,7 @@ def test_a_sink_that_takes_long_to_close_holds_up_nobody_but_its_successor() -> 
 def test_closing_the_drivers_waits_until_all_is_kept() -> None:
     slow = SlowSink()
     made = SinkDrivers(lambda _: slow, aside=True)
-    opened(made)
+    told(made)
     made.keep(delivery(0), 0)
     threading.Timer(0.05, slow.disk.release).start()
     made.close()
@@ -160,7 +158,7 @@ def test_closing_the_drivers_waits_until_all_is_kept() -> None:
 def test_a_flush_that_waits_for_its_disk_holds_up_nobody() -> None:
     slow = SlowSink()
     made = SinkDrivers(lambda _: slow, aside=True)
-    assert opened(made) == [SinkOpened(stream="s", durable=None)]
+    assert told(made) == [SinkOpened(stream="s", durable=None)]
     made.keep(delivery(0), 0)
     assert made.attend(ASSIGNED, FLUSH_EVERY_US) == []
     assert slow.begun.wait(LONG_S)
@@ -170,12 +168,9 @@ def test_a_flush_that_waits_for_its_disk_holds_up_nobody() -> None:
         assert made.attend(ASSIGNED, (number + 1) * FLUSH_EVERY_US + number) == []
     slow.disk.release()
     until(lambda: slow.durable == durable(0))
-    events: list[object] = []
-    until(lambda: bool(events.extend(made.attend(ASSIGNED, 9 * FLUSH_EVERY_US)) or events))
-    assert events == [SinkFlushed(stream="s", durable=durable(0))]
+    assert told(made, 9 * FLUSH_EVERY_US) == [SinkFlushed(stream="s", durable=durable(0))]
     slow.disk.release()
-    until(lambda: bool(events.extend(made.attend(ASSIGNED, 9 * FLUSH_EVERY_US)) or events[1:]))
-    assert events[1:] == [SinkFlushed(stream="s", durable=durable(2))]
+    assert told(made, 9 * FLUSH_EVERY_US) == [SinkFlushed(stream="s", durable=durable(2))]
     assert slow.flushed == [1, 2]
     made.close()
     assert slow.closed
@@ -184,14 +179,12 @@ def test_a_flush_that_waits_for_its_disk_holds_up_nobody() -> None:
 def test_a_disk_that_is_full_fails_the_sink_though_nothing_more_is_delivered() -> None:
     slow = SlowSink()
     made = SinkDrivers(lambda _: slow, aside=True)
-    opened(made)
+    told(made)
     made.keep(delivery(0), 0)
     made.attend(ASSIGNED, FLUSH_EVERY_US)
     slow.full = True
     slow.disk.release()
-    events: list[object] = []
-    until(lambda: bool(events.extend(made.attend(ASSIGNED, 2 * FLUSH_EVERY_US)) or events))
-    assert events == [SinkFailed(stream="s")]
+    assert told(made, 2 * FLUSH_EVERY_US) == [SinkFailed(stream="s")]
     assert made.problems == {"s": "s: the sink failed: OSError: [Errno 28] No space left on device"}
     until(lambda: slow.closed)
 
