@@ -274,11 +274,21 @@ def _file(folder: Path, stream: str, series: str, number: int) -> Path:
 
 
 def _read(file: Path) -> pa.Table | None:
-    """All whole batches of a file; None if there is not even a schema."""
+    """All whole batches of a file; None if there is not even a schema.
+
+    A file of hours has tens of thousands of them. Read at once, and not through a file object of
+    Python's, they leave the interpreter to the host's loop.
+    """
     try:
-        with file.open("rb") as raw:
+        with pa.OSFile(str(file)) as raw:
             reader = ipc.open_stream(raw)
-            return pa.Table.from_batches(list(_whole(reader)), schema=reader.schema)
+            try:
+                return reader.read_all()
+            except (pa.ArrowInvalid, OSError):
+                # The last one is being written, or its writer was killed.
+                raw.seek(0)
+                reader = ipc.open_stream(raw)
+                return pa.Table.from_batches(list(_whole(reader)), schema=reader.schema)
     except (FileNotFoundError, pa.ArrowInvalid):
         # The schema has not been flushed yet; if the site was killed, it never will be.
         return None
