@@ -87,6 +87,7 @@ class Backlog:
         return (
             data.generation == last.generation
             and data.epoch == last.epoch
+            and data.columns == last.columns
             and chunk.first_seq == last.chunk.next_seq
             and chunk.earliest_ms > last.chunk.watermark_ms
         )

@@ -48,6 +48,9 @@ NEVER = MAX_NUMBER
 ANY_BYTES = MAX_NUMBER
 """The credit of a host that states none."""
 
+Columns = Annotated[tuple[Number, ...], Meta(max_length=MOST_ENTRIES)]
+"""Places of columns in a stream's rows, rising; without the timestamp's, 0, which always comes."""
+
 Told = Annotated[dict[Name, T], Meta(max_length=MOST_ENTRIES)]
 """What a control message says of each fragment or stream."""
 
@@ -65,6 +68,9 @@ class Data(Sent, frozen=True, kw_only=True):
         Event time from beyond which the stream may differ from what was sent of this generation
         before: a primary has crossed a discontinuity there, of an input of the fragment or of one
         that it was made of. None: nowhere.
+    columns
+        Those that the receiver gets, because it has asked for them; others are NULL there. None:
+        all.
     """
 
     stream: Name
@@ -72,6 +78,7 @@ class Data(Sent, frozen=True, kw_only=True):
     generation: Number
     chunk: Chunk
     departs_ms: EventTime | None = None
+    columns: Columns | None = None
 
 
 class Subscribe(Sent, frozen=True, kw_only=True):
@@ -95,6 +102,8 @@ class Subscribe(Sent, frozen=True, kw_only=True):
         Up to where the stream is complete for all readers there that have had some of it, whatever
         generation that was of; None if there is none. If some may hold the producer up, only they
         count.
+    columns
+        Those that some reader there uses; None: all.
     """
 
     stream: Name
@@ -108,6 +117,7 @@ class Subscribe(Sent, frozen=True, kw_only=True):
     furthest: Position | None = None
     departs_ms: EventTime | None = None
     complete_ms: EventTime | None = None
+    columns: Columns | None = None
 
 
 class Subscribed(Sent, frozen=True, kw_only=True):

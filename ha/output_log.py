@@ -36,7 +36,7 @@ from operator import is_
 import pyarrow as pa
 
 from ha.errors import InvariantViolation
-from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack
+from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Columns
 from ha.subscriber import Subscriber
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from topology.arrays import IntArray
@@ -174,6 +174,7 @@ class OutputLog:
         demands: bool = False,
         room_bytes: int = ANY_BYTES,
         batch: int = EVERY_TUPLE,
+        columns: Columns | None = None,
         now_us: int | None = None,
     ) -> Position:
         """Subscribe a host from `position` on, or from where output can be had if that is later.
@@ -203,8 +204,17 @@ class OutputLog:
             processed_bytes=self._bytes_until(acknowledged if demanded is None else demanded),
             heard_us=now_us,
             batch=batch,
+            columns=self._existing(columns),
         )
         return start
+
+    def _existing(self, columns: Columns | None) -> Columns | None:
+        """Columns that a host has asked for; all, if the stream has no such columns."""
+        rest = range(1, len(self.schema))
+        if columns is None or any(place not in rest for place in columns):
+            return None
+        found = tuple(sorted(set(columns)))
+        return None if len(found) == len(rest) else found
 
     @property
     def _begins(self) -> Position:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from ha.messages import EVERY_TUPLE, Ack, Data, Offer, Subscribe, Subscribed
+from ha.messages import EVERY_TUPLE, Ack, Columns, Data, Offer, Subscribe, Subscribed
 from ha.output_log import OutputLog
 
 
@@ -73,6 +73,7 @@ def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) ->
         demands=request.demands,
         room_bytes=request.room_bytes,
         batch=request.batch,
+        columns=request.columns,
         now_us=now_us,
     )
     if known:
@@ -119,22 +120,25 @@ def acknowledge(producer: Producer, node: str, ack: Ack, now_us: int) -> bool:
 def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
     """Take the output that each subscriber has not been sent yet, with the subscriber's node.
 
-    One that has other output is sent nothing: it would take part of each for the same.
+    One that has other output is sent nothing: it would take part of each for the same. Subscribers
+    that are sent the same share the message, so that it need be encoded only once.
     """
+    shared: dict[tuple[int, Columns | None], Data] = {}
     for node, subscriber in producer.log.subscribers.items():
         if not (producer.feeds_subscribers or subscriber.feed) or producer.differs_from(node):
             continue
         for chunk in producer.log.take_unsent(node):
-            yield (
-                node,
-                Data(
+            key = id(chunk), subscriber.columns
+            if (data := shared.get(key)) is None:
+                data = shared[key] = Data(
                     stream=producer.stream,
                     epoch=producer.epoch,
                     generation=producer.generation,
                     chunk=chunk,
                     departs_ms=producer.departs_ms,
-                ),
-            )
+                    columns=subscriber.columns,
+                )
+            yield node, data
 
 
 def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Offer | None:

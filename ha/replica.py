@@ -18,7 +18,7 @@ from ha.checkpoint import CheckpointReceiver, CheckpointSender, Cut
 from ha.cursor import Receipt, Received, StreamCursor
 from ha.departure import Departure, earlier
 from ha.digest import OutputDigests
-from ha.messages import ANY_BYTES, Ack, Data, Snapshot, Subscribe, Subscribed
+from ha.messages import ANY_BYTES, Ack, Columns, Data, Snapshot, Subscribe, Subscribed
 from ha.output_log import OutputLog
 from ha.roles import ReplicaRole, RoleEvent, succeed
 from ha.throttle import Throttle
@@ -142,6 +142,10 @@ class Replica:
         self.stopped: set[str] = set()
         self._room_bytes = ANY_BYTES
         self._group_bytes = FIRST_GROUP_BYTES
+
+    def columns_of(self, stream: str) -> Columns:
+        """The columns of an input that its program uses."""
+        return tuple(place for place in self.program.read_places(stream) if place)
 
     @property
     def accepts_subscribers(self) -> bool:
@@ -471,8 +475,14 @@ class Replica:
         )
         for node, acknowledged, patient, demands in snapshot.consumers:
             known = self.log.subscribers.get(node)
-            feed = known is not None and known.feed
-            log.subscribe(node, acknowledged, feed=feed, patient=patient, demands=demands)
+            log.subscribe(
+                node,
+                acknowledged,
+                feed=known is not None and known.feed,
+                patient=patient,
+                demands=demands,
+                columns=None if known is None else known.columns,
+            )
             if known is not None and snapshot.generation == self.generation:
                 subscriber = log.subscribers[node]
                 subscriber.received_ms, subscriber.furthest = known.received_ms, known.furthest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from ha.messages import ANY_BYTES, EVERY_TUPLE
+from ha.messages import ANY_BYTES, EVERY_TUPLE, Columns
 from streams.chunk import NO_WATERMARK, Position
 
 OVERDUE_AFTER = 3
@@ -49,6 +49,8 @@ class Subscriber:
         Up to where it had received output by its last acknowledgement.
     batch
         As in `Ack`.
+    columns
+        As in `Subscribe`.
     reread_from
         Where the piece began that was last read again for it.
     ends_ms, sents_ms
@@ -71,6 +73,7 @@ class Subscriber:
     received_ms: int | None = None
     furthest: Position | None = None
     batch: int = EVERY_TUPLE
+    columns: Columns | None = None
     reread_from: Position | None = None
     is_heard: bool = False
     silent: int = 0

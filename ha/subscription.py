@@ -16,7 +16,16 @@ from dataclasses import dataclass, field
 
 from ha.backlog import Backlog
 from ha.cursor import StreamCursor
-from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Data, Offer, Subscribe, Subscribed
+from ha.messages import (
+    ANY_BYTES,
+    EVERY_TUPLE,
+    Ack,
+    Columns,
+    Data,
+    Offer,
+    Subscribe,
+    Subscribed,
+)
 from streams.chunk import NO_WATERMARK, Position
 
 RETRY_US = 300_000
@@ -95,6 +104,10 @@ class Subscription:
         Name of the stream.
     readers
         Reader → its cursor.
+    reads
+        Reader → the columns that it uses; one that is not named uses all.
+    columns
+        Those that some reader uses; None: all.
     patient
         Whether producers keep output while this host is away.
     demands
@@ -120,6 +133,8 @@ class Subscription:
 
     stream: str
     readers: Mapping[str, StreamCursor] = field(default_factory=dict[str, StreamCursor])
+    reads: Mapping[str, Columns] = field(default_factory=dict[str, Columns])
+    columns: Columns | None = None
     patient: bool = False
     demands: Callable[[str], bool] = _never
     room_bytes: int = ANY_BYTES
@@ -177,15 +192,36 @@ class Subscription:
         self._note_confirmed()
         return left
 
-    def read_by(self, readers: Mapping[str, StreamCursor], *, patient: bool) -> None:
+    def read_by(
+        self,
+        readers: Mapping[str, StreamCursor],
+        *,
+        patient: bool,
+        reads: Mapping[str, Columns] | None = None,
+    ) -> None:
         """Serve exactly these readers; one that is new must be sent what the others have had."""
         known = set(map(id, self.readers.values()))
         self.backlog.leave(
             name for name, cursor in self.readers.items() if readers.get(name) is not cursor
         )
-        self.readers, self.patient = readers, patient
+        self.readers, self.patient, self.reads = readers, patient, reads or {}
+        self.columns = None
+        if readers.keys() <= self.reads.keys():
+            self.columns = tuple(sorted({place for each in self.reads.values() for place in each}))
         if any(id(cursor) not in known for cursor in readers.values()):
             self.ask_again()
+
+    def lacks_columns(self, reader: str, data: Data) -> bool:
+        """Whether a reader uses columns that data comes without.
+
+        It was sent before the producer heard of the reader: other readers of this host asked for
+        less. Data without rows lacks nothing.
+        """
+        sent = data.columns
+        if sent is None or sent == self.columns or not data.chunk.rows.num_rows:
+            return False
+        used = self.reads.get(reader)
+        return used is None or not set(used).issubset(sent)
 
     def use_batch(self, batch: int) -> None:
         """Be sent output in batches of so many tuples.
@@ -577,6 +613,7 @@ class Subscription:
             furthest=_furthest(self._received(generation)),
             departs_ms=self._departs_ms(generation),
             complete_ms=min(complete, default=None),
+            columns=self.columns,
         )
 
 

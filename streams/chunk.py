@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import msgspec
 import numpy as np
@@ -46,6 +47,10 @@ FOREVER_MS = 2**62
 CHUNK_BYTES = 1024
 """Memory of a chunk besides its rows and watermarks: a chunk that only says that time has passed
 takes room too."""
+
+
+SOME_NULLS = 1024
+"""So many NULLs of each type are kept: making some takes longer than most chunks are received."""
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -295,6 +300,31 @@ def nothing_until(cut: Position, schema: pa.Schema, ingestion_time_us: int) -> C
         watermarks_ms=np.array([cut.watermark_ms]),
         ingestion_times_us=np.array([ingestion_time_us]),
     )
+
+
+def widened(rows: pa.RecordBatch, schema: pa.Schema, places: Sequence[int]) -> pa.RecordBatch:
+    """Rows of which only the timestamp and the columns at these places came; the others are NULL.
+
+    Parameters
+    ----------
+    schema
+        Of the whole rows.
+    """
+    came = dict(zip((0, *places), rows.columns, strict=True))
+    columns = [
+        came[place] if place in came else _nulls(field.type, rows.num_rows)
+        for place, field in enumerate(schema)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _nulls(kind: pa.DataType, count: int) -> pa.Array:
+    return _some_nulls(kind)[:count] if count <= SOME_NULLS else pa.nulls(count, kind)
+
+
+@cache
+def _some_nulls(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(SOME_NULLS, kind)
 
 
 def joined(chunks: Sequence[Chunk]) -> Chunk:

@@ -84,6 +84,8 @@ class Fragment:
         Of the fragment and of the stream it gives.
     inputs
         Input stream → its columns.
+    uses
+        Input stream → those of its columns that the statement uses.
     columns
         Of the stream it gives.
     """
@@ -92,6 +94,7 @@ class Fragment:
     name: str
     statement: str
     inputs: Mapping[str, Columns]
+    uses: Mapping[str, Columns]
     columns: Columns
 
     @property
@@ -321,6 +324,14 @@ def _in_order(
                 name=name,
                 statement=program.text,
                 inputs={stream: catalogue[stream] for stream in program.inputs},
+                uses={
+                    stream: {
+                        column: kind
+                        for column, kind in catalogue[stream].items()
+                        if column in program.reads[stream]
+                    }
+                    for stream in program.inputs
+                },
                 columns=program.columns,
             )
     return fragments

@@ -296,7 +296,13 @@ class HostedSource:
         piece = self.log.reread(event.node, event.after, chunk)
         if piece is None:
             return None
-        return Data(stream=self.stream, epoch=self.epoch, generation=self.generation, chunk=piece)
+        return Data(
+            stream=self.stream,
+            epoch=self.epoch,
+            generation=self.generation,
+            chunk=piece,
+            columns=self.log.subscribers[event.node].columns,
+        )
 
     def update_held_up(self, now_us: int) -> bool:
         """Notice whether consumers hold the source up; returns whether it must not be read.

@@ -107,6 +107,11 @@ class InputProcessor:
                 is_accepted = True
                 self.outbox.counters[_counted[Receipt.ACCEPTED]] += 1
                 continue
+            if subscription.lacks_columns(reader, data):
+                self.outbox.counters["chunks_narrow"] += 1
+                if (request := subscription.missing(sender, now_us)) is not None:
+                    self.outbox.send(sender, request)
+                continue
             receipt = self._receive(sender, subscription, reader, data, now_us)
             self.outbox.counters[_counted[receipt]] += 1
             if receipt is Receipt.ACCEPTED:

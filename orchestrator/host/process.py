@@ -131,6 +131,8 @@ class HostProcess:
         self._is_busy = False
         self._used_us = 0
         """Processor time of the thread when its turn began."""
+        self._encoded: dict[int, tuple[Data, list[bytes]]] = {}
+        """The data of this turn, by its identity, with its frames."""
         identity = host_identity(
             spec,
             claimed.incarnation,
@@ -198,10 +200,18 @@ class HostProcess:
             # Nothing depends on the order of snapshots among other messages, and they are large.
             self._transport.send_bulk(to, message.fragment, encode_frames(message))
             return
-        frames = encode(message)
+        frames = self._frames(message)
         if (counter := self._loop.core.replica_manager.sent_for_standbys(to, message)) is not None:
             self._transport.counters[counter] += sum(map(len, frames))
         self._transport.send(to, frames, is_data=isinstance(message, Data))
+
+    def _frames(self, message: Message) -> list[bytes]:
+        """Frames of a message; data that goes to several hosts is encoded once."""
+        if not isinstance(message, Data):
+            return encode(message)
+        if (known := self._encoded.get(id(message))) is None:
+            known = self._encoded[id(message)] = message, encode(message)
+        return known[1]
 
     def _finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
         """Return how long a batch took; sleep until its end if costs are emulated."""
@@ -229,6 +239,7 @@ class HostProcess:
     def _turn(self) -> None:
         """Wait until a message arrives or something is due, then let the loop take a turn."""
         self._used_us, began_us = thread_us(), monotonic_us()
+        self._encoded.clear()
         due_us, late_us = self._loop.next_due()
         waits_us = min(max(due_us - now_us(), 0), LONGEST_WAIT_US)
         has_more = bool(self._arrived or self._loop.reads_snapshots)

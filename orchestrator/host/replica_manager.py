@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ha.cursor import StreamCursor
 from ha.memory import MemoryBudget
-from ha.messages import EVERY_TUPLE, Checkpoint, Data, Message, Unsubscribe
+from ha.messages import EVERY_TUPLE, Checkpoint, Columns, Data, Message, Unsubscribe
 from ha.producer import Producer
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
@@ -233,9 +233,11 @@ class ReplicaManager:
     def _subscribe(self, renewed: set[str]) -> Iterator[Command]:
         """Read exactly the streams that replicas and sinks here need, each once."""
         readers: dict[str, dict[str, StreamCursor]] = {}
+        reads: dict[str, dict[str, Columns]] = {}
         for fragment, hosted in self.replicas.items():
             for stream, entry in hosted.replica.inputs.items():
                 readers.setdefault(stream, {})[fragment] = entry.cursor
+                reads.setdefault(stream, {})[fragment] = hosted.replica.columns_of(stream)
         for stream, sink in self.sinks.items():
             if sink.is_open:
                 readers.setdefault(stream, {})[SINK_PREFIX + stream] = sink.cursor
@@ -248,7 +250,7 @@ class ReplicaManager:
             subscription = self.subscriptions.setdefault(
                 stream, Subscription(stream, demands=self._demands)
             )
-            subscription.read_by(reading, patient=stream in self.sinks)
+            subscription.read_by(reading, patient=stream in self.sinks, reads=reads.get(stream, {}))
             subscription.begin_generation(self._generations.get(stream, 0))
             left = subscription.use(self._producers.get(stream, ()), renewed)
             yield from _unsubscribe_from(subscription, tuple(left))

@@ -10,8 +10,9 @@ not say what memory they take, and numbers and names beyond the bounds of `strea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Annotated, get_args
 
 import msgspec
@@ -19,14 +20,14 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Meta
 
-from ha.messages import MOST_ENTRIES, Data, Heartbeat, Message, Snapshot
+from ha.messages import MOST_ENTRIES, Columns, Data, Heartbeat, Message, Snapshot
 from streams.arrow_frame import CompressedFrame, read_batch
 from streams.bounds import MAX_NUMBER, EventTime, Name, Number
-from streams.chunk import NO_WATERMARK, Chunk, Position, joined
+from streams.chunk import NO_WATERMARK, Chunk, Position, joined, widened
 from streams.state import PIECE_ROWS, SavedState
 from topology.arrays import IntArray
 
-WIRE_VERSION = 9
+WIRE_VERSION = 10
 
 PORTION_CHUNKS = 256
 """Most chunks of an output log that a snapshot contains as one."""
@@ -63,6 +64,7 @@ class DataHeader(msgspec.Struct, frozen=True, array_like=True, tag=0):
     generation: Number
     chunk: ChunkHeader
     departs_ms: EventTime | None
+    columns: Columns | None
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -136,9 +138,10 @@ def encode_frames(message: Message) -> Iterator[bytes]:
                     message.generation,
                     _chunk_header(message.chunk),
                     message.departs_ms,
+                    message.columns,
                 )
             )
-            yield _rows(message.chunk)
+            yield _rows(message.chunk, message.columns)
         case Snapshot():
             log = list(_portions(message.log))
             yield _header_frame(
@@ -161,6 +164,16 @@ def encode_frames(message: Message) -> Iterator[bytes]:
         case _:
             body = msgspec.Raw(_encoder.encode(message))
             yield _header_frame(Bodiless(type(message).__name__, body))
+
+
+def as_received(message: Message) -> Message:
+    """What a receiver gets of a message: data without the columns that do not travel."""
+    if not isinstance(message, Data) or message.columns is None:
+        return message
+    chunk = message.chunk
+    came = chunk.rows.select([0, *message.columns])
+    rows = widened(came, chunk.rows.schema, message.columns)
+    return msgspec.structs.replace(message, chunk=replace(chunk, rows=rows))
 
 
 def is_data(frames: Sequence[bytes]) -> bool:
@@ -225,8 +238,9 @@ def _message(
                 stream=header.stream,
                 epoch=header.epoch,
                 generation=header.generation,
-                chunk=_chunk(header.chunk, body, _known(header.stream, schema_of)),
+                chunk=_chunk(header.chunk, body, _known(header.stream, schema_of), header.columns),
                 departs_ms=header.departs_ms,
+                columns=header.columns,
             )
         case SnapshotHeader():
             schema = _known(header.fragment, schema_of)
@@ -293,13 +307,23 @@ def _chunk_header(chunk: Chunk) -> ChunkHeader:
     )
 
 
-def _rows(chunk: Chunk) -> bytes:
+def _rows(chunk: Chunk, columns: Columns | None = None) -> bytes:
     # Most chunks contain no rows at all; an empty frame costs nothing.
-    return chunk.rows.serialize().to_pybytes() if chunk.rows.num_rows else b""
+    if not chunk.rows.num_rows:
+        return b""
+    rows = chunk.rows if columns is None else chunk.rows.select([0, *columns])
+    return rows.serialize().to_pybytes()
 
 
-def _chunk(header: ChunkHeader, body: bytes, schema: pa.Schema) -> Chunk:
-    rows = read_batch(body, schema) if body else _no_rows(schema)
+def _chunk(
+    header: ChunkHeader, body: bytes, schema: pa.Schema, columns: Columns | None = None
+) -> Chunk:
+    if not body:
+        rows = _no_rows(schema)
+    elif columns is None:
+        rows = read_batch(body, schema)
+    else:
+        rows = widened(read_batch(body, _narrowed(schema, columns)), schema, columns)
     chunk = Chunk(
         first_seq=header.first_seq,
         rows=rows,
@@ -309,6 +333,18 @@ def _chunk(header: ChunkHeader, body: bytes, schema: pa.Schema) -> Chunk:
     chunk.check(schema)
     _check_bounds(chunk)
     return chunk
+
+
+@lru_cache(maxsize=1024)
+def _narrowed(schema: pa.Schema, columns: Columns) -> pa.Schema:
+    """The timestamp and some columns of a schema."""
+    if any(place >= len(schema) for place in columns) or not _rises((0, *columns)):
+        raise WireError(f"columns {columns} of a stream with {len(schema)}")
+    return pa.schema([schema.field(place) for place in (0, *columns)])
+
+
+def _rises(places: Sequence[int]) -> bool:
+    return all(before < place for before, place in pairwise(places))
 
 
 @lru_cache

@@ -24,7 +24,7 @@ from orchestrator.host.events import MessageArrived, PeerLost, Report
 from orchestrator.host.link_faults import link_delay_us
 from orchestrator.host.name_claim import claim_name
 from orchestrator.host.parts import STALLED_US
-from orchestrator.host.wire import encode, encode_frames
+from orchestrator.host.wire import as_received, encode, encode_frames
 from orchestrator.records import ClusterRecord, HostSpec, Peer, SinkAssignment
 from orchestrator.simulation.clocks import Machine
 from orchestrator.simulation.hosts import Entered, SimulatedHost
@@ -386,7 +386,7 @@ class World:
         """Have a message arrive one link delay later, in order, unless the network prevents it."""
         if self.watch is not None:
             self.watch(host.spec.node, to, message)
-        self._transmit(host, to, encode(message) if self.frames else message)
+        self._transmit(host, to, encode(message) if self.frames else as_received(message))
 
     def transmit_bulk(self, host: SimulatedHost, to: str, snapshot: Snapshot) -> None:
         """Have a snapshot arrive when it can; messages sent later may overtake it.

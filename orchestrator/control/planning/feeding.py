@@ -304,7 +304,8 @@ def fed(task: QueryTask, fragment: str, standby: Secondary) -> Fed:
         inputs=[
             Input(
                 tuples_s=rates[stream].tuples_s,
-                bytes_s=rates[stream].bytes_s + CHUNK_BYTES * _arrivals_s(task, stream),
+                bytes_s=task.work.sent_bytes_s(stream, fragment)
+                + CHUNK_BYTES * _arrivals_s(task, stream),
                 is_free=_flows_anyway(task, stream, standby.node, fragment),
             )
             for stream in work.fragment.inputs
@@ -327,7 +328,7 @@ def payload_share(task: QueryTask, fragment: str) -> float:
     so that it is weighed like that of primaries, however it is fed.
     """
     streams = task.work.fragments[fragment].fragment.inputs
-    tuples_bytes_s = sum(task.work.rates[each].bytes_s for each in streams)
+    tuples_bytes_s = sum(task.work.sent_bytes_s(each, fragment) for each in streams)
     around_bytes_s = sum(CHUNK_BYTES * _arrivals_s(task, each) for each in streams)
     whole = tuples_bytes_s + around_bytes_s
     return tuples_bytes_s / whole if whole else 1.0
@@ -382,7 +383,7 @@ def _changes_bytes_s(task: QueryTask, work: FragmentWork) -> float:
     kept, groups = _keeps(
         fragment.statement, tuple((s, tuple(c.items())) for s, c in fragment.inputs.items())
     )
-    coming = sum(rates[stream].bytes_s for stream in kept)
+    coming = sum(task.work.sent_bytes_s(stream, fragment.name) for stream in kept)
     return min(coming, rates[fragment.name].bytes_s) if groups else coming
 
 

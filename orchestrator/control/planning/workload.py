@@ -291,9 +291,22 @@ class Workload:
         received_s = self.expected.received_s(replicas, primaries)
         return {name: count_s * each_us / 1e6 for name, count_s in received_s.items()}
 
+    def sent_bytes_s(self, stream: str, target: str) -> float:
+        """Data rate at which a stream is sent to a fragment, which gets the columns that it uses,
+        or to a sink, which gets all."""
+        bytes_s = self.rates[stream].bytes_s
+        if target not in self.fragments:
+            return bytes_s
+        reader = self.fragments[target].fragment
+        return bytes_s * row_bytes(reader.uses[stream]) / row_bytes(reader.inputs[stream])
+
     def _link(self, stream: str, target: str) -> Link:
-        rate = self.rates[stream]
-        return Link(source=stream, target=target, rate_bytes_s=rate.bytes_s, tuples_s=rate.tuples_s)
+        return Link(
+            source=stream,
+            target=target,
+            rate_bytes_s=self.sent_bytes_s(stream, target),
+            tuples_s=self.rates[stream].tuples_s,
+        )
 
 
 def workload(

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from ha.errors import InvariantViolation
-from ha.messages import Ack, Offer, Subscribe
+from ha.messages import Ack, Data, Offer, Subscribe
 from ha.output_log import OutputLog
 from ha.producer import acknowledge, feed_subscribers, overdue_offer, subscribe
 from ha.subscriber import OVERDUE_AFTER
@@ -204,6 +204,33 @@ def test_a_position_of_another_generation_says_nothing_about_this_ones_output() 
     assert subscribe(made, ALICE, before, 0).position == Position()
     now = Subscribe(stream="s", position=position, generation=3)
     assert subscribe(made, ALICE, now, 0).position == position
+
+
+def test_subscribers_that_are_sent_the_same_share_the_message() -> None:
+    """It is encoded once for all of them."""
+    made = Made(log_of((10, 2), (20, 1)))
+    made.log.subscribe(ALICE, None)
+    made.log.subscribe(BOB, None)
+    made.log.subscribe("carol", None, columns=())
+    fed: dict[str, list[Data]] = {}
+    for node, data in feed_subscribers(made):
+        fed.setdefault(node, []).append(data)
+    assert len(fed[ALICE]) == len(fed[BOB]) > 0
+    assert all(one is other for one, other in zip(fed[ALICE], fed[BOB], strict=True))
+    assert [data.columns for data in fed[ALICE]] == [None] * len(fed[ALICE])
+    assert [data.columns for data in fed["carol"]] == [()] * len(fed[ALICE])
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"), [((1, 1), None), ((), ()), ((2,), None), ((0,), None), (None, None)]
+)
+def test_a_host_that_asks_for_columns_that_there_are_not_is_sent_all(
+    asked: tuple[int, ...] | None, sent: tuple[int, ...] | None
+) -> None:
+    made = Made(log_of((10, 2)))
+    request = Subscribe(stream="s", position=None, generation=None, columns=asked)
+    subscribe(made, ALICE, request, 0)
+    assert {data.columns for _, data in feed_subscribers(made)} == {sent}
 
 
 def test_a_standby_sends_only_to_those_that_asked_to_be_fed() -> None:

@@ -36,6 +36,7 @@ from orchestrator.host.wire import (
     CompressedRows,
     UnreadSnapshot,
     WireError,
+    as_received,
     begin_decoding,
     decode,
     encode,
@@ -76,6 +77,39 @@ def test_data_comes_back_tuple_by_tuple() -> None:
     assert back.chunk.rows.equals(DATA.chunk.rows)
     assert back.chunk.watermarks_ms.tolist() == [10, 20]
     assert (back.chunk.first_seq, back.epoch, back.departs_ms) == (3, 2, -4)
+
+
+def test_columns_that_the_receiver_does_not_use_do_not_travel() -> None:
+    made = stream_schema({"a": "int", "b": "string", "c": "bool", "d": "float"})
+    rows = pa.RecordBatch.from_pydict(
+        {"_ts": [1, 2], "a": [3, None], "b": ["x" * 500, None], "c": [True, None], "d": [0.5, 1]},
+        schema=made,
+    )
+    part = replace(DATA.chunk, rows=rows)
+    whole = structs.replace(DATA, chunk=part)
+    for columns in ((1, 3), (), (2,), (1, 2, 3, 4)):
+        sent = structs.replace(whole, columns=columns)
+        back = decode(encode(sent), lambda _: made)
+        assert isinstance(back, Data)
+        assert back.columns == columns
+        assert back.chunk.rows.schema == made
+        for place in range(len(made)):
+            came = place == 0 or place in columns
+            values = back.chunk.rows.column(place).to_pylist()
+            assert values == (rows.column(place).to_pylist() if came else [None, None])
+        again = as_received(sent)
+        assert isinstance(again, Data)
+        assert again.chunk.rows.equals(back.chunk.rows)
+    narrow = structs.replace(whole, columns=(1, 3))
+    assert len(b"".join(encode(narrow))) < len(b"".join(encode(whole))) - 500
+
+
+@pytest.mark.parametrize("columns", [(2,), (0,), (1, 1), (1, 0)])
+def test_columns_that_the_stream_does_not_have(columns: tuple[int, ...]) -> None:
+    header, body = encode(structs.replace(DATA, columns=(1,)))
+    as_said = msgspec.msgpack.decode(header[1:])
+    as_said[-1] = columns
+    refused([header[:1] + msgspec.msgpack.encode(as_said), body], "columns")
 
 
 def test_snapshot_comes_back_with_its_log() -> None:
