@@ -32,6 +32,12 @@ WIRE_VERSION = 10
 PORTION_CHUNKS = 256
 """Most chunks of an output log that a snapshot contains as one."""
 
+FEW_TIMES = 16
+"""So few times are written as they are: looking for runs takes longer than it saves."""
+
+MOST_IN_RUNS = 65_536
+"""More times are written as they are. A few bytes must not say that there are billions."""
+
 SchemaOf = Callable[[str], pa.Schema | None]
 """Finds a stream's schema; None for a stream that the host neither reads nor produces."""
 
@@ -49,9 +55,14 @@ class UnknownStream(WireError):
 
 
 class ChunkHeader(msgspec.Struct, frozen=True, array_like=True):
-    """A chunk without its rows; watermarks and ingestion times are little-endian int64."""
+    """A chunk without its rows.
+
+    Watermarks and ingestion times, `watermarks` of each, are little-endian int64: one after the
+    other, or as runs if these are shorter (`_times`).
+    """
 
     first_seq: Number
+    watermarks: Number
     watermarks_ms: bytes
     ingestion_times_us: bytes
 
@@ -302,9 +313,48 @@ def _known(stream: str, schema_of: SchemaOf) -> pa.Schema:
 def _chunk_header(chunk: Chunk) -> ChunkHeader:
     return ChunkHeader(
         chunk.first_seq,
-        chunk.watermarks_ms.astype("<i8").tobytes(),
-        chunk.ingestion_times_us.astype("<i8").tobytes(),
+        len(chunk.watermarks_ms),
+        _times(chunk.watermarks_ms),
+        _times(chunk.ingestion_times_us),
     )
+
+
+def _times(times: IntArray) -> bytes:
+    """Times, or the first one and then runs of equal distances: how far, and how often.
+
+    Watermarks of a clock, and times at which many tuples entered together, are few runs.
+    """
+    if FEW_TIMES < len(times) <= MOST_IN_RUNS:
+        distances = times[1:] - times[:-1]
+        (ends,) = (distances[1:] != distances[:-1]).nonzero()
+        count = len(ends) + 1
+        if 1 + 2 * count < len(times):
+            bounds = np.empty(count + 1, dtype=np.int64)
+            bounds[0], bounds[1:-1], bounds[-1] = 0, ends + 1, len(distances)
+            runs = np.empty(1 + 2 * count, dtype="<i8")
+            runs[0] = times[0]
+            runs[1::2] = distances[bounds[:-1]]
+            runs[2::2] = bounds[1:] - bounds[:-1]
+            return runs.tobytes()
+    return times.astype("<i8").tobytes()
+
+
+def _read_times(encoded: bytes, count: int) -> IntArray:
+    """Times that `_times` has written."""
+    found = np.frombuffer(encoded, dtype="<i8").astype(np.int64, copy=False)
+    if len(found) == count:
+        return found
+    distances, lengths = found[1::2], found[2::2]
+    if (
+        not 1 < len(found) < count <= MOST_IN_RUNS
+        or len(distances) != len(lengths)
+        or not 1 <= lengths.min() <= lengths.max() < count
+        or lengths.sum() != count - 1
+    ):
+        raise WireError(f"{len(found)} numbers for {count} watermarks")
+    times = np.empty(count, dtype=np.int64)
+    times[0], times[1:] = found[0], distances.repeat(lengths)
+    return times.cumsum()
 
 
 def _rows(chunk: Chunk, columns: Columns | None = None) -> bytes:
@@ -327,8 +377,8 @@ def _chunk(
     chunk = Chunk(
         first_seq=header.first_seq,
         rows=rows,
-        watermarks_ms=_integers(header.watermarks_ms),
-        ingestion_times_us=_integers(header.ingestion_times_us),
+        watermarks_ms=_read_times(header.watermarks_ms, header.watermarks),
+        ingestion_times_us=_read_times(header.ingestion_times_us, header.watermarks),
     )
     chunk.check(schema)
     _check_bounds(chunk)
@@ -363,7 +413,3 @@ def _check_bounds(chunk: Chunk) -> None:
         raise WireError(f"watermark {chunk.watermarks_ms[0]} ms lies before all timestamps")
     if chunk.rows.num_rows and chunk.timestamps[0] <= NO_WATERMARK:
         raise WireError(f"timestamp {chunk.timestamps[0]} ms lies before all others")
-
-
-def _integers(encoded: bytes) -> IntArray:
-    return np.frombuffer(encoded, dtype="<i8").astype(np.int64, copy=False)

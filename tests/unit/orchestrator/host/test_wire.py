@@ -47,6 +47,7 @@ from streams.bounds import MAX_NAME, MAX_NUMBER
 from streams.chunk import Position, stream_schema
 from streams.state import PIECE_ROWS, SavedState
 from tests.streams_of_numbers import chunk, schema
+from topology.arrays import IntArray
 
 DATA = Data(stream="s", epoch=2, generation=1, chunk=chunk(3, [(10, 2), (20, 0)]), departs_ms=-4)
 SNAPSHOT = Snapshot(
@@ -110,6 +111,60 @@ def test_columns_that_the_stream_does_not_have(columns: tuple[int, ...]) -> None
     as_said = msgspec.msgpack.decode(header[1:])
     as_said[-1] = columns
     refused([header[:1] + msgspec.msgpack.encode(as_said), body], "columns")
+
+
+@pytest.mark.parametrize(
+    ("watermarks_ms", "numbers"),
+    [
+        (np.arange(64) * 50, 3),
+        (np.arange(17), 3),
+        (np.concatenate([np.arange(30), [1000], 1000 + np.arange(1, 40) * 7]), 7),
+        (np.arange(65_536), 3),
+        # Few, too many, and none that have anything in common.
+        (np.arange(16), 16),
+        (np.arange(65_537), 65_537),
+        (np.arange(40) ** 3, 40),
+    ],
+)
+def test_watermarks_at_equal_distances_travel_as_runs(
+    watermarks_ms: IntArray, numbers: int
+) -> None:
+    nothing = DATA.chunk.rows.slice(0, 0)
+    times_us = np.repeat(np.int64(10**15), len(watermarks_ms))
+    part = replace(
+        DATA.chunk, rows=nothing, watermarks_ms=watermarks_ms, ingestion_times_us=times_us
+    )
+    frames = encode(structs.replace(DATA, chunk=part))
+    back = decode(frames, only_s)
+    assert isinstance(back, Data)
+    assert back.chunk.watermarks_ms.tolist() == watermarks_ms.tolist()
+    assert back.chunk.ingestion_times_us.tolist() == times_us.tolist()
+    (_, _, written, _) = msgspec.msgpack.decode(frames[0][1:])[4]
+    assert len(written) == 8 * numbers
+
+
+@pytest.mark.parametrize(
+    ("count", "numbers"),
+    [
+        (64, (0, 1, 62)),
+        (64, (0, 1, 64)),
+        (64, (0, 1, 60, 5)),
+        (64, (0, 1, -1, 1, 64)),
+        (64, (0, 1, 63, 1, 0)),
+        (64, (0,)),
+        (64, ()),
+        (65_537, (0, 1, 65_536)),
+        (2**50, (0, 1, 2**50 - 1)),
+        (2, (0, 1, 1)),
+    ],
+)
+def test_runs_that_are_not_so_many_watermarks(count: int, numbers: tuple[int, ...]) -> None:
+    empty = structs.replace(DATA, chunk=replace(DATA.chunk, rows=DATA.chunk.rows.slice(0, 0)))
+    header, body = encode(empty)
+    as_said = msgspec.msgpack.decode(header[1:])
+    as_said[4][1] = count
+    as_said[4][2] = np.array(numbers, dtype="<i8").tobytes()
+    refused([header[:1] + msgspec.msgpack.encode(as_said), body], "watermarks")
 
 
 def test_snapshot_comes_back_with_its_log() -> None:

@@ -109,6 +109,27 @@ def test_nodes_that_primaries_may_take_reach_the_planner() -> None:
     assert graph.by_name["both"].allowed == ()
 
 
+def test_a_fragment_is_sent_the_columns_that_it_uses_and_a_sink_all() -> None:
+    streams = {"north": NORTH}
+    text = """\
+    REGISTER QUERY near RSTREAM(SELECT id, x FROM north [NOW] WHERE x > 0);
+    REGISTER QUERY counted RSTREAM(SELECT count(*) AS n, max(x) AS top FROM near [NOW]);
+    """
+    query = query_manifest(statements=text, outputs={"counted": "control-centre"}).record
+    flow = dataflow(streams, {"proximity": query})
+    work = workload(ClusterView(), flow, streams, {"proximity": query})
+    sent = {
+        (link.source, link.target): link.rate_bytes_s / work.rates[link.source].bytes_s
+        for link in work.graph("proximity", {}, {}).links
+    }
+    # Of 32 bytes, all; of the same, without 16 of the text; and both results.
+    assert sent == {
+        ("north", "near"): 1.0,
+        ("near", "counted"): 0.5,
+        ("counted", "counted at control-centre"): 1.0,
+    }
+
+
 @pytest.mark.parametrize(
     ("queries", "evaluations_s", "standby_s"),
     [
