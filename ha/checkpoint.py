@@ -128,10 +128,13 @@ class CheckpointSender:
         How many states were too large to be sent.
     sent_bytes
         What was sent so far, without the frames around it.
+    state_bytes
+        Size of the last state that was written, be it sent or too large; None: none.
     """
 
     too_large: int = 0
     sent_bytes: int = 0
+    state_bytes: int | None = None
     _cut: Cut | None = None
     _taken_us: int | None = None
     _taken_ms: int = NO_WATERMARK
@@ -176,6 +179,7 @@ class CheckpointSender:
             return None
         self._cut = None
         state = msgspec.msgpack.encode(list(cut.state.pieces()))
+        self.state_bytes = len(state)
         if len(state) > MOST_STATE_BYTES:
             self.too_large += 1
             return None

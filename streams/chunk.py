@@ -319,7 +319,7 @@ def widened(rows: pa.RecordBatch, schema: pa.Schema, places: Sequence[int]) -> p
 
 
 def _nulls(kind: pa.DataType, count: int) -> pa.Array:
-    return _some_nulls(kind)[:count] if count <= SOME_NULLS else pa.nulls(count, kind)
+    return _some_nulls(kind).slice(0, count) if count <= SOME_NULLS else pa.nulls(count, kind)
 
 
 @cache

@@ -72,7 +72,9 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `unprotected_s` is how long it was not the last time, or has not been since; None if the history
     does not tell. It is `throttled` if its primary waits for consumers, or did so a moment ago.
-    While a replica is moved, `third` is the node that comes or goes.
+    While a replica is moved, `third` is the node that comes or goes. `snapshot_bytes` and
+    `snapshot_ms` are of the last state that its primary has given a new secondary,
+    `checkpoint_bytes` of the state in its last checkpoint; None: there was none.
     """
 
     query: str
@@ -87,6 +89,9 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     unprotected_s: float | None = None
     throttled: bool = False
     third: str | None = None
+    snapshot_bytes: int | None = None
+    snapshot_ms: float | None = None
+    checkpoint_bytes: int | None = None
 
 
 class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,6 +259,7 @@ def _fragment(
     else:
         warm = "lagging" if view.lags(record) else "warm"
         state = warm if secondary.role is ReplicaRole.STANDBY else secondary.role.value
+    snapshot = None if primary is None else primary.snapshot
     return FragmentStatus(
         query=record.query,
         fragment=record.fragment,
@@ -267,6 +273,9 @@ def _fragment(
         unprotected_s=_unprotected_s(view, record, told),
         throttled=primary is not None and primary.throttled,
         third=None if record.third is None else record.third.replica.node,
+        snapshot_bytes=None if snapshot is None else snapshot.bytes,
+        snapshot_ms=None if snapshot is None else snapshot.ms,
+        checkpoint_bytes=None if primary is None else primary.checkpoint_bytes,
     )
 
 

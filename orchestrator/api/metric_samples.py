@@ -98,6 +98,9 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ("throttled", "1 if it waits for consumers.", "throttled", 1),
         ("epoch", "Fencing number, which rises with each change of primary.", "epoch", 1),
         ("sub_deadline_seconds", "Time within which it must evaluate.", "sub_deadline_ms", 1000),
+        ("snapshot_bytes", "Size of the last state given to a secondary.", "snapshot_bytes", 1),
+        ("snapshot_seconds", "Processor time of writing that.", "snapshot_ms", 1000),
+        ("checkpoint_bytes", "Size of the state in its last checkpoint.", "checkpoint_bytes", 1),
     ))  # fmt: skip
     yield from _tabled(document.streams, "stream", ("stream", "site"), (
         ("tuples_total", "Tuples that have entered.", "entered", 1),

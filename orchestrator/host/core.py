@@ -55,7 +55,14 @@ from orchestrator.host.peer_control import PeerControl
 from orchestrator.host.prober import Prober
 from orchestrator.host.replica_manager import ReplicaManager
 from orchestrator.host.state_loss import StateLoss
-from orchestrator.records import Assignment, ClusterRecord, HostLoad, ReplicaStatus, Skipped
+from orchestrator.records import (
+    Assignment,
+    ClusterRecord,
+    HostLoad,
+    ReplicaStatus,
+    Skipped,
+    SnapshotStatus,
+)
 
 BATCHES_PER_TURN = 32
 """Batches without tuples that are evaluated before the host listens again: a watermark alone passes
@@ -186,6 +193,11 @@ class HostCore:
         """Note that a snapshot has come and is being read: it need not be asked for again yet."""
         if (hosted := self.replica_manager.replicas.get(fragment)) is not None:
             hosted.snapshot_asked_us = now_us
+
+    def snapshot_was_written(self, fragment: str, size_bytes: int, took_us: float) -> None:
+        """Note that a replica's state has gone to another one as a whole."""
+        if (hosted := self.replica_manager.replicas.get(fragment)) is not None:
+            hosted.snapshot = SnapshotStatus(bytes=size_bytes, ms=took_us / 1000)
 
     def handle(self, event: Event, now_us: int) -> list[Command]:
         """React to an event."""
@@ -394,6 +406,8 @@ class HostCore:
                 failure=hosted.failure,
                 throttled=hosted.replica.throttle.lately,
                 recovered=hosted.recovered,
+                snapshot=hosted.snapshot,
+                checkpoint_bytes=hosted.replica.sender.state_bytes,
             )
             for name, hosted in self.replica_manager.replicas.items()
         }

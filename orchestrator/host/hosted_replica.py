@@ -11,7 +11,12 @@ from ha.recovering import Loss, Recovering
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.drivers import LONGEST_RETRY_US, Failures
-from orchestrator.records import FragmentAssignment, RecoverySplit, RecoveryStatus
+from orchestrator.records import (
+    FragmentAssignment,
+    RecoverySplit,
+    RecoveryStatus,
+    SnapshotStatus,
+)
 
 BATCHES_LAG_US = 500_000
 """How much further than twice what its plan says a standby that is sent batches may lag: a busy
@@ -55,6 +60,8 @@ class HostedReplica:
     succeeds
         Node of the former primary whose place a plan has given it, until that says that it has
         stepped down.
+    snapshot
+        The last state that it has given another replica.
     told, tellings
         The hosts of the other replicas with the epoch that they were last told, and how often.
     """
@@ -75,6 +82,7 @@ class HostedReplica:
     lost: Loss | None = None
     follows: str | None = None
     succeeds: str | None = None
+    snapshot: SnapshotStatus | None = None
 
     def __post_init__(self) -> None:
         self.use(self.assignment)

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from ha.memory import MemoryBudget
@@ -44,6 +45,7 @@ from orchestrator.host.wire import (
     encode,
     encode_frames,
     is_heartbeat,
+    measured,
 )
 from orchestrator.records import HostSpec, SinkAssignment
 from orchestrator.sinks.driver import OpenSink
@@ -198,7 +200,12 @@ class HostProcess:
     def _send(self, to: str, message: Message) -> None:
         if isinstance(message, Snapshot):
             # Nothing depends on the order of snapshots among other messages, and they are large.
-            self._transport.send_bulk(to, message.fragment, encode_frames(message))
+            frames = measured(
+                encode_frames(message),
+                thread_us,
+                partial(self._loop.core.snapshot_was_written, message.fragment),
+            )
+            self._transport.send_bulk(to, message.fragment, frames)
             return
         frames = self._frames(message)
         if (counter := self._loop.core.replica_manager.sent_for_standbys(to, message)) is not None:

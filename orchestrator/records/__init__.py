@@ -56,6 +56,7 @@ from orchestrator.records.hosts import (
     ServicesRecord,
     SinkStatus,
     Skipped,
+    SnapshotStatus,
     SourceStatus,
 )
 from orchestrator.records.manifests import (
@@ -127,6 +128,7 @@ __all__ = [
     "SinkAssignment",
     "SinkStatus",
     "Skipped",
+    "SnapshotStatus",
     "SourceAssignment",
     "SourceSpec",
     "SourceStatus",

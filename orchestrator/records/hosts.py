@@ -112,6 +112,15 @@ class RecoveryStatus(Record, frozen=True, kw_only=True):
     """Input tuples that were evaluated until then."""
 
 
+class SnapshotStatus(Record, frozen=True, kw_only=True):
+    """Report of a replica that has given another one its state."""
+
+    bytes: int
+    """Of the state, with the output log."""
+    ms: float
+    """Processor time that writing it took, a piece at a time."""
+
+
 class ReplicaStatus(Record, frozen=True, kw_only=True):
     """Report of a host about a replica that it runs."""
 
@@ -133,6 +142,10 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     recovered: RecoveryStatus | None = None
     """What taking over took, once the replica had caught up; None if it did not take over in this
     epoch."""
+    snapshot: SnapshotStatus | None = None
+    """The last that it has given; None: none."""
+    checkpoint_bytes: int | None = None
+    """Size of the state in the last checkpoint that it was to send; None: none."""
 
 
 class SinkStatus(Record, frozen=True, kw_only=True):

@@ -187,3 +187,5 @@ def test_a_state_that_is_too_large_is_not_sent() -> None:
     sender.take(lambda: cut(10, bytes(MOST_STATE_BYTES)), at(10), 0, 0)
     assert sender.acknowledged(at(10)) is None
     assert sender.too_large == 1
+    assert sender.state_bytes is not None
+    assert sender.state_bytes > MOST_STATE_BYTES

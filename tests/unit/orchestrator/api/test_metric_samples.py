@@ -37,6 +37,8 @@ FRAGMENT = FragmentStatus(
     secondary=None,
     secondary_state="none",
     redundant=False,
+    snapshot_bytes=2048,
+    snapshot_ms=1.5,
 )
 STREAM = StreamStatus(stream="s", site="desk", entered=70, shed=30)
 OUTPUT = OutputStatus(
@@ -99,6 +101,8 @@ OF_OUTPUT = {"query": "q", "stream": "f", "site": "desk"}
         ("vivace_fragment_redundant", {"query": "q", "fragment": "f"}, 0),
         ("vivace_fragment_epoch", {"query": "q", "fragment": "f"}, 3),
         ("vivace_fragment_sub_deadline_seconds", {"query": "q", "fragment": "f"}, 0.0125),
+        ("vivace_fragment_snapshot_bytes", {"query": "q", "fragment": "f"}, 2048),
+        ("vivace_fragment_snapshot_seconds", {"query": "q", "fragment": "f"}, 0.0015),
         ("vivace_stream_tuples_total", {"stream": "s", "site": "desk"}, 70),
         ("vivace_stream_shed_tuples_total", {"stream": "s", "site": "desk"}, 30),
         ("vivace_output_tuples_total", OF_OUTPUT, 40),
@@ -134,3 +138,4 @@ def test_what_is_not_known_yet_is_left_out() -> None:
     told = {sample.name for sample in samples(document(fresh))}
     assert "vivace_output_tuples_total" in told
     assert not told & {"vivace_output_latency_seconds", "vivace_output_miss_ratio"}
+    assert "vivace_fragment_checkpoint_bytes" not in told

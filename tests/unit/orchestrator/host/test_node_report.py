@@ -28,6 +28,7 @@ from orchestrator.records import (
     ReplicaLoad,
     Shed,
     SinkAssignment,
+    SnapshotStatus,
     SourceAssignment,
 )
 from streams.chunk import Position
@@ -122,6 +123,15 @@ def test_costs_of_replicas_are_reported() -> None:
     assert cost is not None
     assert (cost.samples, cost.per_tuple_us > 20.0) == (1, True)
     assert told(core).domain == "rack-1"
+
+
+def test_states_that_were_given_are_reported() -> None:
+    core = host(Assignment(incarnation="1", fragments=(fragment("f"), fragment("g"))))
+    core.snapshot_was_written("f", 2048, 1500.0)
+    core.snapshot_was_written("gone", 1, 1.0)
+    replicas = told(core).replicas
+    assert replicas["f"].snapshot == SnapshotStatus(bytes=2048, ms=1.5)
+    assert (replicas["g"].snapshot, replicas["f"].checkpoint_bytes) == (None, None)
 
 
 def test_processor_time_of_host_and_replicas_is_reported() -> None:

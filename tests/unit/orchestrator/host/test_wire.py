@@ -40,8 +40,10 @@ from orchestrator.host.wire import (
     begin_decoding,
     decode,
     encode,
+    encode_frames,
     is_data,
     is_heartbeat,
+    measured,
 )
 from streams.bounds import MAX_NAME, MAX_NUMBER
 from streams.chunk import Position, stream_schema
@@ -199,6 +201,19 @@ def test_the_log_of_a_snapshot_is_written_and_read_in_pieces() -> None:
     assert next(unread.log).first_seq == 0
     with pytest.raises(WireError):
         next(unread.log)
+
+
+def test_frames_tell_their_size_and_how_long_making_them_took_once_all_are_taken() -> None:
+    told: list[tuple[int, float]] = []
+    now_us = iter(range(0, 1000, 10))
+    frames = measured(
+        encode_frames(SNAPSHOT), lambda: next(now_us), lambda size, took: told.append((size, took))
+    )
+    first = next(frames)
+    assert told == []
+    assert [first, *frames] == encode(SNAPSHOT)
+    # A look at the clock before and after each, and after the last.
+    assert told == [(sum(map(len, encode(SNAPSHOT))), 10.0 * (len(encode(SNAPSHOT)) + 1))]
 
 
 def test_many_rows_make_a_piece_of_the_log_of_their_own() -> None:
