@@ -91,11 +91,11 @@ class Producer:
 
     def take(self, *chunks: Chunk, counted: bool) -> Iterator[Chunk]:
         """Evaluate a chunk of each input; chunks of the output."""
-        begun = time.perf_counter()
+        begun = time.process_time()
         for stream, chunk in zip(self.program.inputs, chunks, strict=True):
             self.engine.offer(stream, chunk)
         evaluated = self.engine.advance(1 << 20)
-        self.seconds += time.perf_counter() - begun if counted else 0.0
+        self.seconds += time.process_time() - begun if counted else 0.0
         if evaluated is None:
             return
         made = Chunk(

@@ -138,15 +138,16 @@ def evaluate(program: Program, streams: Streams, together: int) -> Evaluation:
     size = max(together // len(chunks[0][0].watermarks_ms), 1)
     for start in range(0, len(chunks[0]), size):
         given = [
-            (stream, chunk)
+            # A chunk remembers that it was checked. Hosts check each.
+            (stream, replace(chunk))
             for stream, of_stream in zip(program.inputs, chunks, strict=True)
             for chunk in of_stream[start : start + size]
         ]
-        begun = time.perf_counter()
+        begun = time.process_time()
         for stream, chunk in given:
             runner.offer(stream, chunk)
         evaluated = runner.advance(MOST_WATERMARKS)
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.process_time() - begun)
         assert evaluated is not None, "every chunk has a watermark"
         tuples += evaluated.tuples_in
         output.append(

@@ -26,12 +26,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
+from bench.compiled import require_kernels
 from bench.throughput_workload import Question, columns, questions
 from streams.chunk import Chunk, stream_schema
 from streams.compiler import compile_statement
 from streams.engine import FragmentEngine
 from streams.language import parse
-from streams.panes import kernels
 
 CHUNK_ROWS = 1 << 18
 BATCH_ROWS = 1_000
@@ -63,14 +63,14 @@ def _as_it_is(result: pa.Table) -> pa.Table:
     return result
 
 
-def ours_10ms(question: Question, kind: str, folder: Path) -> Answer | None:
-    """Our engine with chunks as small as those of hosts."""
+def ours_1000(question: Question, kind: str, folder: Path) -> Answer | None:
+    """Our engine with small chunks, as hosts have that follow a stream of some speed."""
     return ours(question, kind, folder, BATCH_ROWS) if kind == "arrow" else None
 
 
 def ours(question: Question, kind: str, folder: Path, rows: int | None = None) -> Answer:
     """The engine of a fragment, with chunks of many timestamps, or of as many tuples as said."""
-    kernels.load()
+    require_kernels()
     types = {**columns, "key": "string" if kind == "strings" else "int"}
     schema = stream_schema(types)
     catalogue = dict.fromkeys(question.streams, types)
@@ -346,7 +346,7 @@ def write_parts(text: Path, parts: Path) -> None:
 
 systems: dict[str, Callable[[Question, str, Path], Answer | None]] = {
     "ours": ours,
-    "ours_10ms": ours_10ms,
+    "ours_1000": ours_1000,
     "duckdb": duckdb,
     "polars": polars,
     "bytewax": bytewax,

@@ -108,7 +108,7 @@ def test_data_from_before_a_reader_was_heard_of_is_asked_for_again() -> None:
     host.work()
     host.assign(assignment_to(BY_A, BY_C))
     assert asked_for(host) == (A, C)
-    # The other replica answers before the one that sends has heard of the reader.
+    # The other replica has responded before the one that sends has heard of the reader.
     host.hear("two", subscribed(next_seq=1, watermark_ms=10))
     host.hear("site", data(part(1, 20), (A,)))
     host.work()

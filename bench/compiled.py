@@ -1,0 +1,15 @@
+"""Compiled kernels, without which figures would be those of their reference implementations."""
+
+from streams.panes import kernels
+
+
+def require_kernels() -> None:
+    """Go over to the compiled kernels.
+
+    Raises
+    ------
+    RuntimeError
+        There are none on this machine.
+    """
+    if not kernels.load():
+        raise RuntimeError("numba cannot be imported: the figures would be those of Python's loops")
