@@ -222,7 +222,7 @@ def test_subscribers_that_are_sent_the_same_share_the_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "sent"), [((1, 1), None), ((), ()), ((2,), None), ((0,), None), (None, None)]
+    ("asked", "sent"), [((1, 1), None), ((), ()), ((2, 3), None), ((0, 1), None), (None, None)]
 )
 def test_a_host_that_asks_for_columns_that_there_are_not_is_sent_all(
     asked: tuple[int, ...] | None, sent: tuple[int, ...] | None
