@@ -149,7 +149,9 @@ functions: dict[str, Function] = {
     "add": _arithmetic(_two_numbers, 2, np.add),
     "subtract": _arithmetic(_two_numbers, 2, np.subtract),
     "multiply": _arithmetic(_two_numbers, 2, np.multiply),
-    "divide": Function(_two_numbers, 2, _to("float"), strict(np.true_divide), overflows=True),
+    "divide": Function(
+        _two_numbers, 2, _to("float"), strict(scalar_kernels.quotient), overflows=True
+    ),
     "modulo": Function(_two_numbers, 2, _numbers, scalar_kernels.modulo),
     "negate": _arithmetic("a number", 1, np.negative),
     "equal": Function(_two_alike, 2, _comparable, strict(np.equal)),

@@ -14,6 +14,29 @@ PAST_INTEGERS = 2.0**63
 """The least float greater than every 64-bit integer; its negative is one."""
 
 
+EXACT_INTEGERS = 2**53
+"""Integers up to this size are floats."""
+
+
+def quotient(dividend: Array, divisor: Array) -> Array:
+    """The quotient, rounded once: numpy would first round integers that are no floats."""
+    found: Array = np.true_divide(dividend, divisor)
+    if dividend.dtype != np.int64 or divisor.dtype != np.int64:
+        return found
+    if not (_exceeds_floats(dividend) or _exceeds_floats(divisor)):
+        return found
+    given = np.broadcast_arrays(dividend, divisor, found)
+    exact = [
+        one / other if other else rough
+        for one, other, rough in zip(*(each.ravel().tolist() for each in given), strict=True)
+    ]
+    return np.array(exact, dtype=np.float64).reshape(found.shape)
+
+
+def _exceeds_floats(values: Array) -> bool:
+    return bool(values.size and (values.max() > EXACT_INTEGERS or values.min() < -EXACT_INTEGERS))
+
+
 def modulo(arguments: Sequence[Vector]) -> Vector:
     """The remainder, of the sign of the dividend; NULL of a division by zero."""
     divided, divisor = arguments

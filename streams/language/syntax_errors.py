@@ -134,7 +134,7 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
     meant = closest(word, {name for name in expected if name not in SIGNS})
     if meant:
         return f"{found}; did you mean {meant}?"
-    if "AS" in expected and re.fullmatch(r"[A-Za-z_]\w*", word):
+    if "AS" in expected and upper not in RESERVED and re.fullmatch(r"[A-Za-z_]\w*", word):
         return f"{found}; write AS before a new name: AS {word}"
     return f"{found}; expected {_listed(expected)}"
 

@@ -19,7 +19,7 @@ from streams.operators.accumulators import Accumulator, Kept, accumulator, takes
 from streams.operators.saved_groups import SavedGroup
 from streams.program import AggregatePlan, GroupPlan
 from streams.state import Pieces, SnapshotError, State
-from streams.vector import Delta, from_tuples
+from streams.vector import Delta, Frame, Vector, from_tuples
 
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
@@ -79,6 +79,18 @@ def _identified(ids: Iterable[int], values: Iterable[Any]) -> Iterator[tuple[int
     """Values with their identities; NULL stays NULL."""
     for identity, value in zip(ids, values, strict=True):
         yield None if value is None else (identity, value)
+
+
+def _with_one_zero(keys: Frame, kinds: Sequence[str]) -> Frame:
+    """Keys with one zero for the two that floats have, which are equal: 0.0.
+
+    Otherwise a group would show the zero of whichever row came first.
+    """
+    columns = [
+        Vector(column.values + 0.0, column.valid) if kind == "float" else column
+        for column, kind in zip(keys.columns, kinds, strict=False)
+    ]
+    return Frame(tuple(columns), keys.length)
 
 
 class Aggregate:
@@ -157,7 +169,7 @@ class Aggregate:
         if change is None:
             return iter(())
         rows = change.rows
-        keys = project(self._keys, rows).tuples()
+        keys = _with_one_zero(project(self._keys, rows), self._kinds).tuples()
         columns = iter(project(self._arguments, rows).columns)
         arguments: list[Iterable[Any]] = [
             repeat(True, rows.length) if one.argument is None else next(columns).to_list()

@@ -94,10 +94,10 @@ class Band:
             left = np.array([numbers.get(text, -1) for text in one.values.tolist()], dtype=np.int64)
             return left, left, np.array(right, dtype=np.int64)
         if self.kind == "int":
-            for values in (one.values, other.values):
+            width = math.ceil(self.width) - 1 if self.below else math.floor(self.width)
+            for values in (one.values, other.values) if width else ():
                 if len(values) and max(-int(values.min()), int(values.max())) > LARGEST_INTEGER:
                     return None
-            width = math.ceil(self.width) - 1 if self.below else math.floor(self.width)
             return one.values - width, one.values + width, other.values
         middle = one.values.astype(np.float64)
         width = math.nextafter(self.width, math.inf) if self.width else 0.0

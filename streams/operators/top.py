@@ -6,7 +6,8 @@ alike but for the signs of zeros, which rank them last. Which rows are the first
 matter of the relation alone, not of how or when its rows came.
 
 All rows are kept in the order of their ranks, because those behind the n-th one move up when others
-leave. If no row ever leaves, only n are kept.
+leave. If no row ever leaves, only n are kept. Few rows are kept in a list. A row that enters a list
+moves all behind it, so that many are kept in a `SortedList`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from sortedcontainers import SortedList
 
 from streams.expressions import evaluator, project
 from streams.order import float_order
@@ -30,6 +32,12 @@ Row = tuple[Any, ...]
 Rank = tuple[Row, Row]
 """What is compared, as values that are never NULL; then the row as it is kept: what its partition
 and its rank depend on, and the SELECT list."""
+
+
+MANY_ROWS = 4096
+"""With more rows, moving them takes longer than finding one in a `SortedList`. Measured."""
+
+Ranks = list[Rank] | SortedList[Rank]
 
 
 class Top:
@@ -54,7 +62,7 @@ class Top:
         self._kept = tuple(evaluator(one) for one in kept)
         self._kinds = tuple(one.kind for one in kept)
         self._stays = stays
-        self._partitions: dict[Key, list[Rank]] = {}
+        self._partitions: dict[Key, Ranks] = {}
         """The rows of each partition in the order of their ranks; none is empty."""
 
     def step(self, change: Delta) -> Delta | None:
@@ -87,7 +95,7 @@ class Top:
             ranks = self._partitions.get(key)
             if ranks is None:
                 ranks = self._partitions[key] = []
-            place = bisect_left(ranks, rank)
+            place = _place(ranks, rank)
             if place < self._most:
                 if before[key] is None:
                     before[key] = ranks[: self._most]
@@ -95,10 +103,14 @@ class Top:
                 continue
             if not entering:
                 del ranks[place]
-                continue
-            ranks.insert(place, rank)
-            if self._stays:
-                del ranks[self._most :]
+            elif isinstance(ranks, SortedList):
+                ranks.add(rank)
+            else:
+                ranks.insert(place, rank)
+                if self._stays:
+                    del ranks[self._most :]
+                elif len(ranks) > MANY_ROWS:
+                    self._partitions[key] = SortedList(ranks)
         tell()
         if not rows:
             return None
@@ -169,10 +181,17 @@ class Top:
     def load(self, state: State) -> None:
         """Add saved rows."""
         for rank in self._ranks(read_frame(state.frames["rows"], self._kinds)):
-            insort(self._partitions.setdefault(rank[1][: self._keys], []), rank)
+            ranks = self._partitions.setdefault(rank[1][: self._keys], [])
+            # It is a list: SortedList comes with the next row.
+            assert isinstance(ranks, list)
+            insort(ranks, rank)
 
     def loaded(self) -> None:
         """Note that all rows have been added: nothing is left to do."""
+
+
+def _place(ranks: Ranks, rank: Rank) -> int:
+    return bisect_left(ranks, rank) if isinstance(ranks, list) else ranks.bisect_left(rank)
 
 
 def _differences(before: list[Rank], after: list[Rank]) -> tuple[list[Rank], list[Rank]]:

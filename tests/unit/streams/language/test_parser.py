@@ -188,6 +188,7 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
         ("SELECT a FROM s [NOW] GROUP a", "expected BY"),
         ("SELECT a FROM s [NOW] GROUP BY floor(a)", "GROUP BY takes columns only; name the"),
         ("SELECT a b FROM s [NOW]", "'b' is not expected here; write AS before a new name: AS b"),
+        ("SELECT a null FROM s [NOW]", "'null' is not expected here; expected "),
         ("SELECT a FROM s [NOW] WHERE a == 1", "write a single ="),
         ("SELECT /* c */ a FROM s [NOW]", "a comment begins with --"),
         ('SELECT a FROM s [NOW] WHERE a = "x"', "strings stand in single quotes"),

@@ -159,3 +159,15 @@ def test_a_column_that_is_named_twice_is_one_key(window: str, distinct: str) -> 
 def test_different_groups_show_all_keys() -> None:
     with pytest.raises(QueryError, match="DISTINCT of groups needs all GROUP BY columns"):
         program("RSTREAM(SELECT DISTINCT k, count(*) AS n FROM s [NOW] GROUP BY k, i, k)")
+
+
+@pytest.mark.parametrize(
+    "select", ["SELECT x, count(*) AS n FROM s {} GROUP BY x", "SELECT DISTINCT x FROM s {}"]
+)
+@pytest.mark.parametrize("window", ["[ROWS 1]", "[RANGE 1 SECOND SLIDE 1 MILLISECOND]", "[NOW]"])
+def test_a_group_shows_one_zero_whichever_came_first(select: str, window: str) -> None:
+    """They are equal: no row of the group says which of them the group would show."""
+    query = f"RSTREAM({select.format(window)})"
+    for first in (0.0, -0.0):
+        given = [(1, "a", 1, first, None), (2, "a", 1, -first, None)]
+        assert {math.copysign(1.0, row[1]) for row in run(query, given)} == {1.0}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from streams.operators import join, join_index
+from streams.vector import Rows
 from tests.unit.streams.running import output, program, run
 
 
@@ -30,6 +31,26 @@ def test_null_joins_nothing_by_index_either(monkeypatch: pytest.MonkeyPatch) -> 
     query = "ISTREAM(SELECT s.k AS k FROM s [ROWS 9], t [ROWS 9] WHERE s.i = t.i)"
     assert run(query, [null, zero], [zero]) == [(1, "b")]
     assert run(query, [zero], [null, zero]) == [(1, "b")]
+
+
+def test_an_equality_of_integers_of_any_size_goes_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = [(1, "a", number, None, None) for number in (-(2**63), 2**63 - 1, 2**62, 0)]
+    query = "ISTREAM(SELECT s.i AS i FROM s [ROWS 9], t [ROWS 9] WHERE s.i = t.i)"
+    compared = run(query, ends, ends)
+    monkeypatch.setattr(join_index, "SORTED_FROM_ROWS", 0)
+    monkeypatch.setattr(join_index, "SORTED_FROM_PAIRS", 0)
+    found: list[object] = []
+    candidates = join_index.Band.candidates
+
+    def spied(index: join_index.Band, left: Rows, right: Rows) -> object:
+        found.append(candidates(index, left, right))
+        return found[-1]
+
+    monkeypatch.setattr(join_index.Band, "candidates", spied)
+    assert sorted(run(query, ends, ends)) == sorted(compared)
+    assert len(compared) == len(ends)
+    assert found
+    assert None not in found
 
 
 def test_without_conditions_everything_joins() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from streams.engine import FragmentEngine
 from streams.language import QueryError
+from streams.operators import top
 from tests.unit.streams.running import chunk, program, run, sensor
 
 
@@ -98,3 +100,31 @@ def kept_bytes(query: str, rows: int) -> int:
 def test_a_window_that_slides_keeps_what_may_show(by: str) -> None:
     query = f"ISTREAM(SELECT k, i FROM s [RANGE 1 MINUTE SLIDE 20 MILLISECONDS] TOP 2 BY {by})"
     assert kept_bytes(query, 4000) < kept_bytes(query, 40) + 100
+
+
+@pytest.mark.parametrize("order", ["", " ASC"])
+def test_rows_are_ranked_alike_however_many_there_are(
+    order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(4)
+    given = [(1 + n, str(rng.integers(2)), int(rng.integers(40)), 1.0, None) for n in range(300)]
+    query = f"(SELECT k, i FROM s [RANGE 90 MILLISECONDS] TOP 3 BY i{order} PARTITION BY k)"
+    few = [run(to + query, given, until_ms=400) for to in ("ISTREAM", "DSTREAM")]
+    monkeypatch.setattr(top, "MANY_ROWS", 5)
+    assert [run(to + query, given, until_ms=400) for to in ("ISTREAM", "DSTREAM")] == few
+
+
+def test_many_rows_are_saved_and_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top, "MANY_ROWS", 5)
+    query = program("ISTREAM(SELECT i FROM s [RANGE 1 HOUR] TOP 1 BY i ASC)")
+    given = [(n, "a", 100 - n, None, None) for n in range(1, 41)]
+    engine, other = FragmentEngine(query), FragmentEngine(query)
+    engine.offer("s", chunk(sensor, given, [40]))
+    engine.advance(1)
+    other.restore(engine.snapshot())
+    assert other.snapshot() == engine.snapshot()
+    for each in (engine, other):
+        each.offer("s", chunk(sensor, [(41, "a", 1, None, None)], [41], 40))
+        evaluated = each.advance(1)
+        assert evaluated is not None
+        assert evaluated.rows.column("i").to_pylist() == [1]
