@@ -90,6 +90,36 @@ class Resolved:
                 yield from fields(aggregate.argument)
 
 
+window_bounds = frozenset(
+    {
+        *("window_start", "window_end", "wstart", "wend", "_wstart", "_wend"),
+        *("tumble_start", "tumble_end", "hop_start", "hop_end", "session_start", "session_end"),
+    }
+)
+"""What other systems call the beginning and the end of a result's window."""
+
+BOUNDS_OF_WINDOWS = (
+    "the end of a window is the timestamp of its result, which a statement that reads the result "
+    f"can select: SELECT {TIMESTAMP} AS ends, {TIMESTAMP} - 1000 AS begins FROM … [NOW]"
+)
+
+known_elsewhere = {
+    **dict.fromkeys(("ifnull", "nvl", "isnull"), "coalesce(a, b)"),
+    "mod": "a % b",
+    "first_value": "first(a)",
+    "last_value": "last(a)",
+    "mean": "avg(a)",
+    **dict.fromkeys(("stddev_samp", "std"), "stddev(a)"),
+    **dict.fromkeys(("variance", "var_samp"), "power(stddev(a), 2)"),
+    "if": "CASE WHEN c THEN a ELSE b END",
+    "pow": "power(a, b)",
+    "ceiling": "ceil(a)",
+    **dict.fromkeys(("substr", "mid"), "substring(a, from, length)"),
+    "approx_count_distinct": "count(DISTINCT a)",
+}
+"""Function of other systems → what to write."""
+
+
 class Resolver:
     """Resolves one SELECT."""
 
@@ -196,7 +226,8 @@ class Resolver:
                 message = f"two columns are called {name}; rename one with AS"
                 raise self._error(item, message)
             if name == TIMESTAMP:
-                raise self._error(item, f"{TIMESTAMP} is the timestamp's name; choose another")
+                message = f"{TIMESTAMP} is the timestamp's name; choose another: {TIMESTAMP} AS …"
+                raise self._error(item, message)
         return tuple(named)
 
     def _name(self, item: Item) -> str:
@@ -218,10 +249,11 @@ class Resolver:
                 if expression.function in aggregate_names:
                     name = expression.function
                     message = (
-                        f"{name} is an aggregate: possible in SELECT and HAVING, "
+                        f"{name} is an aggregate: possible in SELECT, HAVING and TOP, "
                         "not in WHERE or an aggregate"
                     )
                     raise self._error(expression, message)
+                self._check_function(expression)
                 arguments = tuple(self._typed(argument) for argument in expression.arguments)
                 return self._applied(expression, arguments)
 
@@ -234,6 +266,8 @@ class Resolver:
         found = [index for index in known if scope.columns[index] == column.name]
         if not found:
             where = column.source or " or ".join(scope.aliases)
+            if (given := self._given_name(column)) is not None:
+                raise self._error(column, given)
             suggestion = hint(column.name, [scope.columns[index] for index in known])
             raise self._error(column, f"{where} has no column {column.name}{suggestion}")
         if len(found) > 1:
@@ -241,12 +275,35 @@ class Resolver:
             raise self._error(column, f"{column.name} is ambiguous: {options}?")
         return found[0]
 
+    def _given_name(self, column: Column) -> str | None:
+        """What to write for a column that there is not, if people are likely to mean something."""
+        name = column.name
+        for item in self._select.items:
+            if column.source is not None or item.alias != name:
+                continue
+            found = f"{name} is a name that SELECT gives, known to readers of this statement only"
+            if any(column is key for key in self._select.group_by):
+                return f"{found}; GROUP BY takes columns: group the stream of this one"
+            return f"{found}; write {self._text[item.expression.start : item.expression.end]}"
+        return BOUNDS_OF_WINDOWS if name.lower() in window_bounds else None
+
+    def _check_function(self, call: Call) -> None:
+        name = call.function
+        if name in functions and (name not in written or call.infix):
+            return
+        message = f"there is no function {name}"
+        if name.lower() in window_bounds:
+            message = BOUNDS_OF_WINDOWS
+        elif (other := known_elsewhere.get(name.lower())) is not None:
+            message += f"; write {other}"
+        else:
+            internal = ("exact_", "joined_")
+            names = [each for each in (*functions, *aggregate_names) if each not in written]
+            message += hint(name, [each for each in names if not each.startswith(internal)])
+        raise self._error(call, message)
+
     def _applied(self, call: Call, arguments: tuple[Typed, ...]) -> Typed:
-        known = functions.get(call.function)
-        if known is None or (call.function in written and not call.infix):
-            names = [name for name in functions if name not in written]
-            suggestion = hint(call.function, [*names, *aggregate_names])
-            raise self._error(call, f"there is no function {call.function}{suggestion}")
+        known = functions[call.function]
         shown = written.get(call.function, call.function)
         if call.star:
             raise self._error(call, f"{shown} takes {known.takes}, not *")
@@ -276,11 +333,16 @@ class Resolver:
                 field = self._typed(expression)
                 if field not in self._keys:
                     message = f"{expression.name} is neither in GROUP BY nor in an aggregate"
+                    if expression.name == TIMESTAMP:
+                        message += (
+                            f"; the {TIMESTAMP} of a result is known to statements that read it"
+                        )
                     raise self._error(expression, message)
                 return Field(self._keys.index(field), field.kind, expression.name)
             case Call() if expression.function in aggregate_names:
                 return self._aggregate(expression)
             case Call():
+                self._check_function(expression)
                 arguments = tuple(self._over_groups(argument) for argument in expression.arguments)
                 return self._applied(expression, arguments)
 

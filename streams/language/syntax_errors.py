@@ -70,6 +70,7 @@ absent = {
     **{word: (word, HOPS) for word in ("STEP", "HOP", "EVERY", "TUMBLE")},
     "OVER": ("OVER", "aggregates range over the window in FROM, such as [RANGE 1 MINUTE]"),
     "WITH": ("WITH", STATEMENT),
+    "FILTER": ("FILTER", "count what CASE gives: count(CASE WHEN c THEN 1 END)"),
     **dict.fromkeys(("DAY", "DAYS"), ("windows in days", "write it in HOURS")),
     "||": ("||", "write concat(a, b)"),
     "::": ("::", "write CAST(a AS int)"),
@@ -119,6 +120,19 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
         return f"GROUP BY takes columns only; {NAMED}"
     if word == last == "=":
         return f"{found}; write a single ="
+    if "*" in (word, last) and word in "*," and last in ("*", "."):
+        return f"{found}; * stands alone: list the columns"
+    if "SECONDS" in expected and re.fullmatch(r"\.\d+", word):
+        return f"{found}; windows take whole numbers: write it in MILLISECONDS"
+    if upper == "NULL" and expected >= VALUES:
+        return (
+            f"{found}: it is no value that can be written; compare by IS NULL, and leave ELSE out "
+            "where CASE is to give NULL"
+        )
+    if upper == "HAVING" and re.search(r"\bTOP\s+\d+\s+BY\b", before, re.IGNORECASE):
+        return f"{found}; HAVING stands before TOP"
+    if upper == "PARTITION" and re.search(r"\bTOP\s+\d+\s*$", before, re.IGNORECASE):
+        return f"{found}; write TOP n BY x PARTITION BY c"
     if word + following == "/*":
         return f"{found}; a comment begins with --, and ends with its line"
     # The word passes for the name of a column until the word after it.
@@ -132,7 +146,7 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
     if upper in RESERVED and expected == {"NAME"}:
         return f"{found}; expected a name, which {upper}, a word of the language, cannot be"
     meant = closest(word, {name for name in expected if name not in SIGNS})
-    if meant:
+    if meant and (len(word) > 1 or "AS" not in expected):
         return f"{found}; did you mean {meant}?"
     if "AS" in expected and upper not in RESERVED and re.fullmatch(r"[A-Za-z_]\w*", word):
         return f"{found}; write AS before a new name: AS {word}"
