@@ -65,7 +65,7 @@ def nexmark(settings: Settings) -> Figures:
     flat: dict[str, float] = {}
     events = QUICK_EVENTS if settings.quick else EVENTS
     if find_spec("duckdb") is None:
-        settings.say("results are not compared: `uv sync --group rivals` brings DuckDB")
+        settings.say("results are not compared: `uv sync --inexact --group rivals` brings DuckDB")
     with tempfile.TemporaryDirectory() as folder:
         for stream, table in Events(events).tables().items():
             parquet.write_table(table, Path(folder, f"{stream}.parquet"))

@@ -102,7 +102,7 @@ def rates(settings: Settings, whole: Input, slow: Input) -> Figures:
     flat: dict[str, float] = {}
     for system in SYSTEMS:
         if system not in INSTALLED and find_spec(system) is None:
-            settings.say(f"{system} is not installed: `uv sync --group rivals`")
+            settings.say(f"{system} is not installed: `uv sync --inexact --group rivals`")
             continue
         settings.say(f"{name} on {kind}: {system}")
         given = slow if system == "bytewax" else whole

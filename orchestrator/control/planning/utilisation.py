@@ -24,7 +24,7 @@ where this module finds room.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ha.roles import ReplicaRole
@@ -416,12 +416,25 @@ def advice(
     found
         All places.
     """
-    named = ", ".join(f"{query} ({cores:.1f} cores)" for query, cores in queries.items())
-    if not named:
+    running = _named({query: cores for query, cores in queries.items() if query in view.queries})
+    others = _named({query: cores for query, cores in queries.items() if query not in view.queries})
+    ways = [f"leave out {others}"] if others else []
+    ways += [f"delete one of {running}"] if running else []
+    if not ways:
         return "Nothing that runs there can be deleted: it takes more than it should."
     nodes = view.executors.keys() - view.cordoned - view.suspects - set(place.hosts)
     room = {node: cores for node, cores in room_cores(found).items() if node in nodes}
     free = max(room, key=lambda node: room[node], default=None)
     if free is not None and room[free] > NODE_SHARE / 2:
-        return f"Delete one of {named}, or move it: apply it again with `primaries` on {free}."
-    return f"Delete one of {named}, bring in less, or add a machine."
+        moved = f"or move it: apply it again with `primaries` on {free}."
+        return f"{_sentence(ways)}, {moved}"
+    return f"{_sentence([*ways, 'bring in less'])}, or add a machine."
+
+
+def _named(queries: Mapping[str, float]) -> str:
+    return ", ".join(f"{query} ({cores:.1f} cores)" for query, cores in queries.items())
+
+
+def _sentence(ways: Sequence[str]) -> str:
+    text = ", ".join(ways)
+    return text[0].upper() + text[1:]

@@ -252,6 +252,20 @@ def test_advice_names_only_nodes_that_may_run_primaries_and_whose_machine_has_ro
     assert {name for name in places_ms if name in told} == named
 
 
+def test_advice_leaves_out_what_is_not_applied_and_deletes_what_is(
+    cluster: ObedientCluster,
+) -> None:
+    on_machines(cluster, 1)
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.settle()
+    view = cluster.view()
+    found = admit(view).places
+    told = advice(view, found[0], {"new": 0.5, "proximity": 0.3}, found)
+    assert told.startswith("Leave out new (0.5 cores), delete one of proximity (0.3 cores), ")
+    told = advice(view, found[0], {"proximity": 0.3}, found)
+    assert told.startswith("Delete one of proximity (0.3 cores), ")
+
+
 def test_host_short_of_time_is_predicted_by_tuples_not_by_its_long_evaluations(
     cluster: ObedientCluster,
 ) -> None:
