@@ -272,6 +272,17 @@ class Program:
     to_stream: ToStream
     naive: bool = False
 
+    @property
+    def reach_ms(self) -> int | None:
+        """How much older than a result a tuple may be on which it depends; None: by any time."""
+        ranges_ms: list[int] = []
+        for window in self.windows:
+            if window.range_ms is None or window.session_ms is not None:
+                return None
+            # ISTREAM and DSTREAM compare with the relation before.
+            ranges_ms.append(window.range_ms + (window.slide_ms or 1))
+        return max(ranges_ms)
+
     def stays(self, child: ChildPlan) -> bool:
         """Whether no row ever leaves the rows that are grouped or selected."""
         return all(self.windows[source.window].unlimited for source in child.sources)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from orchestrator.deploy.context import ClusterContext
 from orchestrator.drivers import DriverError
 from orchestrator.errors import InvalidInput, VivaceError
 from orchestrator.folders import path_part
+from orchestrator.host.events import SourceEmitted
 from orchestrator.manifest.units import UnitError, timestamp_ms
 from orchestrator.progress import Progress, silent
 from orchestrator.records import SourceAssignment, StreamRecord
@@ -36,6 +37,8 @@ from orchestrator.sources.journal import Journal
 from orchestrator.sources.live import JOURNALS
 from orchestrator.sources.replay import Replay
 from streams.chunk import TIMESTAMP, Chunk, Position, stream_schema
+from streams.compiler import compile_statement
+from streams.language import parse
 from topology.suggestions import nearest
 
 if TYPE_CHECKING:
@@ -91,6 +94,9 @@ class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     begin_ms, until_ms
         The span that was compared, both included.
+    joined_ms
+        Where the query joined its input, which had begun before; None: it has had all of it.
+        Results are compared from where its windows hold nothing from before.
     inputs
         Stream → tuples that were read again.
     not_in_sql
@@ -103,11 +109,20 @@ class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
     inputs: dict[str, int]
     outputs: tuple[OutputVerdict, ...]
     not_in_sql: dict[str, EvaluatedAgain]
+    joined_ms: int | None = None
 
     @property
     def equal(self) -> bool:
         """Whether exactly the recomputed rows were archived."""
         return not any(each.missing or each.unexpected for each in self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A stream's tuples in order, and its first watermark, ms."""
+
+    rows: pa.Table
+    begin_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +178,15 @@ def verify(
     on_progress("reading", "archives")
     delivered = _delivered(view, query, folder)
     span = _span(delivered, begin_ms, until_ms)
-    inputs: dict[str, pa.Table] = {}
+    read: dict[str, Input] = {}
     for stream in sorted(view.dataflow.entering_streams(query)):
         on_progress("reading", f"input {stream}")
-        inputs[stream] = read_input(view.stream_records[stream], folder, span.until_ms)
+        read[stream] = read_input(view.stream_records[stream], folder, span.until_ms)
+    archived_ms = _span(delivered, None, None).begin_ms
+    joined_ms = archived_ms if archived_ms > min(each.begin_ms for each in read.values()) else None
+    if joined_ms is not None and begin_ms is None:
+        span = replace(span, begin_ms=_whole_from(view, query, joined_ms, span.until_ms))
+    inputs = {stream: each.rows for stream, each in read.items()}
     outputs, not_in_sql = _compared(view, query, inputs, delivered, span, own, on_progress)
     return VerifyDocument(
         query=query,
@@ -175,7 +195,35 @@ def verify(
         inputs={stream: table.num_rows for stream, table in inputs.items()},
         outputs=outputs,
         not_in_sql=not_in_sql,
+        joined_ms=joined_ms,
     )
+
+
+def _whole_from(view: ClusterView, query: str, joined_ms: int, until_ms: int) -> int:
+    """From where on the windows of a query hold nothing from before it joined its input, ms.
+
+    Of queries that it reads from, what they may have missed counts as far as it is bounded.
+    """
+    reach_ms: dict[str, int] = {}
+    for fragment in view.dataflow.upstream(query):
+        (statement,) = parse(fragment.statement)
+        own_ms = compile_statement(statement, fragment.inputs).reach_ms
+        if own_ms is None and fragment.query == query:
+            raise Unverifiable(
+                f"{query} was applied when its input had begun, and joined it at "
+                f"{_written(joined_ms)}: windows of {fragment.name} may lack tuples from before "
+                "that at any later time. Compare with --from from where that does not matter"
+            )
+        before_ms = max((reach_ms.get(stream, 0) for stream in fragment.inputs), default=0)
+        reach_ms[fragment.name] = before_ms + (own_ms or 0)
+    from_ms = joined_ms + max(reach_ms[output] for output in view.query_records[query].outputs)
+    if from_ms > until_ms:
+        raise Unverifiable(
+            f"{query} was applied when its input had begun, and joined it at "
+            f"{_written(joined_ms)}: its windows hold nothing from before from "
+            f"{_written(from_ms)} on, which is not archived yet"
+        )
+    return from_ms
 
 
 def moment(field: str, text: str | None) -> int | None:
@@ -194,8 +242,8 @@ def moment(field: str, text: str | None) -> int | None:
         raise InvalidInput("command line", field, text, error.problem, error.remedy) from None
 
 
-def read_input(stream: StreamRecord, folder: Path, until_ms: int) -> pa.Table:
-    """All tuples of a stream from outside up to a timestamp, in order.
+def read_input(stream: StreamRecord, folder: Path, until_ms: int) -> Input:
+    """All of a stream from outside up to a timestamp.
 
     Parameters
     ----------
@@ -229,9 +277,10 @@ def read_input(stream: StreamRecord, folder: Path, until_ms: int) -> pa.Table:
             parts = _journaled(stream, schema, folder, until_ms)
     except (DriverError, OSError) as error:
         raise Unverifiable(f"the input {stream.name} cannot be read again: {error}") from None
-    table = pa.Table.from_batches(parts, schema=schema).combine_chunks()
+    table = pa.Table.from_batches([part.rows for part in parts], schema=schema).combine_chunks()
     within = int(np.searchsorted(table[TIMESTAMP].to_numpy(), until_ms, side="right"))
-    return table.slice(0, within).combine_chunks()
+    begin_ms = int(parts[0].watermarks_ms[0]) if parts else until_ms
+    return Input(table.slice(0, within).combine_chunks(), begin_ms)
 
 
 def _unkept(stream: StreamRecord) -> str:
@@ -242,11 +291,11 @@ def _unkept(stream: StreamRecord) -> str:
     return "a source that cannot be read again" if durable is None else f"`durable: {durable}`"
 
 
-def _recorded(opened: ResumableSource, until_ms: int) -> list[pa.RecordBatch]:
-    parts: list[pa.RecordBatch] = []
+def _recorded(opened: ResumableSource, until_ms: int) -> list[SourceEmitted]:
+    parts: list[SourceEmitted] = []
     after, until = Position(), Position(next_seq=0, watermark_ms=until_ms)
     while (piece := opened.read(0, after, until)) is not None:
-        parts.append(piece.rows)
+        parts.append(piece)
         after = Position(
             next_seq=after.next_seq + piece.rows.num_rows,
             watermark_ms=int(piece.watermarks_ms[-1]),
@@ -256,7 +305,7 @@ def _recorded(opened: ResumableSource, until_ms: int) -> list[pa.RecordBatch]:
 
 def _journaled(
     stream: StreamRecord, schema: pa.Schema, folder: Path, until_ms: int
-) -> list[pa.RecordBatch]:
+) -> list[Chunk]:
     lives = folder / JOURNALS / path_part(stream.name)
     numbers = sorted(int(each.name) for each in lives.glob("*") if each.name.isdigit())
     if not numbers:
@@ -269,7 +318,7 @@ def _journaled(
     parts: list[Chunk] = []
     while (part := journal.read(parts[-1].end if parts else Position(), journal.end)) is not None:
         parts.append(part)
-    return [part.rows for part in parts]
+    return parts
 
 
 def _folder(cluster: Cluster) -> Path:

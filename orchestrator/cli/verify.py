@@ -50,6 +50,9 @@ def _view(found: api.VerifyDocument) -> Text:
     text = Text(f"Query {found.query}, {_time(found.begin_ms)} to {_time(found.until_ms)}\n")
     read = ", ".join(f"{stream} {count:,}" for stream, count in found.inputs.items())
     text.append(f"input    {read} tuples\n")
+    if found.joined_ms is not None:
+        joined = f"applied when its input had begun: joined it at {_time(found.joined_ms)}"
+        text.append(f"! {joined}; earlier windows are not compared\n", "yellow")
     for name, one in found.not_in_sql.items():
         how = f"in parts by {', '.join(one.by)}" if one.by else f"in one piece ({one.whole})"
         text.append(f"! {name} was evaluated again {how}, not in SQL: {one.why}\n", "yellow")

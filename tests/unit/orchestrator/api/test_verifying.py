@@ -16,10 +16,13 @@ from orchestrator.api.verifying import (
     Unverifiable,
     VerifyDocument,
     _span,  # pyright: ignore[reportPrivateUsage]
+    _whole_from,  # pyright: ignore[reportPrivateUsage]
     read_input,
 )
 from orchestrator.cli.verify import _view  # pyright: ignore[reportPrivateUsage]
+from orchestrator.control.view import ClusterView
 from orchestrator.deploy.context import ClusterContext
+from orchestrator.manifest import Manifests
 from orchestrator.records import Shed, StreamRecord
 from orchestrator.sinks.delivered import Delivered
 from orchestrator.sources import spec_of
@@ -30,7 +33,7 @@ from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.replay import Replay
 from orchestrator.sources.tcp import Tcp
 from streams.chunk import stream_schema
-from tests.obedient_cluster import ObedientCluster
+from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
 
 SCHEMA = stream_schema({"number": "int"})
 STREAM = StreamRecord(name="s", site="here", columns={"number": "int"}, rate_bytes_s=1000.0)
@@ -43,7 +46,9 @@ def test_a_recording_is_read_round_after_round(tmp_path: Path) -> None:
     replay = Replay(path=str(file), begin_ms=1000, end_ms=3000, interval_ms=1000, repeat=True)
     stream = msgspec.structs.replace(STREAM, source=spec_of("replay", replay))
     read = read_input(stream, tmp_path, 5000)
-    assert read.to_pydict() == {"_ts": [1000, 2000, 2500, 4000, 5000], "number": [1, 2, 3, 1, 2]}
+    assert read.begin_ms == 1000
+    assert read.rows["_ts"].to_pylist() == [1000, 2000, 2500, 4000, 5000]
+    assert read.rows["number"].to_pylist() == [1, 2, 3, 1, 2]
 
 
 def journaled(folder: Path, *stamps: int) -> StreamRecord:
@@ -58,9 +63,9 @@ def journaled(folder: Path, *stamps: int) -> StreamRecord:
 def test_a_live_stream_is_read_from_its_journal_while_its_site_writes_it(tmp_path: Path) -> None:
     (tmp_path / "journal" / "s").mkdir(parents=True)
     stream = journaled(tmp_path, 1000, 3000, 2000, 4000)
-    assert read_input(stream, tmp_path, 2500).to_pydict()["number"] == [1000, 2000]
+    assert read_input(stream, tmp_path, 2500).rows.to_pydict()["number"] == [1000, 2000]
     before = sorted(each.name for each in (tmp_path / "journal" / "s" / "1").iterdir())
-    assert read_input(stream, tmp_path, 3999).num_rows == 3
+    assert read_input(stream, tmp_path, 3999).rows.num_rows == 3
     assert sorted(each.name for each in (tmp_path / "journal" / "s" / "1").iterdir()) == before
     with pytest.raises(Unverifiable, match="does not go as far"):
         read_input(stream, tmp_path, 4000)
@@ -149,3 +154,35 @@ def test_what_is_wrong_with_the_command_is_said_before_archives_are_read(tmp_pat
         api.verify(cluster, "q", begin_ms=2000, until_ms=1999)
     with pytest.raises(api.InvalidInput, match=r"--sql: .* cannot be read \(No such file"):
         api.verify(cluster, "q", sql=tmp_path / "nope.sql")
+
+
+WHOLE = """\
+REGISTER QUERY near RSTREAM(SELECT id, x FROM north [NOW] WHERE x > 0);
+REGISTER QUERY counted RSTREAM(
+    SELECT id, count(*) AS n FROM near [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY id);
+REGISTER QUERY alerts RSTREAM(
+    SELECT c.id AS id, c.n AS n FROM counted [NOW] AS c, south [RANGE 3 SECONDS] AS s);
+"""
+
+
+def view_with(statements: str) -> ClusterView:
+    cluster = ObedientCluster()
+    query = query_manifest(statements=statements)
+    cluster.apply(Manifests(cluster=None, streams=aircraft().streams, queries=(query,)))
+    return cluster.view()
+
+
+def test_a_query_that_joined_its_input_is_compared_where_windows_are_whole() -> None:
+    view = view_with(WHOLE)
+    # [NOW] is a millisecond, and what a relation was just before it counts.
+    reach_ms = (1 + 1) + (10_000 + 2_000) + (3_000 + 1)
+    assert _whole_from(view, "proximity", 1000, 60_000) == 1000 + reach_ms
+    with pytest.raises(Unverifiable, match="which is not archived yet"):
+        _whole_from(view, "proximity", 1000, 5000)
+
+
+@pytest.mark.parametrize("window", ["ROWS 3", "UNBOUNDED", "SESSION 1 SECOND"])
+def test_windows_without_bound_never_hold_all_that_they_would(window: str) -> None:
+    view = view_with(f"REGISTER QUERY alerts RSTREAM(SELECT count(*) AS n FROM north [{window}]);")
+    with pytest.raises(Unverifiable, match="windows of alerts may lack tuples"):
+        _whole_from(view, "proximity", 1000, 60_000)
