@@ -71,6 +71,8 @@ class Data(Sent, frozen=True, kw_only=True):
     columns
         Those that the receiver gets, because it has asked for them; others are NULL there. None:
         all.
+    whole_bytes
+        Memory of the chunk with all columns: by that producers count credit (`Ack.room_bytes`).
     """
 
     stream: Name
@@ -79,6 +81,12 @@ class Data(Sent, frozen=True, kw_only=True):
     chunk: Chunk
     departs_ms: EventTime | None = None
     columns: Columns | None = None
+    whole_bytes: Number = 0
+
+    @property
+    def counted_bytes(self) -> int:
+        """What it takes of the receiver's credit."""
+        return max(self.whole_bytes, self.chunk.size_bytes)
 
 
 class Subscribe(Sent, frozen=True, kw_only=True):

@@ -137,6 +137,7 @@ def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
                     chunk=chunk,
                     departs_ms=producer.departs_ms,
                     columns=subscriber.columns,
+                    whole_bytes=chunk.size_bytes,
                 )
             yield node, data
 

@@ -117,7 +117,9 @@ class Subscription:
     least_generation
         Earlier ones are over: a producer that is still in one has not heard of it.
     received_bytes
-        What has arrived since the last acknowledgement.
+        What has arrived since the last acknowledgement, as producers count it.
+    times_whole
+        How many times as much producers have counted of late as has come.
     batch
         The least that its readers need, as in `Ack`.
     stood_in
@@ -140,6 +142,7 @@ class Subscription:
     room_bytes: int = ANY_BYTES
     least_generation: int = 0
     received_bytes: int = 0
+    times_whole: float = 1.0
     batch: int = EVERY_TUPLE
     stood_in: bool = False
     confirmed: bool = False
@@ -215,13 +218,20 @@ class Subscription:
         """Whether a reader uses columns that data comes without.
 
         It was sent before the producer heard of the reader: other readers of this host asked for
-        less. Data without rows lacks nothing.
+        less. That holds without rows, too: rows that follow may be lacking as well, and a reader
+        that has taken what comes before them stands where nobody need keep them for it.
         """
         sent = data.columns
-        if sent is None or sent == self.columns or not data.chunk.rows.num_rows:
+        if sent is None or sent == self.columns:
             return False
         used = self.reads.get(reader)
         return used is None or not set(used).issubset(sent)
+
+    def count(self, data: Data) -> None:
+        """Count what has come of the credit that the host has given."""
+        self.received_bytes += data.counted_bytes
+        if data.chunk.rows.num_rows:
+            self.times_whole = data.counted_bytes / data.chunk.size_bytes
 
     def use_batch(self, batch: int) -> None:
         """Be sent output in batches of so many tuples.

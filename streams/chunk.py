@@ -49,8 +49,9 @@ CHUNK_BYTES = 1024
 takes room too."""
 
 
-SOME_NULLS = 1024
-"""So many NULLs of each type are kept: making some takes longer than most chunks are received."""
+LEAST_NULL_BITS = 10
+"""NULLs of columns that do not come lie in zeros that all share. These are made for 2¹⁰ rows at
+least, then for each power of two: making some takes longer than receiving most chunks."""
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -319,12 +320,21 @@ def widened(rows: pa.RecordBatch, schema: pa.Schema, places: Sequence[int]) -> p
 
 
 def _nulls(kind: pa.DataType, count: int) -> pa.Array:
-    return _some_nulls(kind).slice(0, count) if count <= SOME_NULLS else pa.nulls(count, kind)
+    """NULLs that take no memory of their own."""
+    return _many_nulls(kind, max(count.bit_length(), LEAST_NULL_BITS)).slice(0, count)
 
 
 @cache
-def _some_nulls(kind: pa.DataType) -> pa.Array:
-    return pa.nulls(SOME_NULLS, kind)
+def _many_nulls(kind: pa.DataType, bits: int) -> pa.Array:
+    zeros, nothing = _zeros(bits), pa.py_buffer(b"")
+    buffers = [zeros, zeros, nothing] if kind == type_names["string"] else [zeros, zeros]
+    return pa.Array.from_buffers(kind, 1 << bits, buffers, 1 << bits)
+
+
+@cache
+def _zeros(bits: int) -> pa.Buffer:
+    """Room for so many numbers, and for the ends of as many texts."""
+    return pa.py_buffer(bytes(8 * (1 << bits) + 8))
 
 
 def joined(chunks: Sequence[Chunk]) -> Chunk:

@@ -303,9 +303,7 @@ def _recorded(opened: ResumableSource, until_ms: int) -> list[SourceEmitted]:
     return parts
 
 
-def _journaled(
-    stream: StreamRecord, schema: pa.Schema, folder: Path, until_ms: int
-) -> list[Chunk]:
+def _journaled(stream: StreamRecord, schema: pa.Schema, folder: Path, until_ms: int) -> list[Chunk]:
     lives = folder / JOURNALS / path_part(stream.name)
     numbers = sorted(int(each.name) for each in lives.glob("*") if each.name.isdigit())
     if not numbers:

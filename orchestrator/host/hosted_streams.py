@@ -302,6 +302,7 @@ class HostedSource:
             generation=self.generation,
             chunk=piece,
             columns=self.log.subscribers[event.node].columns,
+            whole_bytes=piece.size_bytes,
         )
 
     def update_held_up(self, now_us: int) -> bool:

@@ -91,7 +91,7 @@ class InputProcessor:
         if subscription is None:
             self.outbox.counters["chunks_unasked"] += 1
             return
-        subscription.received_bytes += data.chunk.size_bytes
+        subscription.count(data)
         subscription.learn_departure(data)
         if not subscription.confirmed:
             subscription.heard(sender, now_us)
@@ -381,7 +381,8 @@ class InputProcessor:
         stream = subscription.stream
         least_bytes = max(subscription.room_bytes // 2, 1)
         return any(
-            self.replica_manager.held_bytes(reader, stream) >= least_bytes
+            self.replica_manager.held_bytes(reader, stream) * subscription.times_whole
+            >= least_bytes
             for reader in _counting(subscription)
         )
 

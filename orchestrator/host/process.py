@@ -54,6 +54,9 @@ from orchestrator.sources.driver import SourceContext, nobody_else
 from orchestrator.store.protocol import CLUSTER, Store
 from orchestrator.store.zookeeper import ZooKeeperStore
 
+MOST_ENCODED = 16
+"""Data of which frames are kept for further receivers: they are sent one after the other."""
+
 LONGEST_WAIT_US = 100_000
 """The loop checks at least this often whether it should end."""
 
@@ -134,7 +137,7 @@ class HostProcess:
         self._used_us = 0
         """Processor time of the thread when its turn began."""
         self._encoded: dict[int, tuple[Data, list[bytes]]] = {}
-        """The data of this turn, by its identity, with its frames."""
+        """The newest data of this turn, by its identity, with its frames."""
         identity = host_identity(
             spec,
             claimed.incarnation,
@@ -217,6 +220,8 @@ class HostProcess:
         if not isinstance(message, Data):
             return encode(message)
         if (known := self._encoded.get(id(message))) is None:
+            if len(self._encoded) >= MOST_ENCODED:
+                self._encoded.clear()
             known = self._encoded[id(message)] = message, encode(message)
         return known[1]
 

@@ -35,8 +35,9 @@ PORTION_CHUNKS = 256
 FEW_TIMES = 16
 """So few times are written as they are: looking for runs takes longer than it saves."""
 
-MOST_IN_RUNS = 65_536
-"""More times are written as they are. A few bytes must not say that there are billions."""
+MOST_IN_RUNS = 4096
+"""More times are written as they are, and so are those of a snapshot's log, which has many chunks:
+a few bytes must not say that there are billions."""
 
 SchemaOf = Callable[[str], pa.Schema | None]
 """Finds a stream's schema; None for a stream that the host neither reads nor produces."""
@@ -76,6 +77,7 @@ class DataHeader(msgspec.Struct, frozen=True, array_like=True, tag=0):
     chunk: ChunkHeader
     departs_ms: EventTime | None
     columns: Columns | None
+    whole_bytes: Number
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -150,6 +152,7 @@ def encode_frames(message: Message) -> Iterator[bytes]:
                     _chunk_header(message.chunk),
                     message.departs_ms,
                     message.columns,
+                    message.whole_bytes,
                 )
             )
             yield _rows(message.chunk, message.columns)
@@ -169,7 +172,7 @@ def encode_frames(message: Message) -> Iterator[bytes]:
             )
             for portion in log:
                 chunk = joined(portion)
-                yield _encoder.encode(_chunk_header(chunk))
+                yield _encoder.encode(_chunk_header(chunk, as_runs=False))
                 yield _rows(chunk)
             yield from message.state.pieces()
         case _:
@@ -271,6 +274,7 @@ def _message(
                 chunk=_chunk(header.chunk, body, _known(header.stream, schema_of), header.columns),
                 departs_ms=header.departs_ms,
                 columns=header.columns,
+                whole_bytes=header.whole_bytes,
             )
         case SnapshotHeader():
             schema = _known(header.fragment, schema_of)
@@ -310,7 +314,10 @@ def _portions(log: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
 def _log(frames: Sequence[bytes], schema: pa.Schema) -> Iterator[Chunk]:
     for header, body in zip(frames[::2], frames[1::2], strict=True):
         try:
-            yield _chunk(_chunk_headers.decode(header), body, schema)
+            found = _chunk_headers.decode(header)
+            if {len(found.watermarks_ms), len(found.ingestion_times_us)} != {8 * found.watermarks}:
+                raise WireError("watermarks of a log come one by one")
+            yield _chunk(found, body, schema)
         except Exception as error:
             raise _fault(error) from error
 
@@ -329,13 +336,18 @@ def _known(stream: str, schema_of: SchemaOf) -> pa.Schema:
     return schema
 
 
-def _chunk_header(chunk: Chunk) -> ChunkHeader:
+def _chunk_header(chunk: Chunk, *, as_runs: bool = True) -> ChunkHeader:
+    written = _times if as_runs else _one_by_one
     return ChunkHeader(
         chunk.first_seq,
         len(chunk.watermarks_ms),
-        _times(chunk.watermarks_ms),
-        _times(chunk.ingestion_times_us),
+        written(chunk.watermarks_ms),
+        written(chunk.ingestion_times_us),
     )
+
+
+def _one_by_one(times: IntArray) -> bytes:
+    return times.astype("<i8").tobytes()
 
 
 def _times(times: IntArray) -> bytes:
@@ -355,7 +367,7 @@ def _times(times: IntArray) -> bytes:
             runs[1::2] = distances[bounds[:-1]]
             runs[2::2] = bounds[1:] - bounds[:-1]
             return runs.tobytes()
-    return times.astype("<i8").tobytes()
+    return _one_by_one(times)
 
 
 def _read_times(encoded: bytes, count: int) -> IntArray:
@@ -387,12 +399,10 @@ def _rows(chunk: Chunk, columns: Columns | None = None) -> bytes:
 def _chunk(
     header: ChunkHeader, body: bytes, schema: pa.Schema, columns: Columns | None = None
 ) -> Chunk:
-    if not body:
-        rows = _no_rows(schema)
-    elif columns is None:
-        rows = read_batch(body, schema)
-    else:
-        rows = widened(read_batch(body, _narrowed(schema, columns)), schema, columns)
+    came = schema if columns is None else _narrowed(schema, columns)
+    rows = read_batch(body, came) if body else _no_rows(schema)
+    if body and columns is not None:
+        rows = widened(rows, schema, columns)
     chunk = Chunk(
         first_seq=header.first_seq,
         rows=rows,

@@ -360,18 +360,21 @@ def _levels(task: QueryTask, fragment: str) -> int:
 
 
 def _flows_anyway(task: QueryTask, stream: str, node: str, but: str) -> bool:
-    """Whether a stream is on a node, or comes there, whole: it is produced there, or another
-    replica there needs every tuple."""
+    """Whether all of a stream that a fragment uses is on a node, or comes there: it is produced
+    there, or other replicas there need every tuple, and as many columns."""
     producer = task.running.get(stream)
     if producer is not None and producer.primary == node:
         return True
+    sent: set[str] = set()
+    is_sent = False
     for name, running in task.running.items():
         work = task.work.fragments.get(name)
         if name == but or work is None or stream not in work.fragment.inputs:
             continue
         if node == running.primary or (node == running.secondary and running.timing.batch == 1):
-            return True
-    return False
+            is_sent = True
+            sent |= work.fragment.uses[stream].keys()
+    return is_sent and sent.issuperset(task.work.fragments[but].fragment.uses[stream])
 
 
 def _changes_bytes_s(task: QueryTask, work: FragmentWork) -> float:

@@ -341,9 +341,10 @@ class Planning:
         everywhere = self.running | dict(absent or {})
         primaries = {name: running.primary for name, running in everywhere.items()}
         work = self._with_stand_ins(query, primaries) if without_sites else self.work
+        readers = [each.name for each in work.of(query)]
         return QueryTask(
             query=record,
-            graph=work.graph(query, primaries, flowing(work, others)),
+            graph=work.graph(query, primaries, flowing(work, others, readers)),
             work=work,
             running=everywhere,
             network=without_hosts(

@@ -61,7 +61,7 @@ class StandbyPrices:
         return cls(
             task=around,
             primaries=task.pinned | dict(primaries),
-            flows=flowing(around.work, around.running),
+            flows=flowing(around.work, around.running, task.graph.to_place),
         )
 
     def __call__(self, operator: str, nodes: IntArray, transfer_ms: FloatArray) -> FloatArray:

@@ -6,8 +6,8 @@ The network is the one that the hosts report, in the planner's terms.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -108,19 +108,35 @@ class QueryTask:
         return {o.name: o.pinned for o in self.graph.operators if o.pinned is not None}
 
 
-def flowing(work: Workload, running: Mapping[str, RunningFragment]) -> dict[str, frozenset[str]]:
-    """Stream → nodes where it flows whole: its producer's, and those of replicas that need every
-    tuple of it."""
-    flows: dict[str, set[str]] = {}
+def flowing(
+    work: Workload, running: Mapping[str, RunningFragment], readers: Iterable[str]
+) -> dict[str, frozenset[str]]:
+    """Stream → nodes where all of it flows that some fragments use: its producer's, and those of
+    replicas that need every tuple of it, and as many columns.
+
+    Parameters
+    ----------
+    readers
+        The fragments.
+    """
+    used: dict[str, set[str]] = defaultdict(set)
+    for name in readers:
+        for stream, columns in work.fragments[name].fragment.uses.items():
+            used[stream] |= columns.keys()
+    flows: dict[str, set[str]] = defaultdict(set)
+    sent: dict[tuple[str, str], set[str]] = defaultdict(set)
     for name, each in running.items():
         if (made := work.fragments.get(name)) is None:
             continue
+        flows[name].add(each.primary)
         whole = {each.primary}
         if each.secondary is not None and each.timing.batch == 1:
             whole.add(each.secondary)
-        flows.setdefault(name, set()).add(each.primary)
-        for stream in made.fragment.inputs:
-            flows.setdefault(stream, set()).update(whole)
+        for stream, columns in made.fragment.uses.items():
+            for node in whole:
+                sent[stream, node] |= columns.keys()
+                if used[stream] <= sent[stream, node]:
+                    flows[stream].add(node)
     return {stream: frozenset(nodes) for stream, nodes in flows.items()}
 
 

@@ -219,6 +219,8 @@ def test_subscribers_that_are_sent_the_same_share_the_message() -> None:
     assert all(one is other for one, other in zip(fed[ALICE], fed[BOB], strict=True))
     assert [data.columns for data in fed[ALICE]] == [None] * len(fed[ALICE])
     assert [data.columns for data in fed["carol"]] == [()] * len(fed[ALICE])
+    whole = [data.chunk.size_bytes for data in fed[ALICE]]
+    assert [data.counted_bytes for data in fed["carol"]] == whole
 
 
 @pytest.mark.parametrize(

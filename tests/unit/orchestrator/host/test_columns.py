@@ -5,11 +5,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ha.messages import Columns, Data, Subscribe
+from ha.messages import Columns, Control, Data, Subscribe
+from orchestrator.host.events import Send
 from orchestrator.host.wire import as_received
 from orchestrator.records import Assignment, FragmentAssignment, SinkAssignment
-from streams.chunk import Chunk, stream_schema
+from streams.chunk import Chunk, Position, stream_schema
 from tests.driven_host import Driven, assigned, assignment_of, subscribed
+from tests.driven_host import data as numbered
+from tests.streams_of_numbers import chunk
 
 COLUMNS = {"a": "int", "b": "string", "c": "int"}
 A, C = 1, 3
@@ -142,3 +145,65 @@ def test_a_reader_that_rests_is_not_given_data_without_its_columns() -> None:
     host.work()
     assert results(host, "f", "a") == [0, 1, 2, 3]
     assert results(host, "g", "c") == [0, 10, 20]
+
+
+JOIN = msgspec.structs.replace(
+    fragment("g", "SELECT s.c AS c, t.number AS n FROM s [RANGE 1 SECOND], t [RANGE 1 SECOND]"),
+    inputs={"s": COLUMNS, "t": {"number": "int"}},
+)
+
+
+@pytest.mark.parametrize("rests", [True, False])
+def test_a_reader_takes_no_watermark_that_came_without_its_columns(rests: bool) -> None:
+    """Else it would take the tuples that follow, or stand where nobody keeps them for it."""
+    host = reading(BY_A)
+    host.hear("site", subscribed())
+    host.hear("site", data(part(0, 10), (A,)))
+    host.work()
+    made = assignment_to(BY_A, JOIN)
+    host.assign(msgspec.structs.replace(made, producers={**made.producers, "t": ("exit",)}))
+    host.hear("exit", subscribed(stream="t"))
+    host.hear("two", subscribed(next_seq=1, watermark_ms=10))
+    for at_ms in (20, 30, 40):
+        number = at_ms // 10 - 2
+        host.hear("exit", numbered(chunk(number, [(at_ms, 1)]), stream="t"))
+        host.hear("site", data(part(1, at_ms, rows=0), (A,)))
+        if not rests:
+            host.work()
+    host.hear("site", data(part(1, 50, rows=2), (A,)))
+    host.hear("exit", numbered(chunk(3, [(60, 1)]), stream="t"))
+    host.work()
+    host.hear("site", subscribed(next_seq=1, watermark_ms=10))
+    host.hear("site", data(part(1, 50, rows=2), (A, C)))
+    host.work()
+    assert set(results(host, "g", "c")) == {10, 20}
+    assert results(host, "f", "a") == [0, 1, 2]
+
+
+def test_a_reader_that_rests_takes_no_watermark_before_data_without_its_columns() -> None:
+    host = reading(BY_A, BY_C)
+    host.hear("site", subscribed())
+    host.hear("site", data(part(0, 10), (A, C)))
+    host.work()
+    host.hear("site", data(part(1, 20), (A, C)))
+    host.hear("site", data(part(2, 30), (A, C)))
+    host.hear("site", data(part(3, 35, rows=0), (A,)))
+    host.hear("site", data(part(3, 40), (A,)))
+    host.work()
+    assert results(host, "f", "a") == [0, 1, 2, 3]
+    assert results(host, "g", "c") == [0, 10, 20]
+
+
+def test_what_does_not_travel_counts_as_credit_that_was_used() -> None:
+    """Producers count whole rows. The host must notice when they have no credit left."""
+    host = reading(COUNT)
+    for node in ("site", "two"):
+        host.hear(node, subscribed())
+    subscription = host.core.replica_manager.subscriptions["s"]
+    whole_bytes = subscription.room_bytes // 2 + 1
+    host.commands.clear()
+    host.hear("site", msgspec.structs.replace(data(part(0, 10), ()), whole_bytes=whole_bytes))
+    assert not any(isinstance(each, Send) for each in host.commands)
+    host.work()
+    (told,) = host.sent_to("site", Control)
+    assert told.acks["s"].position == Position(next_seq=1, watermark_ms=10)

@@ -45,12 +45,32 @@ def test_streams_flow_where_replicas_need_every_tuple_of_them() -> None:
     planning = decided(applied(Standby()))
     running = planning.running["a"]
     assert running.secondary is not None
-    assert flowing(planning.work, planning.running) == {
+    assert flowing(planning.work, planning.running, ["a"]) == {
         "north": {running.primary, running.secondary},
         "a": {running.primary},
     }
     sparse = decided(applied(Standby(scheme=Scheme.UPSTREAM)))
-    assert flowing(sparse.work, sparse.running)["north"] == {sparse.running["a"].primary}
+    assert flowing(sparse.work, sparse.running, ["a"])["north"] == {sparse.running["a"].primary}
+
+
+def test_a_stream_flows_to_where_as_many_columns_are_used() -> None:
+    view = applied(Standby()).view()
+    queries = {
+        name: query_manifest(
+            name,
+            f"REGISTER QUERY {name} RSTREAM(SELECT {shown} FROM north [NOW]);",
+            outputs={name: "control-centre"},
+        ).record
+        for name, shown in (("n", "count(*) AS n"), ("all_of_it", "*"), ("ids", "id"))
+    }
+    streams = view.stream_records
+    planning = Planning(view, streams, queries, dataflow(streams, queries))
+    planning.place("n")
+    node = planning.running["n"].primary
+    assert node not in planning.task("all_of_it").graph.by_name["north"].flows_to
+    planning.place("all_of_it")
+    node = planning.running["all_of_it"].primary
+    assert node in planning.task("ids").graph.by_name["north"].flows_to
 
 
 def test_a_query_is_placed_knowing_where_others_have_its_streams_flow() -> None:
