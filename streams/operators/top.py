@@ -35,7 +35,7 @@ and its rank depend on, and the SELECT list."""
 
 
 MANY_ROWS = 4096
-"""With more rows, moving them takes longer than finding one in a `SortedList`. Measured."""
+"""Moving more rows than that would take a good part of a row's time, and ever more of it."""
 
 Ranks = list[Rank] | SortedList[Rank]
 
