@@ -53,6 +53,9 @@ LEAST_NULL_BITS = 10
 """NULLs of columns that do not come lie in zeros that all share. These are made for 2¹⁰ rows at
 least, then for each power of two: making some takes longer than receiving most chunks."""
 
+MOST_NULL_BITS = 20
+"""The zeros are kept for ever: 8 MiB for so many rows, and as much again for all smaller powers."""
+
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A cut through a stream, between two tuples.
@@ -320,8 +323,11 @@ def widened(rows: pa.RecordBatch, schema: pa.Schema, places: Sequence[int]) -> p
 
 
 def _nulls(kind: pa.DataType, count: int) -> pa.Array:
-    """NULLs that take no memory of their own."""
-    return _many_nulls(kind, max(count.bit_length(), LEAST_NULL_BITS)).slice(0, count)
+    """NULLs that take no memory of their own, unless there are very many."""
+    bits = max(count.bit_length(), LEAST_NULL_BITS)
+    if bits > MOST_NULL_BITS:
+        return pa.nulls(count, kind)
+    return _many_nulls(kind, bits).slice(0, count)
 
 
 @cache

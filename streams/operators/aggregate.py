@@ -122,6 +122,7 @@ class Aggregate:
             evaluator(one.argument) for one in plan.aggregates if one.argument is not None
         )
         self._kinds = [one.kind for one in (*plan.keys, *plan.aggregates)]
+        self._has_float_keys = any(key.kind == "float" for key in plan.keys)
         self._groups: dict[Key, _Group] = {}
         self._version = 0
         """How often the groups have been saved."""
@@ -169,7 +170,10 @@ class Aggregate:
         if change is None:
             return iter(())
         rows = change.rows
-        keys = _with_one_zero(project(self._keys, rows), self._kinds).tuples()
+        shown = project(self._keys, rows)
+        if self._has_float_keys:
+            shown = _with_one_zero(shown, self._kinds)
+        keys = shown.tuples()
         columns = iter(project(self._arguments, rows).columns)
         arguments: list[Iterable[Any]] = [
             repeat(True, rows.length) if one.argument is None else next(columns).to_list()
