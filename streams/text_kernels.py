@@ -117,9 +117,12 @@ def extracted(arguments: Sequence[Vector]) -> Vector:
     return Vector(np.where(known, found, fillers["string"]), known)
 
 
-# What has taken digits gives none back: a long text that does not match takes no more time.
-_whole_number = re.compile(r"\s*([+-]?)(?=[0-9])0*+([0-9]{0,19})\s*")
-_decimal_number = re.compile(r"\s*[+-]?([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]{1,9})?\s*")
+# What has taken digits gives none back: a long text that does not match takes no more time. White
+# space is that of ASCII: what Unicode counts as such differs between libraries and their versions.
+_whole_number = re.compile(r"\s*([+-]?)(?=[0-9])0*+([0-9]{0,19})\s*", re.ASCII)
+_decimal_number = re.compile(
+    r"\s*([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]{1,9})?)\s*", re.ASCII
+)
 
 
 def _text_to_int(text: str) -> int | None:
@@ -132,7 +135,8 @@ def _text_to_int(text: str) -> int | None:
 
 
 def _text_to_float(text: str) -> float | None:
-    return float(text) if _decimal_number.fullmatch(text) else None
+    found = _decimal_number.fullmatch(text)
+    return float(found[1]) if found is not None else None
 
 
 def to_int(arguments: Sequence[Vector]) -> Vector:

@@ -168,6 +168,11 @@ def test_floats_that_are_no_numbers_are_null(number: float, to_stream: str) -> N
         ("+", None),
         ("", None),
         ("٣", None),
+        ("\x1f7", None),
+        ("7\x1c", None),
+        ("\x857", None),
+        ("\u20037", None),
+        ("\v\f\r\n 7", 7),
     ],
 )
 def test_a_text_is_a_whole_number_of_digits_or_null(text: str, number: int | None) -> None:
@@ -177,10 +182,22 @@ def test_a_text_is_a_whole_number_of_digits_or_null(text: str, number: int | Non
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("12", 12.0), ("1.", 1.0), (".5", 0.5), ("-1.25e-1 ", -0.125), ("1..", None), (".", None)],
+    [
+        *(
+            ("12", 12.0),
+            ("1.", 1.0),
+            (".5", 0.5),
+            ("-1.25e-1 ", -0.125),
+            ("1..", None),
+            (".", None),
+        ),
+        *((f"{sign}1.5", None) for sign in "\x1c\x1d\x1e\x1f\x85\xa0\u2003\u3000"),
+        *((f"1.5{sign}", 1.5) for sign in " \t\n\v\f\r"),
+    ],
 )
 def test_a_text_is_a_decimal_number_or_null(text: str, number: float | None) -> None:
     assert value(f"CAST('{text}' AS float)") == number
+    assert value("CAST(k AS float)", k=text) == number
 
 
 def refused(expression: str) -> str:
