@@ -3,7 +3,7 @@
 >>> import vivace
 >>> site = vivace.connect("http://127.0.0.1:8080")
 >>> site.stream("north").send({"icao24": ["3c6444"], "altitude": [3000.0]})
-Sent(accepted=1, late=0, ahead=0, repeated=0, undecided=0)
+Sent(accepted=1, late=0, ahead=0, repeated=0, undecided=0, waiting=0)
 >>> for batch in site.results("alerts"):
 ...     print(batch.to_pylist())
 

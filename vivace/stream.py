@@ -52,14 +52,19 @@ class Sent:
     Attributes
     ----------
     accepted
-        Tuples that have entered.
+        Tuples that the site has. They enter in the order of event time, and may wait for a later
+        one.
     late, ahead
-        Tuples that did not, because their timestamps were complete already or lie too far ahead.
+        Tuples that were refused, because their timestamps were complete already or lie too far
+        ahead.
     repeated
         Pieces that had entered before.
     undecided
         Tuples whose timestamps consumers had before the site was started again, with
         `durable: replicas`. They are in the results if they had come before, and late if not.
+    waiting
+        Tuples of the stream, whoever has sent them, that had been accepted and not entered at the
+        time of the last response.
     """
 
     accepted: int = 0
@@ -67,6 +72,7 @@ class Sent:
     ahead: int = 0
     repeated: int = 0
     undecided: int = 0
+    waiting: int = 0
 
     @staticmethod
     def read(document: bytes) -> Sent:
@@ -81,6 +87,7 @@ class Sent:
             ahead=self.ahead + other.ahead,
             repeated=self.repeated + other.repeated,
             undecided=self.undecided + other.undecided,
+            waiting=other.waiting,
         )
 
 

@@ -15,6 +15,7 @@ from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.latencies import latency_uncertainty_ms
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.view import ClusterView, read_view
+from orchestrator.manifest.units import timestamp_text
 from orchestrator.records import (
     FragmentRecord,
     HistoryEvent,
@@ -104,7 +105,10 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     did a moment ago. `refused` is all that a live source did not let in, and `input` says more.
     If two sites bring the stream in, `site` feeds its consumers, and `standby` reads it too, or is
     to; `stands_by` says whether it does. If the source cannot resume, `standby` opens it only when
-    `site` is gone or cannot, and stands by while it is there.
+    `site` is gone or cannot, and stands by while it is there. `input.waiting` are tuples that a
+    live source has accepted and that have not entered yet; none of them has for `waits_s`, and
+    `waits_for` says in words what must come first.
+    `beside` is the stream whose late or rejected tuples it has.
     """
 
     stream: str
@@ -120,6 +124,9 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     input: InputStatus | None = None
     standby: str | None = None
     stands_by: bool = False
+    waits_s: float | None = None
+    waits_for: str | None = None
+    beside: str | None = None
 
 
 class OutputStatus(SinkStatus, frozen=True, kw_only=True):
@@ -312,6 +319,7 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
         )
         for name, stream in sorted(view.stream_records.items())
     ]
+    now_us = cluster_now_us(view.cluster_clocks)
     return tuple(
         StreamStatus(
             stream=name,
@@ -327,9 +335,30 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
             input=source.input,
             standby=standby,
             stands_by=_stands_by(view, name, standby, sources.get((standby or "", name))),
+            waits_s=_waits_s(source, now_us),
+            waits_for=what_for(source),
+            beside=view.stream_records[name].beside,
         )
         for name, site, standby, source in found
     )
+
+
+def _waits_s(source: SourceStatus, now_us: int) -> float | None:
+    """How long none of the accepted tuples has entered, if some wait, s."""
+    waiting = None if source.input is None else source.input.waiting
+    return None if waiting is None else max(now_us - waiting.since_us, 0) / 1e6
+
+
+def what_for(source: SourceStatus) -> str | None:
+    """What accepted tuples of a stream wait for, in words; None: none waits."""
+    waiting = None if source.input is None else source.input.waiting
+    if waiting is None:
+        return None
+    if waiting.for_ms is None:
+        return "consumers to take more"
+    silence = waiting.until_idle_ms
+    idle = "" if silence is None else f", or {silence / 1000:g} s of silence"
+    return f"a tuple from {timestamp_text(waiting.for_ms)} on{idle}"
 
 
 def _stands_by(

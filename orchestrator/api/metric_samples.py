@@ -110,6 +110,12 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ("overflowed_tuples_total", "Tuples dropped at a full buffer.", "overflowed", 1),
         ("refused_total", "What its source did not let in.", "refused", 1),
     ))  # fmt: skip
+    what = "Tuples that a live source has accepted and that have not entered yet."
+    yield _gauge("stream_waiting_tuples", what, ("stream", "site"), (
+        ((each.stream, each.site), each.input.waiting.tuples if each.input.waiting else 0)
+        for each in document.streams
+        if each.input is not None
+    ))  # fmt: skip
     labels = ("query", "stream", "site")
     yield from _tabled(document.outputs, "output", labels, (
         ("deadline_seconds", "End-to-end deadline.", "deadline_ms", 1000),

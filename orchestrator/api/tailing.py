@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from orchestrator.api.cluster_status import what_for
 from orchestrator.api.connection import Cluster
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput
@@ -106,6 +107,8 @@ def why_quiet(view: ClusterView, stream: str) -> str:
                 "that query has a warm standby."
             )
         refused = 0 if source.input is None else source.input.refused
+        if (cause := what_for(source)) is not None:
+            return f"Tuples of {stream} have been accepted, and wait for {cause}."
         told = f" {refused:,} tuples were refused: `vivace status` says why." if refused else ""
         return f"Nothing has entered {stream} yet.{told}"
     return (

@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from orchestrator.drivers import DriverError
 from orchestrator.errors import InvalidInput, VivaceError
 from orchestrator.folders import path_part
 from orchestrator.host.events import SourceEmitted
-from orchestrator.manifest.units import UnitError, timestamp_ms
+from orchestrator.manifest.units import UnitError, timestamp_ms, timestamp_text
 from orchestrator.progress import Progress, silent
 from orchestrator.records import SourceAssignment, StreamRecord
 from orchestrator.sinks import read_back
@@ -166,8 +165,8 @@ def verify(
         Its input or its output is not here any more.
     """
     if begin_ms is not None and until_ms is not None and until_ms < begin_ms:
-        problem = f"is before --from {_written(begin_ms)}"
-        raise InvalidInput("command line", "--to", _written(until_ms), problem, "Swap them.")
+        problem = f"is before --from {timestamp_text(begin_ms)}"
+        raise InvalidInput("command line", "--to", timestamp_text(until_ms), problem, "Swap them.")
     own = None if sql is None else _read_sql(sql)
     view = read_view(cluster.store)
     if query not in view.queries:
@@ -211,8 +210,8 @@ def _whole_from(view: ClusterView, query: str, joined_ms: int, until_ms: int) ->
         if own_ms is None and fragment.query == query:
             raise Unverifiable(
                 f"{query} was applied when its input had begun, and joined it at "
-                f"{_written(joined_ms)}: windows of {fragment.name} may lack tuples from before "
-                "that at any later time. Compare with --from from where that does not matter"
+                f"{timestamp_text(joined_ms)}: windows of {fragment.name} may lack tuples from "
+                "before that at any later time. Compare with --from from where that does not matter"
             )
         before_ms = max((reach_ms.get(stream, 0) for stream in fragment.inputs), default=0)
         reach_ms[fragment.name] = before_ms + (own_ms or 0)
@@ -220,8 +219,8 @@ def _whole_from(view: ClusterView, query: str, joined_ms: int, until_ms: int) ->
     if from_ms > until_ms:
         raise Unverifiable(
             f"{query} was applied when its input had begun, and joined it at "
-            f"{_written(joined_ms)}: its windows hold nothing from before from "
-            f"{_written(from_ms)} on, which is not archived yet"
+            f"{timestamp_text(joined_ms)}: its windows hold nothing from before from "
+            f"{timestamp_text(from_ms)} on, which is not archived yet"
         )
     return from_ms
 
@@ -355,23 +354,15 @@ def _span(delivered: Mapping[str, Delivered], begin_ms: int | None, until_ms: in
         # With --from, results of before the first watermark may be asked for.
         early = begin_ms is None and given_ms is not None and given_ms < archived.begin_ms
         if given_ms is not None and (early or given_ms > archived.until_ms):
+            begin, until = map(timestamp_text, (archived.begin_ms, archived.until_ms))
             raise InvalidInput(
-                "command line", option, _written(given_ms), "is outside of what is archived",
-                f"That is from {_written(archived.begin_ms)} to {_written(archived.until_ms)}.",
+                "command line", option, timestamp_text(given_ms), "is outside of what is archived",
+                f"That is from {begin} to {until}.",
             )  # fmt: skip
     return _Span(
         begin_ms=archived.begin_ms if begin_ms is None else begin_ms,
         until_ms=archived.until_ms if until_ms is None else until_ms,
     )
-
-
-def _written(at_ms: int) -> str:
-    """A timestamp as people write it; in ms if no calendar reaches so far."""
-    try:
-        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
-    except OverflowError:
-        return f"{at_ms} ms"
-    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03}Z"
 
 
 def _compared(

@@ -58,6 +58,7 @@ from orchestrator.records.hosts import (
     Skipped,
     SnapshotStatus,
     SourceStatus,
+    WaitingInput,
 )
 from orchestrator.records.manifests import (
     DEFAULT_MEMORY_BYTES,
@@ -139,4 +140,5 @@ __all__ = [
     "ThirdReplica",
     "Timing",
     "Trial",
+    "WaitingInput",
 ]

@@ -200,6 +200,27 @@ class SourceStatus(Record, frozen=True, kw_only=True):
     """Whether it stands by without having come as far as the site that feeds consumers."""
 
 
+class WaitingInput(Record, frozen=True, kw_only=True):
+    """Tuples that a live source has accepted, and that have not entered its stream yet.
+
+    Attributes
+    ----------
+    since_us
+        Since when none of them has entered, cluster clock.
+    for_ms
+        The event timestamp from which on one more tuple lets all of them enter; None: they enter by
+        themselves, once consumers take more.
+    until_idle_ms
+        After how much silence the clock lets them enter; None: it does not.
+    """
+
+    tuples: int
+    bytes: int
+    since_us: int
+    for_ms: int | None = None
+    until_idle_ms: int | None = None
+
+
 class InputStatus(Record, frozen=True, kw_only=True):
     """Report of a live source."""
 
@@ -217,8 +238,8 @@ class InputStatus(Record, frozen=True, kw_only=True):
     """Why the last of them did not enter."""
     buffered_bytes: int = 0
     """Input that waits for the host."""
-    waiting_bytes: int = 0
-    """Input that waits for its turn, in memory and in files."""
+    waiting: WaitingInput | None = None
+    """Tuples that wait for their turn, in memory and in files; None: none does."""
 
     @property
     def refused(self) -> int:

@@ -199,7 +199,20 @@ class Posts:
             raise busy(f"{error}; send this again") from None
         except DriverError as error:
             raise _unavailable(error) from None
-        return _told(taken)
+        return self._told(taken)
+
+    def _told(self, taken: Taken) -> dict[str, int | bool]:
+        """The response; `waiting` are tuples of the stream that have not entered yet, whoever has
+        sent them."""
+        told: dict[str, int | bool] = {
+            "accepted": taken.accepted,
+            "late": taken.late,
+            "ahead": taken.ahead,
+            "repeated": taken.repeated,
+        }
+        if (waiting := self._input.waiting) is not None:
+            told["waiting"] = waiting.tuples
+        return told | ({"undecided": taken.undecided} if taken.undecided else {})
 
     def _rows(self, request: Request) -> pa.RecordBatch:
         written, header = _format(request)
@@ -213,7 +226,7 @@ class Posts:
         try:
             if kind == COMMIT:
                 parts = _parts.decode(request.body).parts
-                return _told(batches.commit(client, number, parts))
+                return self._told(batches.commit(client, number, parts))
             if kind == ABORT:
                 batches.abort(client, number)
                 return {"aborted": True}
@@ -237,16 +250,6 @@ def _unavailable(error: Exception) -> HttpError:
     return HttpError(
         HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": str(RETRY_AFTER_S)}
     )
-
-
-def _told(taken: Taken) -> dict[str, int | bool]:
-    told: dict[str, int | bool] = {
-        "accepted": taken.accepted,
-        "late": taken.late,
-        "ahead": taken.ahead,
-        "repeated": taken.repeated,
-    }
-    return told | ({"undecided": taken.undecided} if taken.undecided else {})
 
 
 def _identity(request: Request) -> tuple[str, int]:

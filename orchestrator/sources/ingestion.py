@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from orchestrator.records import WaitingInput
 from orchestrator.sources.journal import Clients, Commit, Journal
 from orchestrator.sources.orderer import ANY_BYTES, EventTime, Orderer, Refusals, Released
 from orchestrator.sources.waiting_tuples import WaitingTuples
@@ -81,7 +82,7 @@ class Taken:
     Attributes
     ----------
     accepted
-        Tuples that have entered or will, in order.
+        Tuples that the site has for good. They enter in the order of event time, and may wait.
     late, ahead
         Tuples that did not enter, by reason.
     repeated
@@ -172,6 +173,11 @@ class Ingestion:
     def waiting_bytes(self) -> int:
         """What has been accepted and waits for its turn."""
         return self._orderer.waiting.size_bytes
+
+    @property
+    def waiting(self) -> WaitingInput | None:
+        """The tuples that have been accepted and wait for their turn; None: none does."""
+        return self._orderer.waiting_input
 
     @property
     def opens_ms(self) -> int | None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
-from orchestrator.records import InputStatus
+from orchestrator.records import InputStatus, WaitingInput
 from orchestrator.sources.ingestion import PIECE_BYTES, Full, Ingestion, Push, Taken
 from orchestrator.sources.journal import Journal
 from orchestrator.sources.rejections import Rejections
@@ -98,6 +98,7 @@ class LiveInput:
         self._on_close: list[Callable[[], None]] = []
         self._waits_for: str | None = None
         self._opens_ms = ingestion.opens_ms
+        self._waiting = ingestion.waiting
         self._refused = False
         self._is_behind = False
         self._thread = threading.Thread(target=self._run, name=f"input {stream}", daemon=True)
@@ -249,8 +250,13 @@ class LiveInput:
             self.rejections.status,
             address=self.address,
             buffered_bytes=buffered_bytes,
-            waiting_bytes=self._ingestion.waiting_bytes,
+            waiting=self.waiting,
         )
+
+    @property
+    def waiting(self) -> WaitingInput | None:
+        """The tuples that were accepted and have not entered yet; None: none waits."""
+        return self._waiting
 
     def next_due_us(self, start_at_us: int) -> int | None:
         """At once if something waits; else the thread wakes the loop."""
@@ -356,13 +362,13 @@ class LiveInput:
         for push in pushes:
             if push.outcome is not None:
                 self.rejections.count(push.outcome.late, push.outcome.ahead, push.outcome.repeated)
-        opens_ms = self._ingestion.opens_ms
+        opens_ms, waiting = self._ingestion.opens_ms, self._ingestion.waiting
         with self._changed:
             self._pushed_bytes -= came_bytes
             for chunk in chunks:
                 self._add(chunk)
             was_open, self._opens_ms = self._opens_ms is None, opens_ms
-            self._is_behind = self._ingestion.is_behind
+            self._is_behind, self._waiting = self._ingestion.is_behind, waiting
             self._changed.notify_all()
         if pushes:
             self._ingestion.respond(self._clock_us())

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from orchestrator.records import WaitingInput
 from orchestrator.sources.waiting_tuples import WaitingTuples
 from streams.chunk import NO_WATERMARK
 from topology.arrays import BoolArray, IntArray
@@ -132,6 +133,8 @@ class Orderer:
         The newest timestamp that was accepted.
     silent_since_us
         Since when nobody has spoken who could, cluster clock.
+    waits_since_us
+        Since when tuples wait and none has been released, cluster clock; None: nothing waits.
     """
 
     schema: pa.Schema
@@ -141,6 +144,24 @@ class Orderer:
     watermark_ms: int = NO_WATERMARK
     newest_ms: int = NO_WATERMARK
     silent_since_us: int = 0
+    waits_since_us: int | None = None
+
+    @property
+    def waiting_input(self) -> WaitingInput | None:
+        """What waits, since when, and for what; None: nothing waits."""
+        if self.waits_since_us is None:
+            return None
+        waits_for_time = not (self.is_behind or self.time.by_arrival)
+        slack_ms, idle_after_ms = self.time.slack_ms, self.time.idle_after_ms
+        return WaitingInput(
+            tuples=self.waiting.count,
+            bytes=self.waiting.size_bytes,
+            since_us=self.waits_since_us,
+            for_ms=self.newest_ms + slack_ms + 1 if waits_for_time else None,
+            until_idle_ms=None
+            if idle_after_ms is None or not waits_for_time
+            else idle_after_ms + slack_ms,
+        )
 
     def resume(
         self,
@@ -156,6 +177,7 @@ class Orderer:
         for rows in waiting:
             self.waiting.add(rows)
             self.waiting.settle()
+        self._note_wait(now_us)
 
     def accept(self, rows: pa.RecordBatch, arrived_us: int) -> tuple[pa.RecordBatch, Refusals]:
         """Take tuples in; returns those that wait now, and how many were refused.
@@ -209,10 +231,14 @@ class Orderer:
         self.is_behind = target_ms > self.watermark_ms
         if not self.is_behind or not most_bytes:
             self.waiting.settle()
+            self._note_wait(now_us)
             return None
         rows, self.watermark_ms = self.waiting.take(target_ms, most_bytes)
         self.is_behind = target_ms > self.watermark_ms
         self.waiting.settle()
+        if rows.num_rows:
+            self.waits_since_us = None
+        self._note_wait(now_us)
         timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
         return Released(rows=rows, watermarks_ms=_watermarks_ms(timestamps, self.watermark_ms))
 
@@ -230,6 +256,12 @@ class Orderer:
         self.heard(arrived_us)
         self.waiting.add(rows)
         return rows
+
+    def _note_wait(self, now_us: int) -> None:
+        if not self.waiting.size_bytes:
+            self.waits_since_us = None
+        elif self.waits_since_us is None:
+            self.waits_since_us = now_us
 
     def _target_ms(self, now_us: int) -> int:
         """The watermark that holds now."""

@@ -102,6 +102,12 @@ class WaitingTuples:
         self.size_bytes = 0
 
     @property
+    def count(self) -> int:
+        """How many tuples wait."""
+        runs = sum(run.rows.num_rows for run in self._runs)
+        return runs + sum(rows.num_rows for rows in self._latest)
+
+    @property
     def opens_ms(self) -> int | None:
         """Up to where tuples would have to leave, before others should be added; None: nowhere."""
         if self.size_bytes < self._most_bytes:

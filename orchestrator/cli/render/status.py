@@ -56,6 +56,10 @@ UNKEPT_MS = 3000.0
 """From then on the first line names an output whose sink keeps nothing: sinks are flushed five
 times a second."""
 
+WAITS_S = 5.0
+"""From then on a line names a stream whose accepted tuples wait: those of a stream that flows wait
+for the next ones only."""
+
 MOST_NAMED = 3
 """Names of a kind in the first line; the tables below have all."""
 
@@ -65,6 +69,7 @@ def status_view(document: api.StatusDocument) -> RenderableType:
     parts: list[RenderableType] = [_headline(document)]
     parts += [Text(f"! {problem}", style="bold red") for problem in document.problems]
     parts += [Text(f"! {_link_line(link)}", style="yellow") for link in document.links]
+    parts += [Text(f"· {line}") for line in waits(document.streams)]
     parts.append(_nodes_table(document.nodes, document.loads))
     if any(load.is_machine for load in document.loads):
         parts.append(machines_table(document.loads))
@@ -103,14 +108,38 @@ def _headline(document: api.StatusDocument) -> Text:
         text.append(f"; ! {concern}", "bold red" if position == 0 else "yellow")
     if document.fragments and not found:
         text.append("; ✓ every fragment has a warm standby", "green")
-    return text
+    empty = [each.stream for each in document.streams if _is_empty(each)]
+    return text.append(f"; nothing has entered: {_some(empty)}") if empty else text
+
+
+def _is_empty(stream: api.StreamStatus) -> bool:
+    """Whether somebody should know that a stream has had no tuple: what it refuses may be none."""
+    waits = stream.input is not None and stream.input.waiting is not None
+    return not (stream.entered or waits or stream.beside)
+
+
+def waits(streams: Sequence[api.StreamStatus]) -> list[str]:
+    """What has waited for long after it was accepted, and for what; a sentence for each stream."""
+    found: list[str] = []
+    for each in streams:
+        waiting = None if each.input is None else each.input.waiting
+        if waiting is None or each.waits_s is None or each.waits_s < WAITS_S:
+            continue
+        one = waiting.tuples == 1
+        tuples = "1 accepted tuple waits" if one else f"{waiting.tuples:,} accepted tuples wait"
+        since = f"none has entered for {each.waits_s:.0f} s"
+        found.append(f"{each.stream}: {tuples} for {each.waits_for}; {since}")
+    return found
 
 
 def concerns(document: api.StatusDocument) -> list[str]:
-    """What is wrong now, in a phrase each, the worst first; empty if all is well."""
+    """What is wrong now, in a phrase each, the worst first; empty if all is well.
+
+    The glossary explains each phrase.
+    """
     dead = [each.fragment for each in document.fragments if not each.primary_alive]
     late = sorted(
-        ((_late_pct(each), each.stream) for each in document.outputs),
+        ((each.recent_miss_pct or 0.0, each.stream) for each in document.outputs),
         key=lambda pair: (-pair[0], pair[1]),
     )
     late = [(pct, stream) for pct, stream in late if pct > LATE_PCT]
@@ -126,7 +155,6 @@ def concerns(document: api.StatusDocument) -> list[str]:
         for each in document.outputs
         if each.unkept_ms > UNKEPT_MS
     ]
-    empty = [each.stream for each in document.streams if not each.entered]
     phrases = {
         "without a primary": _some(dead),
         "input dropped at a full buffer": _some(full),
@@ -135,15 +163,8 @@ def concerns(document: api.StatusDocument) -> list[str]:
         "late": _some([f"{stream} {pct:.1f} %" for pct, stream in late]),
         "problems": str(len(document.problems)) if document.problems else "",
         "without a warm standby": _some(bare),
-        "nothing has entered": _some(empty),
     }
     return [f"{what}: {which}" for what, which in phrases.items() if which]
-
-
-def _late_pct(output: api.OutputStatus) -> float:
-    """Share of late tuples lately, or since the start if none has come lately, %."""
-    lately = output.recent_miss_pct
-    return output.miss_pct if lately is None else lately
 
 
 def _some(names: Sequence[str]) -> str:
@@ -203,7 +224,7 @@ def _standbys(fragment: api.FragmentStatus) -> str:
 
 
 def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
-    figures = ("entered", "refused", "shed", "lost", "waited")
+    figures = ("waiting", "entered", "refused", "shed", "lost", "slipped")
     addresses = [each.input.address for each in streams if each.input is not None]
     enters_at = ("enters at",) if any(addresses) else ()
     table = _table("\nStreams", ("stream", "site", *enters_at), figures)
@@ -213,6 +234,7 @@ def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
             each.stream,
             _sites(each),
             *([address or ""] if enters_at else []),
+            _waiting(each),
             count(each.entered),
             _bad(each.refused, count(each.refused)),
             _bad(each.shed, count(each.shed)),
@@ -228,6 +250,11 @@ def _sites(stream: api.StreamStatus) -> Text:
     if stream.standby is not None:
         text.append(", ").append(stream.standby, style="dim" if stream.stands_by else "bold red")
     return text
+
+
+def _waiting(stream: api.StreamStatus) -> str:
+    waiting = None if stream.input is None else stream.input.waiting
+    return count(0 if waiting is None else waiting.tuples)
 
 
 def _lost(stream: api.StreamStatus) -> str | Text:

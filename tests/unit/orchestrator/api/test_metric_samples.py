@@ -15,6 +15,7 @@ from orchestrator.api.cluster_status import (
 )
 from orchestrator.api.loads import PlaceLoad
 from orchestrator.api.metric_samples import exposition_of, samples
+from orchestrator.records import InputStatus, WaitingInput
 
 NODE = NodeStatus(
     node="paris",
@@ -40,7 +41,13 @@ FRAGMENT = FragmentStatus(
     snapshot_bytes=2048,
     snapshot_ms=1.5,
 )
-STREAM = StreamStatus(stream="s", site="desk", entered=70, shed=30)
+STREAM = StreamStatus(
+    stream="s",
+    site="desk",
+    entered=70,
+    shed=30,
+    input=InputStatus(waiting=WaitingInput(tuples=4, bytes=9, since_us=0)),
+)
 OUTPUT = OutputStatus(
     query="q",
     stream="f",
@@ -104,6 +111,7 @@ OF_OUTPUT = {"query": "q", "stream": "f", "site": "desk"}
         ("vivace_fragment_snapshot_bytes", {"query": "q", "fragment": "f"}, 2048),
         ("vivace_fragment_snapshot_seconds", {"query": "q", "fragment": "f"}, 0.0015),
         ("vivace_stream_tuples_total", {"stream": "s", "site": "desk"}, 70),
+        ("vivace_stream_waiting_tuples", {"stream": "s", "site": "desk"}, 4),
         ("vivace_stream_shed_tuples_total", {"stream": "s", "site": "desk"}, 30),
         ("vivace_output_tuples_total", OF_OUTPUT, 40),
         ("vivace_output_late_tuples_total", OF_OUTPUT, 4),

@@ -25,6 +25,7 @@ from orchestrator.records import (
     Coordinate,
     InputStatus,
     SourceStatus,
+    WaitingInput,
 )
 from orchestrator.sources import spec_of
 from orchestrator.sources.refused import Side
@@ -328,6 +329,12 @@ def test_why_no_tuple_of_a_stream_comes(running: ObedientCluster) -> None:
     assert "Nothing has entered north yet." in why("north")
     site.tell(sources={"north": SourceStatus(next_seq=0, input=InputStatus(late=7))})
     assert "7 tuples were refused" in why("north")
+    told = WaitingInput(tuples=3, bytes=9, since_us=0, for_ms=1001, until_idle_ms=1000)
+    site.tell(sources={"north": SourceStatus(next_seq=0, input=InputStatus(waiting=told))})
+    assert why("north") == (
+        "Tuples of north have been accepted, and wait for a tuple from 1970-01-01T00:00:01.001Z "
+        "on, or 1 s of silence."
+    )
     site.tell(sources={"north": SourceStatus(next_seq=1200)})
     assert "1,200 tuples have entered north" in why("north")
     assert "no longer kept" in why("north")

@@ -333,7 +333,8 @@ def test_where_too_much_waits_only_what_ends_the_wait_of_some_enters() -> None:
     while source.input.waits_for is None:
         source.send(*[100] * 50)
         sent += 50
-    assert 100_000 <= source.input.status.waiting_bytes < 110_000
+    assert source.input.waiting is not None
+    assert 100_000 <= source.input.waiting.bytes < 110_000
     # The stream has begun, and is full.
     assert source.woken == 2
     assert "later timestamp" in source.input.waits_for

@@ -160,7 +160,7 @@ def test_however_batches_are_made_little_more_waits_than_may() -> None:
         except Full:
             break
         emitted(source.input)
-        most = max(most, source.input.status.waiting_bytes)
+        most = max(most, source.input.waiting.bytes if source.input.waiting else 0)
     assert most < 1_000_000
 
 
@@ -186,7 +186,8 @@ def test_what_waits_for_consumers_lies_in_files_too() -> None:
     for _ in range(64):
         source.push(numbered(2**16), confirms=False)
         source.commit()
-    assert source.status.waiting_bytes == 2**26
+    assert source.waiting is not None
+    assert source.waiting.bytes == 2**26
     in_memory = pa.default_memory_pool().bytes_allocated() - before
     assert in_memory < 2**23, f"{in_memory / 2**20:.0f} MiB, and 1 MiB may be"
 

@@ -44,6 +44,45 @@ def test_newest_timestamp_waits_for_a_later_one() -> None:
     assert content(orderer.release(NOW_US)) == [(2, 1), (2, 2), (2, 0)]
 
 
+def test_what_waits_is_told_with_since_when_and_for_what() -> None:
+    orderer = by_column(slack_ms=10, idle_after_ms=1000)
+    assert orderer.waiting_input is None
+    orderer.accept(rows(1, 2), NOW_US)
+    orderer.release(NOW_US)
+    told = orderer.waiting_input
+    assert told is not None
+    assert (told.tuples, told.since_us, told.for_ms, told.until_idle_ms) == (2, NOW_US, 13, 1010)
+    # A tuple that lets none enter does not end the wait.
+    orderer.accept(rows(11), NOW_US + 5000)
+    orderer.release(NOW_US + 5000)
+    told = orderer.waiting_input
+    assert told is not None
+    assert (told.tuples, told.since_us, told.for_ms) == (3, NOW_US, 22)
+    # Some enter: those that are left wait since then.
+    orderer.accept(rows(told.for_ms - 9), NOW_US + 9000)
+    assert len(content(orderer.release(NOW_US + 9000))) == 2
+    told = orderer.waiting_input
+    assert told is not None
+    assert (told.tuples, told.since_us) == (2, NOW_US + 9000)
+    orderer.accept(rows(told.for_ms or 0), NOW_US + 9000)
+    orderer.release(NOW_US + 9000)
+    told = orderer.waiting_input
+    assert told is not None
+    assert told.tuples == 1
+    # The clock lets it enter, and nothing waits.
+    assert len(content(orderer.release(NOW_US + 9000 + 1_020_000))) == 1
+    assert orderer.waiting_input is None
+
+
+def test_what_waits_for_consumers_waits_for_no_timestamp() -> None:
+    orderer = by_column()
+    orderer.accept(rows(1, 5), NOW_US)
+    assert orderer.release(NOW_US, 0) is None
+    told = orderer.waiting_input
+    assert told is not None
+    assert (told.tuples, told.for_ms) == (2, None)
+
+
 def test_slack_brings_tuples_into_order_and_equals_keep_their_arrival() -> None:
     orderer = by_column(slack_ms=10)
     orderer.accept(rows(20, 15, 12, numbers=(1, 2, 3)), NOW_US)

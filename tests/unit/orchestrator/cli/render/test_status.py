@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 from rich.console import Console
 
 from orchestrator import api
-from orchestrator.cli.render.status import concerns, status_view
+from orchestrator.cli.render.status import concerns, status_view, waits
+from orchestrator.records import InputStatus, WaitingInput
 
 FRAGMENT = api.FragmentStatus(
     query="q",
@@ -89,18 +92,57 @@ def test_outputs_that_were_late_long_ago_or_hardly_ever_are_no_concern() -> None
     assert concerns(document(outputs=(late(0.5, ever=60.0),))) == []
 
 
-def test_an_output_without_recent_tuples_is_judged_by_all_of_them() -> None:
-    assert concerns(document(outputs=(late(None, ever=60.0),))) == ["late: count 60.0 %"]
+def test_an_output_to_which_nothing_comes_any_more_is_no_concern_however_late_it_was() -> None:
+    assert concerns(document(outputs=(late(None, ever=60.0),))) == []
 
 
-def test_a_stream_that_nothing_has_entered_is_named() -> None:
+def waiting(tuples: int, waits_s: float, *, entered: int = 0) -> api.StreamStatus:
+    """A stream whose accepted tuples wait for a later one."""
+    input_ = InputStatus(waiting=WaitingInput(tuples=tuples, bytes=100, since_us=0, for_ms=1001))
+    return msgspec.structs.replace(
+        STREAM, entered=entered, input=input_, waits_s=waits_s, waits_for="a tuple from then on"
+    )
+
+
+def test_a_stream_that_nothing_has_entered_is_named_and_is_nothing_wrong() -> None:
     empty = msgspec.structs.replace(STREAM, entered=0)
-    assert concerns(document(streams=(empty,))) == ["nothing has entered: readings"]
+    beside = msgspec.structs.replace(empty, stream="readings.late", beside="readings")
+    shown = document(streams=(empty, beside, waiting(560, 0.1)))
+    assert concerns(shown) == []
+    assert first_line(shown).endswith(
+        "✓ every fragment has a warm standby; nothing has entered: readings"
+    )
+
+
+def test_a_stream_whose_tuples_wait_for_long_is_named_with_what_they_wait_for() -> None:
+    assert waits([STREAM, waiting(560, 0.9), waiting(0, 0.0)]) == []
+    assert waits([waiting(1, 7.2), waiting(560, 3600.0, entered=5)]) == [
+        "readings: 1 accepted tuple waits for a tuple from then on; none has entered for 7 s",
+        "readings: 560 accepted tuples wait for a tuple from then on; none has entered for 3600 s",
+    ]
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(status_view(document(streams=(waiting(560, 7.0),))))
+    assert "· readings: 560 accepted tuples wait" in captured.get()
+
+
+def test_the_glossary_explains_each_phrase_of_the_first_line() -> None:
+    bare = msgspec.structs.replace(FRAGMENT, primary_alive=False, redundant=False)
+    stream = msgspec.structs.replace(STREAM, throttled=True, overflowing=True)
+    output = msgspec.structs.replace(late(60.0), unkept_ms=13_000.0)
+    found = concerns(
+        document(fragments=(bare,), streams=(stream,), outputs=(output,), problems=("it hurts",))
+    )
+    phrases = [each.partition(":")[0] for each in found]
+    assert len(phrases) == 7
+    glossary = (Path(__file__).parents[5] / "docs" / "glossary.md").read_text()
+    for phrase in (*phrases, "nothing has entered"):
+        assert f"\n| **{phrase}**" in glossary
 
 
 def test_a_stream_that_waits_for_consumers_is_named_with_its_slip() -> None:
-    waiting = msgspec.structs.replace(STREAM, throttled=True, slipped_ms=12_340.0)
-    assert concerns(document(streams=(waiting,))) == ["throttled: readings, by 12.3 s so far"]
+    slow = msgspec.structs.replace(STREAM, throttled=True, slipped_ms=12_340.0)
+    assert concerns(document(streams=(slow,))) == ["throttled: readings, by 12.3 s so far"]
 
 
 def test_the_worst_comes_first() -> None:
@@ -115,8 +157,8 @@ def test_the_worst_comes_first() -> None:
         "late: count 60.0 %",
         "problems: 1",
         "without a warm standby: count, dead",
-        "nothing has entered: readings",
     ]
+    assert first_line(shown).endswith("; nothing has entered: readings")
     assert "; ! without a primary: dead; ! late" in first_line(shown)
 
 
@@ -132,9 +174,9 @@ def test_a_buffer_that_was_full_long_ago_is_no_concern_and_its_tuples_count_as_l
 
 
 def test_the_sink_that_holds_everything_up_is_named_before_what_it_holds_up() -> None:
-    waiting = msgspec.structs.replace(STREAM, throttled=True, slipped_ms=12_340.0)
+    slow = msgspec.structs.replace(STREAM, throttled=True, slipped_ms=12_340.0)
     stuck = msgspec.structs.replace(OUTPUT, unkept_ms=13_000.0)
-    assert concerns(document(streams=(waiting,), outputs=(stuck,))) == [
+    assert concerns(document(streams=(slow,), outputs=(stuck,))) == [
         "sink does not keep: count at exit, nothing for 13.0 s",
         "throttled: readings, by 12.3 s so far",
     ]
