@@ -1,4 +1,4 @@
-"""A checksum of rows by which replicas notice that they differ."""
+"""A checksum of rows: by it replicas notice that they differ, and sources that a batch does."""
 
 from __future__ import annotations
 
@@ -38,6 +38,13 @@ class RowDigest:
         """The checksum, below 2⁶³: that of the values, and the number of rows modulo 2³¹."""
         together = np.array([column.checksums for column in self._columns], dtype="<u4")
         return (self._rows % 2**31) << 32 | zlib.crc32(together.tobytes())
+
+
+def digest_of(rows: pa.RecordBatch) -> int:
+    """The checksum of a batch."""
+    digest = RowDigest()
+    digest.update(rows)
+    return digest.value
 
 
 class _Column:

@@ -9,7 +9,8 @@ file in a folder do (`orchestrator.sources.folder`). A site that is killed meanw
 the file when it starts again.
 
 A batch is named by its client and a number that rises. A batch that has entered, or is entering,
-does not enter again, whatever its parts are this time.
+does not enter again. A task that is repeated may cut its rows into other parts and write them in
+another order: they are compared as a whole, whatever their order. Other rows are refused.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import ipc
 
 from orchestrator.drivers import DriverError
 from orchestrator.folders import path_part, private_folder, sync
-from orchestrator.sources.ingestion import Full, Taken
+from orchestrator.sources.ingestion import Full, OtherRows, Taken
 from orchestrator.sources.live_input import LiveInput
+from streams.row_digest import RowDigest
 from topology.arrays import IntArray
 
 PIECE_ROWS = 65_536
@@ -48,7 +51,7 @@ STALE_S = 86_400.0
 ENTERS_S = 20.0
 """How long a commit waits for those of others."""
 
-_CLIENT, _NUMBER = b"vivace.client", b"vivace.number"
+_CLIENT, _NUMBER, _DIGEST = b"vivace.client", b"vivace.number", b"vivace.digest"
 
 
 class TooLarge(ValueError):
@@ -135,6 +138,8 @@ class Batches:
             Other batches are entering.
         Missing
             A part is not here, and the batch has not been committed before.
+        OtherRows
+            It was committed before with other rows than those that are here.
         DriverError
             The source ends. The batch may enter when it is opened again.
         """
@@ -143,11 +148,15 @@ class Batches:
         try:
             self._enter_all()
             if self._input.has(_name(client), _last(number)):
+                self._compare(client, number, parts)
                 taken = Taken(repeated=True)
             else:
                 file = self._folder / f"{_key(client, number)}.batch"
                 self._merge(client, number, parts, file)
                 taken = self._enter(file)
+        except OtherRows:
+            self.abort(client, number)
+            raise
         finally:
             self._entering.release()
         self.abort(client, number)
@@ -177,6 +186,7 @@ class Batches:
         table = _mapped(file)
         told = table.schema.metadata or {}
         client, number = told[_CLIENT].decode(), int(told[_NUMBER])
+        digest = int(told[_DIGEST]) if _DIGEST in told else None
         taken = Taken()
         rows = table.replace_schema_metadata().cast(self._schema)
         for piece, batch in enumerate(rows.to_batches(PIECE_ROWS)):
@@ -185,7 +195,7 @@ class Batches:
             if not self._input.has(_name(client), place):
                 taken += self._input.push(batch, client=_name(client), number=place, in_order=True)
         nothing = pa.RecordBatch.from_pylist([], schema=self._schema)
-        self._input.push(nothing, client=_name(client), number=_last(number))
+        self._input.push(nothing, client=_name(client), number=_last(number), digest=digest)
         file.unlink()
         return taken
 
@@ -201,11 +211,16 @@ class Batches:
             raise
         sync(self._folder)
 
-    def _write_merged(
-        self, client: str, number: int, parts: Sequence[str], unfinished: Path
-    ) -> None:
+    def _compare(self, client: str, number: int, parts: Sequence[str]) -> None:
+        """Raise `OtherRows` if the parts are here, and not those of the batch that has entered."""
+        with contextlib.suppress(Missing):
+            digest = _digest(self._whole(client, number, parts))
+            if self._input.differs(_name(client), _last(number), digest):
+                raise OtherRows(client, number)
+
+    def _whole(self, client: str, number: int, parts: Sequence[str]) -> pa.Table:
+        """The rows of all parts, one after the other."""
         staged = self._staged(client, number)
-        told = {_CLIENT: client.encode(), _NUMBER: str(number).encode()}
         tables = [self._schema.empty_table()]
         for part in parts:
             try:
@@ -218,7 +233,17 @@ class Batches:
                 raise Missing(
                     f"part {part} of batch {number} is damaged ({error}): write the batch again"
                 ) from None
-        table = pa.concat_tables(tables)
+        return pa.concat_tables(tables)
+
+    def _write_merged(
+        self, client: str, number: int, parts: Sequence[str], unfinished: Path
+    ) -> None:
+        table = self._whole(client, number, parts)
+        told = {
+            _CLIENT: client.encode(),
+            _NUMBER: str(number).encode(),
+            _DIGEST: str(_digest(table)).encode(),
+        }
         stamps: IntArray = table.column(0).to_numpy()
         order = None
         if len(stamps) > 1 and np.any(stamps[1:] < stamps[:-1]):
@@ -271,6 +296,16 @@ def _mapped(file: Path) -> pa.Table:
         table = ipc.open_file(raw).read_all()
     table.validate(full=True)
     return table
+
+
+def _digest(table: pa.Table) -> int:
+    """Of the rows in an order that depends on nothing else than their values."""
+    order = pc.sort_indices(table, [(name, "ascending") for name in table.column_names])
+    digest = RowDigest()
+    for begin in range(0, table.num_rows, PIECE_ROWS):
+        for rows in table.take(order.slice(begin, PIECE_ROWS)).combine_chunks().to_batches():
+            digest.update(rows)
+    return digest.value
 
 
 def _writer(raw: object, schema: pa.Schema) -> contextlib.closing[ipc.RecordBatchStreamWriter]:

@@ -3,7 +3,8 @@
 A batch enters as a whole or not at all. The response comes when the site's journal has it, and says
 how many of its tuples entered, and how many came too late or lie too far ahead. A client that gets
 no response sends the batch again with the same `Idempotency-Key`, or with its name and the same
-number (`Vivace-Client`, `Vivace-Number`, the latter rising); it does not enter twice.
+number (`Vivace-Client`, `Vivace-Number`, the latter rising); it does not enter twice. Other rows
+under the same key or number are refused, for they would be dropped.
 
 If there is no room because consumers do not follow, the response is 429 with `Retry-After`.
 
@@ -37,10 +38,11 @@ from orchestrator.records import SourceAssignment
 from orchestrator.sources.batches import MOST_NUMBER, Batches, Missing, TooLarge
 from orchestrator.sources.driver import OpenSource, SourceContext
 from orchestrator.sources.formats import Format, RowForm, Unreadable, parse
-from orchestrator.sources.ingestion import Full, Taken
+from orchestrator.sources.ingestion import Full, OtherRows, Taken
 from orchestrator.sources.live import LiveSource
 from orchestrator.sources.live_input import LiveInput
 from streams.bounds import MAX_NUMBER, MOST_DIGITS, Name
+from streams.row_digest import digest_of
 
 if TYPE_CHECKING:
     from orchestrator.site_check import SiteCheck
@@ -193,8 +195,11 @@ class Posts:
             except (DriverError, OSError) as error:
                 raise _unavailable(error) from None
         rows = self._rows(request)
+        digest = digest_of(rows) if client else None
         try:
-            taken = self._input.push(rows, client=client, number=number, waits=False)
+            taken = self._input.push(rows, client=client, number=number, digest=digest, waits=False)
+        except OtherRows as error:
+            raise _other(error) from None
         except Full as error:
             raise busy(f"{error}; send this again") from None
         except DriverError as error:
@@ -232,6 +237,8 @@ class Posts:
                 return {"aborted": True}
             rows = self._rows(request)
             batches.stage(client, number, request.headers["vivace-part"], rows)
+        except OtherRows as error:
+            raise _other(error) from None
         except TooLarge as error:
             raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
         except Missing as error:
@@ -250,6 +257,10 @@ def _unavailable(error: Exception) -> HttpError:
     return HttpError(
         HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": str(RETRY_AFTER_S)}
     )
+
+
+def _other(error: OtherRows) -> HttpError:
+    return HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, f"nothing entered: {error}")
 
 
 def _identity(request: Request) -> tuple[str, int]:

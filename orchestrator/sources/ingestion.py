@@ -14,14 +14,15 @@ sends the batch again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from orchestrator.records import WaitingInput
-from orchestrator.sources.journal import Clients, Commit, Journal
+from orchestrator.sources.journal import Clients, Commit, Journal, differ
+from orchestrator.sources.journal_entries import Batch
 from orchestrator.sources.orderer import ANY_BYTES, EventTime, Orderer, Refusals, Released
 from orchestrator.sources.waiting_tuples import WaitingTuples
 from streams.chunk import NO_WATERMARK, Chunk, Position
@@ -36,6 +37,16 @@ class Full(Exception):
 
     def __init__(self, why: str = "consumers do not follow") -> None:
         super().__init__(why)
+
+
+class OtherRows(Exception):
+    """A batch with other rows has been taken in under the same client and number."""
+
+    def __init__(self, client: str, number: int) -> None:
+        super().__init__(
+            f"other rows entered before under {client}, number {number}: give each batch a key or "
+            "a number of its own"
+        )
 
 
 @dataclass(slots=True)
@@ -59,6 +70,8 @@ class Push:
         Up to where the stream holds all of it, once it was taken in.
     late_ms
         Timestamps of the tuples that came too late.
+    digest
+        Of the rows as they came; None: batches of that number all count as the same.
     """
 
     rows: pa.RecordBatch
@@ -70,6 +83,7 @@ class Push:
     confirms: bool = True
     until_ms: int = NO_WATERMARK
     late_ms: IntArray | None = None
+    digest: int | None = None
     outcome: Taken | None = None
     error: Exception | None = None
     done: threading.Event = field(default_factory=threading.Event)
@@ -217,18 +231,16 @@ class Ingestion:
             The journal cannot be written. The ingestion must be made anew.
         """
         waiting: list[pa.RecordBatch] = []
-        clients: list[tuple[str, int]] = []
-        here: set[tuple[str, int]] = set()
+        clients: list[Batch] = []
+        here: dict[tuple[str, int], int | None] = {}
         for push in pushes:
             if push.client:
-                key = (push.client, push.number)
-                if self.clients.has(*key) or key in here:
-                    push.outcome = Taken(repeated=True)
-                    push.until_ms = self._orderer.newest_ms
+                batch = (push.client, push.number, push.digest)
+                if self._knows(push, here):
                     continue
-                here.add(key)
-                clients.append(key)
-            clients += push.places
+                here[push.client, push.number] = push.digest
+                clients.append(batch)
+            clients += [(*place, None) for place in push.places]
             rows, refused = self._orderer.accept(push.rows, push.arrived_us)
             push.rows, push.outcome = rows, _taken(rows.num_rows, refused)
             if refused.late or refused.ahead:
@@ -245,13 +257,33 @@ class Ingestion:
         released = self._orderer.release(now_us, most_bytes)
         chunks = [] if released is None else self._numbered(released, arrived_us)
         if self._journal is None:
-            for client, number in clients:
-                self.clients.note(client, number)
+            for batch in clients:
+                self.clients.note(*batch)
         elif waiting or clients or self._must_keep(chunks):
             self._keep(self._journal, chunks, waiting, clients)
         if chunks:
             self.end = chunks[-1].end
         return chunks
+
+    def _knows(self, push: Push, here: Mapping[tuple[str, int], int | None]) -> bool:
+        """Whether a batch has come before, or now in the same commit; it is told so.
+
+        Rows decide whether it is the same, not how they are written: a client may cut them into
+        other pieces when it sends them again.
+        """
+        name = push.client, push.number
+        if name in here:
+            differs = differ(here[name], push.digest)
+        elif self.clients.has(*name):
+            differs = self.clients.differs(*name, push.digest)
+        else:
+            return False
+        if differs:
+            push.error = OtherRows(*name)
+        else:
+            push.outcome = Taken(repeated=True)
+            push.until_ms = self._orderer.newest_ms
+        return True
 
     def _must_keep(self, chunks: list[Chunk]) -> bool:
         """Whether another process would have to know.
@@ -268,7 +300,7 @@ class Ingestion:
         journal: Journal,
         chunks: list[Chunk],
         waiting: list[pa.RecordBatch],
-        clients: list[tuple[str, int]],
+        clients: list[Batch],
     ) -> None:
         orderer = self._orderer
         unnumbered = [_later(rows, orderer.watermark_ms) for rows in waiting]

@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -42,6 +42,7 @@ from orchestrator.drivers import DriverError
 from orchestrator.folders import private_folder, sync
 from orchestrator.sources.journal_entries import (
     PREFIX,
+    Batch,
     Header,
     Pieces,
     is_followed,
@@ -70,6 +71,9 @@ MOST_CLIENTS = 16_384
 """Clients and idempotency keys that are remembered. Beyond that the oldest are forgotten: a batch
 that comes again after so many others counts as a new one."""
 
+MOST_FORMER = 4096
+"""Batches before the last one of their client whose rows can be told from others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
@@ -84,14 +88,14 @@ class Commit:
     watermark_ms, newest_ms
         As of the orderer, after it.
     clients
-        Client → the number of its last batch.
+        The batches that it is of.
     """
 
     chunks: Sequence[Chunk]
     waiting: pa.RecordBatch | None
     watermark_ms: int
     newest_ms: int
-    clients: Sequence[tuple[str, int]] = ()
+    clients: Sequence[Batch] = ()
 
 
 @dataclass(slots=True)
@@ -114,30 +118,57 @@ class _Segment:
     entries: list[_Entry] = field(default_factory=list[_Entry])
 
 
+def differ(one: int | None, other: int | None) -> bool:
+    """Whether rows are known to differ by their digests."""
+    return one is not None and other is not None and one != other
+
+
 class Clients:
-    """The last batch of each client, of the latest `MOST_CLIENTS`."""
+    """The last batch of each client, of the latest `MOST_CLIENTS`, and some that came before."""
 
     def __init__(self) -> None:
-        self._last: OrderedDict[str, int] = OrderedDict()
+        self._last: OrderedDict[str, tuple[int, int | None]] = OrderedDict()
+        self._former: OrderedDict[tuple[str, int], int] = OrderedDict()
+        """Digests of batches before the last ones, as far as these are known."""
+
+    @property
+    def names(self) -> list[str]:
+        """The clients, the latest last."""
+        return list(self._last)
 
     def last(self, client: str) -> int | None:
         """The number of a client's last batch; None if it is unknown."""
-        return self._last.get(client)
+        found = self._last.get(client)
+        return None if found is None else found[0]
 
     def has(self, client: str, number: int) -> bool:
         """Whether a batch has been taken in already."""
-        return self._last.get(client, -1) >= number
+        last = self.last(client)
+        return last is not None and last >= number
 
-    def note(self, client: str, number: int) -> None:
+    def differs(self, client: str, number: int, digest: int | None) -> bool:
+        """Whether a batch of that number had other rows, as far as they are remembered."""
+        last, own = self._last.get(client, (-1, None))
+        known = own if last == number else self._former.get((client, number))
+        return differ(known, digest)
+
+    def note(self, client: str, number: int, digest: int | None = None) -> None:
         """Note a batch that is being taken in."""
-        self._last[client] = max(number, self._last.get(client, -1))
+        last, known = self._last.get(client, (-1, None))
+        if number >= last:
+            if number > last and known is not None:
+                self._former[client, last] = known
+            self._last[client] = number, known if number == last else digest
         self._last.move_to_end(client)
         if len(self._last) > MOST_CLIENTS:
             self._last.popitem(last=False)
+        if len(self._former) > MOST_FORMER:
+            self._former.popitem(last=False)
 
-    def all(self) -> list[tuple[str, int]]:
-        """Each client with its number, the latest last."""
-        return list(self._last.items())
+    def all(self) -> list[Batch]:
+        """All batches in the order in which `note` brings them back."""
+        former = [(*key, digest) for key, digest in self._former.items() if key[0] in self._last]
+        return [*former, *((client, *known) for client, known in self._last.items())]
 
 
 class Journal:
@@ -240,8 +271,8 @@ class Journal:
                     segment.entries.append(_entry_of(header, offset, length))
                 self.end = header.end
             offset += length
-        for client, number in commit.clients:
-            self.clients.note(client, number)
+        for batch in commit.clients:
+            self.clients.note(*batch)
         self._note(commit)
 
     def take_waiting(self) -> Iterator[pa.RecordBatch]:
@@ -403,9 +434,9 @@ class Journal:
             complete_ms=self.end.watermark_ms if chunk is None else chunk.watermark_ms,
             watermark_ms=commit.watermark_ms,
             newest_ms=commit.newest_ms,
-            clients=list(commit.clients) if last else [],
             whole=last,
             commit=self._commits,
+            **_told(commit.clients if last else ()),
         )
         rows = None if chunk is None else chunk.rows
         return header, packed(header, rows, commit.waiting if last else None)
@@ -438,9 +469,9 @@ class Journal:
             complete_ms=self.end.watermark_ms,
             watermark_ms=self.watermark_ms,
             newest_ms=self.newest_ms,
-            clients=self.clients.all(),
+            **_told(self.clients.all()),
         )
-        unfinished = msgspec.structs.replace(head, clients=[], whole=False)
+        unfinished = msgspec.structs.replace(head, clients=[], digests=[], whole=False)
         for batch in waiting:
             for piece in _pieces(batch):
                 self._write_some(packed(unfinished, None, piece))
@@ -469,8 +500,8 @@ class Journal:
                     self.end = header.end
                 if batch is not None:
                     waiting.append(batch)
-                for client, number in header.clients:
-                    self.clients.note(client, number)
+                for known in header.batches:
+                    self.clients.note(*known)
                 self._note(header)
                 segment.size_bytes = offset + length
                 commit = header.commit + 1
@@ -537,3 +568,12 @@ def _bytes(numbers: IntArray) -> bytes:
 
 def _number(path: Path) -> int:
     return int(path.name.split(".")[0])
+
+
+def _told(batches: Iterable[Batch]) -> dict[str, Any]:
+    """Batches as a header has them."""
+    listed = list(batches)
+    return {
+        "clients": [(client, number) for client, number, _ in listed],
+        "digests": [digest for _, _, digest in listed],
+    }

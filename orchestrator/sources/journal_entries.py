@@ -9,6 +9,7 @@ import mmap
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 import msgspec
 import pyarrow as pa
@@ -18,6 +19,10 @@ from streams.chunk import NO_WATERMARK, Position
 
 PREFIX = struct.Struct("<II")
 """Length and checksum of what follows."""
+
+
+Batch = tuple[str, int, int | None]
+"""Client, number and digest of the rows; None: they are not known."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,6 +43,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     clients
         Client → the number of its last batch, of those that have sent some in it; in a head, of
         all.
+    digests
+        Of the rows of these batches, in the same order; None where they are not known. Journals
+        had none before.
     whole
         Whether the commit ends with it.
     commit
@@ -54,6 +62,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     watermark_ms: EventTime = NO_WATERMARK
     newest_ms: EventTime = NO_WATERMARK
     clients: list[tuple[str, Number]] = []
+    digests: list[int | None] = []
     whole: bool = True
     commit: Number = 0
 
@@ -61,6 +70,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def end(self) -> Position:
         """The cut after it."""
         return Position(next_seq=self.first_seq + self.rows, watermark_ms=self.complete_ms)
+
+    @property
+    def batches(self) -> Iterator[Batch]:
+        """The last batches of clients."""
+        for (client, number), digest in zip_longest(self.clients, self.digests):
+            yield client, number, digest
 
 
 _encoder = msgspec.msgpack.Encoder()

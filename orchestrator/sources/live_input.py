@@ -19,7 +19,14 @@ import pyarrow as pa
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
 from orchestrator.records import InputStatus, WaitingInput
-from orchestrator.sources.ingestion import PIECE_BYTES, Full, Ingestion, Push, Taken
+from orchestrator.sources.ingestion import (
+    PIECE_BYTES,
+    Full,
+    Ingestion,
+    OtherRows,
+    Push,
+    Taken,
+)
 from orchestrator.sources.journal import Journal
 from orchestrator.sources.rejections import Rejections
 from streams.chunk import NO_WATERMARK, Chunk, Position, joined
@@ -111,11 +118,15 @@ class LiveInput:
     @property
     def clients(self) -> list[str]:
         """Clients that have sent batches, as far as they are remembered; before `start`."""
-        return [client for client, _ in self._ingestion.clients.all()]
+        return self._ingestion.clients.names
 
     def has(self, client: str, number: int) -> bool:
         """Whether a batch has been taken in already."""
         return self._ingestion.clients.has(client, number)
+
+    def differs(self, client: str, number: int, digest: int) -> bool:
+        """Whether a batch has been taken in with other rows."""
+        return self._ingestion.clients.differs(client, number, digest)
 
     def last(self, client: str) -> int | None:
         """The number of a client's last batch, or of a place; None if there is none."""
@@ -156,6 +167,7 @@ class LiveInput:
         *,
         client: str = "",
         number: int = 0,
+        digest: int | None = None,
         places: Sequence[tuple[str, int]] = (),
         waits: bool = True,
         confirms: bool = True,
@@ -165,7 +177,7 @@ class LiveInput:
 
         Parameters
         ----------
-        places
+        client, number, digest, places
             See `Push`.
         waits
             Whether to wait for room.
@@ -179,11 +191,14 @@ class LiveInput:
         ------
         Full
             There is no room, and `waits` is false.
+        OtherRows
+            The batch came before with other rows.
         DriverError
             The source has failed, or ends.
         """
         size_bytes = rows.nbytes + 1024
         push = Push(rows, self._clock_us(), client, number, size_bytes, places, confirms=confirms)
+        push.digest = digest
         enters = in_order or not rows.num_rows
         with self._changed:
             if waits:
@@ -202,6 +217,8 @@ class LiveInput:
         if not confirms:
             return Taken()
         self._wait_for(push)
+        if isinstance(push.error, OtherRows):
+            raise push.error
         if push.outcome is None:
             raise DriverError(f"{self.stream}: {push.error}")
         return push.outcome

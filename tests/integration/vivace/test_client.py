@@ -82,6 +82,17 @@ def test_own_numbers_hold_when_the_program_starts_again(opened: LiveInput) -> No
     assert connected(opened, "other").send(BATCH, number=7) == vivace.Sent(accepted=2)
 
 
+def test_other_rows_under_a_number_are_refused(opened: LiveInput) -> None:
+    assert connected(opened, "reader").send(BATCH, number=7) == vivace.Sent(accepted=2)
+    # The same rows in other pieces, as after a start of the program.
+    whole = pa.RecordBatch.from_pydict(BATCH)
+    table = pa.Table.from_batches([whole.slice(0, 1), whole.slice(1)])
+    assert connected(opened, "reader").send(table, number=7) == vivace.Sent(repeated=1)
+    with pytest.raises(vivace.Refused, match="under client reader, number 7") as refused:
+        connected(opened, "reader").send(whole.slice(1), number=7)
+    assert refused.value.status == 422
+
+
 def test_numbers_of_a_named_client_do_not_depend_on_its_clock(
     opened: LiveInput, monkeypatch: pytest.MonkeyPatch
 ) -> None:

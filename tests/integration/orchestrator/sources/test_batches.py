@@ -57,14 +57,37 @@ def test_parts_enter_together_in_order_and_once(site: Site) -> None:
     assert stream.commit(7, ["a", "b"]) == vivace.Sent(accepted=6)
     assert entered(source) == [2, 3, 4, 5, 8]
     assert stream.commit(7, ["a", "b"]) == vivace.Sent(repeated=1)
-    stream.stage(rows(100), number=7, part="a")
-    assert stream.commit(7, ["a"]) == vivace.Sent(repeated=1)
     # Another client's batches have numbers of their own.
     other = connected(source, "other")
     other.stage(rows(20), number=1, part="a")
     assert other.commit(1, ["a"]) == vivace.Sent(accepted=1)
     assert entered(source) == [9]
     assert source.status.late == 0
+
+
+def test_a_known_batch_is_compared_by_its_rows_in_any_order_and_parts(site: Site) -> None:
+    source = site.open(BY_NUMBER)
+    stream = connected(source)
+    stream.stage(rows(5, 3, 3), number=7, part="a")
+    stream.stage(rows(9), number=7, part="b")
+    assert stream.commit(7, ["a", "b"]).accepted == 4
+    source.close()
+    # The driver was killed before it noted the commit: its tasks run again.
+    source = site.open(BY_NUMBER)
+    stream = connected(source)
+    stream.stage(rows(3, 9), number=7, part="x")
+    stream.stage(rows(3, 5), number=7, part="y")
+    assert stream.commit(7, ["x", "y"]) == vivace.Sent(repeated=1)
+    # Another writer has the same name, or the query was begun anew.
+    stream.stage(rows(3, 9, 3, 6), number=7, part="x")
+    with pytest.raises(
+        vivace.Refused, match="other rows entered before under client writer, number 7"
+    ) as refused:
+        stream.commit(7, ["x"])
+    assert refused.value.status == 422
+    assert source.status.malformed == 1
+    # Nothing is compared that is not here, and nothing would be dropped.
+    assert stream.commit(7, ["z"]) == vivace.Sent(repeated=1)
 
 
 def test_a_part_that_is_sent_again_replaces_the_first(site: Site) -> None:

@@ -158,6 +158,38 @@ def test_a_batch_that_comes_again_does_not_enter_twice_also_after_a_restart(site
     assert source.status.repeated == 2
 
 
+def test_other_rows_under_a_known_key_are_refused_and_counted_also_after_a_restart(
+    site: Site,
+) -> None:
+    source = site.open(Http())
+    rows, others = b"number,name\n1,a\n", b"number,name\n1,b\n"
+    keys = ({"Idempotency_Key": "k"}, {"Vivace_Client": "c", "Vivace_Number": "7"})
+    for key in keys:
+        assert request(source, rows, **key)[1] == accepted(1)
+    for _ in range(2):
+        for key in keys:
+            status, document, _ = request(source, others, **key)
+            assert status == 422
+            assert "other rows entered before under" in document["error"]
+            # The same rows are the same batch, however they are written.
+            again = {**accepted(0), "repeated": True}
+            assert request(source, b'{"name": "a", "number": 1}', **key)[1] == again
+        assert (source.status.malformed, source.status.repeated) == (2, 2)
+        source.close()
+        source = site.open(Http())
+    # So is one that a client that began its numbers again sends under an earlier number.
+    assert request(source, others, Vivace_Client="c", Vivace_Number="8")[1] == accepted(1)
+    assert request(source, others, Vivace_Client="c", Vivace_Number="7")[0] == 422
+    assert request(source, rows, Vivace_Client="c", Vivace_Number="7")[1]["repeated"]
+
+
+def test_other_rows_are_refused_where_consumers_keep_them(site: Site) -> None:
+    source = site.open(Http(durable=Durable.NOTHING))
+    assert request(source, b"number,name\n", Idempotency_Key="k")[1] == accepted(0)
+    assert request(source, b"number,name\n1,a\n", Idempotency_Key="k")[0] == 422
+    assert request(source, b"number,name\n", Idempotency_Key="k")[1]["repeated"]
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "status", "problem"),
     [

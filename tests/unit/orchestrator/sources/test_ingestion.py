@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import SourceEmitted
-from orchestrator.sources.ingestion import Full, Ingestion, Push, Taken
+from orchestrator.sources.ingestion import Full, Ingestion, OtherRows, Push, Taken
 from orchestrator.sources.journal import Journal
 from orchestrator.sources.live_input import JournaledInput, LiveInput
 from orchestrator.sources.orderer import EventTime
@@ -116,6 +116,14 @@ def test_batches_of_one_commit_are_told_apart_by_their_numbers(tmp_path: Path) -
         Taken(repeated=True),
         Taken(accepted=1),
     ]
+
+
+def test_other_rows_under_a_number_of_the_same_commit_are_refused(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    pushes = [Push(rows(*stamps), 0, "c", 1, digest=len(stamps)) for stamps in ((1,), (2, 3), (1,))]
+    process.ingestion.take(pushes, 0)
+    assert [push.outcome for push in pushes] == [Taken(accepted=1), None, Taken(repeated=True)]
+    assert isinstance(pushes[1].error, OtherRows)
 
 
 def test_a_long_stretch_is_cut_into_pieces_between_timestamps() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from orchestrator.drivers import DriverError
 from orchestrator.sources import journal as journals
 from orchestrator.sources.journal import MOST_READ_ENTRIES, Commit, Journal
+from orchestrator.sources.journal_entries import PREFIX, parts, payloads
 from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 
 SCHEMA = stream_schema({"number": "int"})
@@ -50,7 +53,10 @@ def chunk(first_seq: int, *timestamps: int, watermark_ms: int | None = None) -> 
 
 
 def commit(
-    *chunks: Chunk, waiting: tuple[int, ...] = (), client: tuple[str, int] | None = None
+    *chunks: Chunk,
+    waiting: tuple[int, ...] = (),
+    client: tuple[str, int] | None = None,
+    digest: int | None = None,
 ) -> Commit:
     watermark_ms = chunks[-1].watermark_ms if chunks else NO_WATERMARK
     return Commit(
@@ -58,7 +64,7 @@ def commit(
         waiting=rows(*waiting) if waiting else None,
         watermark_ms=watermark_ms,
         newest_ms=max([watermark_ms, *waiting]),
-        clients=[client] if client else [],
+        clients=[(*client, digest)] if client else [],
     )
 
 
@@ -86,6 +92,61 @@ def test_what_was_appended_is_there_again(opened: Open) -> None:
     part = again.read(Position(), END)
     assert part is not None
     assert part.ingestion_times_us.tolist() == [7, 14, 35, 56]
+
+
+def test_what_a_client_sent_under_its_numbers_outlives_processes_and_segments(
+    opened: Open,
+) -> None:
+    journal = opened()
+    for number in range(3):
+        journal.append(commit(client=("c", number), digest=10 + number))
+    journal.append(commit(client=("other", 0), digest=2**63 - 1))
+    for _ in range(2):
+        journal.roll([])
+        for number in range(3):
+            assert not journal.clients.differs("c", number, 10 + number)
+            assert journal.clients.differs("c", number, 9)
+        assert journal.clients.differs("other", 0, 10)
+        assert not journal.clients.differs("c", 3, 9)
+        journal = opened()
+    assert journal.clients.names == ["c", "other"]
+
+
+def test_many_numbers_of_one_client_take_no_digest_from_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(journals, "MOST_FORMER", 3)
+    clients = journals.Clients()
+    clients.note("key", 0, 7)
+    for number in range(10):
+        clients.note("c", number, number)
+    assert clients.differs("key", 0, 8)
+    told = [clients.differs("c", number, 99) for number in range(10)]
+    assert told == [False] * 6 + [True] * 4
+    restored = journals.Clients()
+    for known in clients.all():
+        restored.note(*known)
+    assert restored.all() == clients.all()
+
+
+def test_a_journal_from_before_digests_is_read(opened: Open, tmp_path: Path) -> None:
+    journal = opened()
+    journal.append(commit(chunk(0, 7), client=("c", 4)))
+    journal.close()
+    (file,) = (tmp_path / "j").glob("*.journal")
+    entries = [parts(payload) for _, payload in payloads(file.read_bytes())]
+    written = b""
+    for header, rows_, _ in entries:
+        fields = msgspec.structs.asdict(header)
+        del fields["digests"]
+        head = msgspec.msgpack.encode(fields)
+        payload = len(head).to_bytes(4, "little") + head + bytes(rows_)
+        written += PREFIX.pack(len(payload), zlib.crc32(payload)) + payload
+    file.write_bytes(written)
+    again = opened()
+    assert everything(again) == [7]
+    assert again.clients.has("c", 4)
+    assert not again.clients.differs("c", 4, 1)
 
 
 def test_small_entries_are_read_again_together(opened: Open) -> None:
