@@ -27,6 +27,7 @@ from streams.expressions import (
 )
 from streams.language import QueryError
 from streams.language.ast import Select, Statement, Window
+from streams.language.names import written_name
 from streams.program import Program, SelectPlan, SourcePlan, WindowPlan
 from streams.pushdown import computed_once
 from streams.resolver import Resolved, Resolver, Scope
@@ -145,7 +146,7 @@ class _Compiler:
                 raise self._error(source.start, message)
             for column in source.window.partition_by:
                 if column.name not in columns:
-                    suggestion = hint(column.name, columns)
+                    suggestion = hint(written_name(column.name), map(written_name, columns))
                     message = f"{source.stream} has no column {column.name}{suggestion}"
                     raise self._error(column.start, message)
             self._check_slide(source.window)

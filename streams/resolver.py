@@ -10,6 +10,7 @@ from streams.expressions import Apply, Constant, Field, Typed, fields
 from streams.functions import functions, written
 from streams.language import QueryError
 from streams.language.ast import Call, Column, Expression, Item, Literal, Select, Top, Window
+from streams.language.names import written_name
 from streams.program import EXACT_SUMS, AggregatePlan, GroupPlan, RankedBy, TopPlan
 from topology.suggestions import hint
 
@@ -268,7 +269,10 @@ class Resolver:
             where = column.source or " or ".join(scope.aliases)
             if (given := self._given_name(column)) is not None:
                 raise self._error(column, given)
-            suggestion = hint(column.name, [scope.columns[index] for index in known])
+            known_names = [written_name(scope.columns[index]) for index in known]
+            suggestion = hint(written_name(column.name), known_names)
+            if self._text[column.start : column.end].endswith('"'):
+                suggestion += f"; a string stands in single quotes: '{column.name}'"
             raise self._error(column, f"{where} has no column {column.name}{suggestion}")
         if len(found) > 1:
             options = " or ".join(scope.field(index).name for index in found)

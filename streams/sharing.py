@@ -36,6 +36,7 @@ from streams.language.ast import (
     Statement,
     ToStream,
 )
+from streams.language.names import written_name
 from streams.language.writer import written_expression, written_select
 from streams.partial import aggregates_of
 
@@ -152,8 +153,11 @@ def forwarding(name: str, of: str, columns: Mapping[str, str]) -> Statement:
     >>> forwarding("f", "g", {"c": "n"}).text
     'REGISTER QUERY f RSTREAM(SELECT n AS c FROM g [NOW]);'
     """
-    items = ", ".join(f"{theirs} AS {own}" for own, theirs in columns.items())
-    (statement,) = parse(f"REGISTER QUERY {name} RSTREAM(SELECT {items} FROM {of} [NOW]);")
+    items = ", ".join(
+        f"{written_name(theirs)} AS {written_name(own)}" for own, theirs in columns.items()
+    )
+    body = f"RSTREAM(SELECT {items} FROM {written_name(of)} [NOW])"
+    (statement,) = parse(f"REGISTER QUERY {written_name(name)} {body};")
     return statement
 
 

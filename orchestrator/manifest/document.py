@@ -20,12 +20,12 @@ from orchestrator.errors import InvalidInput
 from orchestrator.manifest.units import UnitError
 from orchestrator.manifest.yaml_errors import explain_yaml
 from streams.bounds import MAX_NAME
+from streams.language.names import COLUMN, PLAIN, is_plain, names_column
 from topology.suggestions import closest, nearest
 
 T = TypeVar("T", float, int)
 P = TypeVar("P")
 
-_identifier = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _slug = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -99,11 +99,15 @@ class Field:
     def identifier(self) -> str:
         """A name that can stand in a query."""
         value = self._short(self.text())
-        if not _identifier.fullmatch(value):
-            self.refuse(
-                "cannot be a name in a query",
-                "Use letters, digits and underscores, with no digit in front.",
-            )
+        if not is_plain(value):
+            self.refuse("cannot be a name in a query", f"Use {PLAIN}.")
+        return value
+
+    def column_name(self) -> str:
+        """A name that a column may have."""
+        value = self.text()
+        if not names_column(value):
+            self.refuse("cannot be the name of a column", f"Use {COLUMN}.")
         return value
 
     def slug(self) -> str:

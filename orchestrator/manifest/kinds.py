@@ -388,7 +388,7 @@ def _stream_name(field: Field) -> str:
 
 
 def _columns(field: Field) -> dict[str, str]:
-    columns = {key.identifier(): kind.choice(type_names) for key, kind in field.entries()}
+    columns = {key.column_name(): kind.choice(type_names) for key, kind in field.entries()}
     if not columns:
         field.refuse("has no column", "Declare at least one column.")
     return columns

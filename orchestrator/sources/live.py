@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Mapping
 from enum import Enum
@@ -37,8 +36,6 @@ LEAST_RETAIN_BYTES = 32 * 2**20
 
 RETURNS_MS = 3000
 """Our own clients try again every 2 s, and `Retry-After` says 1 s."""
-
-_identifier = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Durable(Enum):

@@ -27,6 +27,7 @@ from streams.language.ast import (
     Window,
 )
 from streams.language.errors import QueryError
+from streams.language.names import COLUMN, PLAIN, is_plain, names_column
 from streams.language.syntax_errors import explain_unexpected
 
 Wanted = TypeVar("Wanted")
@@ -168,13 +169,28 @@ class _Builder(Transformer[Token, Any]):
     def _does_not_fit(self, at: int, digits: str) -> QueryError:
         return QueryError(self._text, at, f"{digits} does not fit in 64 bits")
 
+    def QUOTED(self, token: Token) -> Token:
+        """A name in double quotes, which is one like any other from here on."""
+        name = str(token)[1:-1]
+        if not names_column(name):
+            message = f"{token} cannot be a name: it has {COLUMN}"
+            raise QueryError(self._text, token.start_pos or 0, message)
+        return Token.new_borrow_pos("NAME", name, token)
+
+    def _plain(self, name: Token) -> str:
+        """The name of a stream or a statement."""
+        if not is_plain(name):
+            message = f"{name} cannot be the name of a stream: it has {PLAIN}"
+            raise QueryError(self._text, name.start_pos or 0, message)
+        return str(name)
+
     def start(self, meta: Meta, items: list[Any]) -> tuple[Statement, ...]:
         return _only(items, Statement)
 
     def statement(self, meta: Meta, items: list[Any]) -> Statement:
         return Statement(
             **_at(meta),
-            name=str(_names(items)[0]),
+            name=self._plain(_names(items)[0]),
             text=self._text[meta.start_pos : meta.end_pos] + ";",
             source=self._text,
             body=items[-1],
@@ -244,7 +260,7 @@ class _Builder(Transformer[Token, Any]):
         )
 
     def stream(self, meta: Meta, items: list[Any]) -> str:
-        return ".".join(str(name) for name in _names(items))
+        return ".".join(map(self._plain, _names(items)))
 
     def rows(self, meta: Meta, items: list[Any]) -> dict[str, int]:
         return {"rows": self._whole(items[1], "ROWS")}

@@ -7,6 +7,7 @@ import re
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from streams.language.errors import QueryError
+from streams.language.names import RESERVED
 from topology.suggestions import closest
 
 readable = {
@@ -44,13 +45,11 @@ OPERATORS = frozenset(
     }
 )
 
-RESERVED = frozenset(
-    {
-        *("SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "UNION", "AS"),
-        *("AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "CASE"),
-    }
-)
-"""Words that cannot be names anywhere, as in the grammar's NAME."""
+AFTER_NAMES = frozenset({",", ")", ".", ";", "=", "<", ">", "FROM", "AS"})
+"""What follows a word that is meant as the name of a column."""
+
+BEGINNINGS = frozenset({"CASE", "NOT", "DISTINCT"})
+"""Words that pass for the beginning of something longer until the word after them."""
 
 STATEMENT = "make the inner SELECT a statement of its own, and read its stream"
 NAMED = "name the expression with AS in a statement of its own, and read its stream"
@@ -85,7 +84,7 @@ def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
         offset = len(text.rstrip())
     if isinstance(unexpected, UnexpectedToken):
         word = "" if unexpected.token.type == "$END" else str(unexpected.token)
-        expected = set(unexpected.accepts or unexpected.expected)
+        expected = set(unexpected.accepts or unexpected.expected) - {"QUOTED"}
         offset = offset if word else len(text.rstrip())
         message = _explained(text[:offset], word, text[offset + len(word) :], expected)
         return QueryError(text, offset, message)
@@ -94,10 +93,10 @@ def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
         if character == "'":
             return QueryError(text, offset, "the string does not end; close it with '")
         if character == '"':
-            return QueryError(text, offset, "strings stand in single quotes: 'text'")
+            return QueryError(text, offset, 'the name does not end; close it with "')
         if (sign := text[offset : offset + 2]) in absent:
             return QueryError(text, offset, _absent(sign))
-        expected = set(unexpected.allowed or ()) - {"COMMENT", "WHITESPACE"}
+        expected = set(unexpected.allowed or ()) - {"COMMENT", "WHITESPACE", "QUOTED"}
         found = f"{character!r} is not expected here"
         return QueryError(text, offset, f"{found}; expected {_listed(expected)}")
     return QueryError(text, offset, "the query cannot be understood")
@@ -112,23 +111,32 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
     following = "".join(re.findall(r"^\s*(\w+|\S)", after)).upper()
     subquery = (upper == "SELECT" and expected >= VALUES) or (word == "(" and last == "FROM")
     grouping = re.search(r"\bGROUP\s+BY\s[\w.,\s]*$", before, re.IGNORECASE)
+    if upper == "NULL" and expected >= VALUES:
+        return (
+            f"{found}: it is no value that can be written; compare by IS NULL, and leave ELSE out "
+            "where CASE is to give NULL"
+        )
+    for name, meant in (
+        (word, expected == {"NAME"} or ("NAME" in expected and following in AFTER_NAMES)),
+        (last.lower(), last in BEGINNINGS and upper in AFTER_NAMES),
+    ):
+        if meant and name.upper() in RESERVED:
+            said = f"{name.upper()} is a word of the language"
+            return f'{found}; {said}: as a name, write "{name}"'
     if subquery:
         return f"Vivace has no sub-queries yet; {STATEMENT}"
     if upper == "SELECT" and last == "UNION":
         return f"{found}; write UNION ALL: there is no UNION that drops equal tuples yet"
     if grouping and word in "(+-*/%":
         return f"GROUP BY takes columns only; {NAMED}"
+    if word.startswith('"'):
+        return f"{found}; strings stand in single quotes: 'text'"
     if word == last == "=":
         return f"{found}; write a single ="
     if "*" in (word, last) and word in "*," and last in ("*", "."):
         return f"{found}; * stands alone: list the columns"
     if "SECONDS" in expected and re.fullmatch(r"\.\d+", word):
         return f"{found}; windows take whole numbers: write it in MILLISECONDS"
-    if upper == "NULL" and expected >= VALUES:
-        return (
-            f"{found}: it is no value that can be written; compare by IS NULL, and leave ELSE out "
-            "where CASE is to give NULL"
-        )
     if upper == "HAVING" and re.search(r"\bTOP\s+\d+\s+BY\b", before, re.IGNORECASE):
         return f"{found}; HAVING stands before TOP"
     if upper == "PARTITION" and re.search(r"\bTOP\s+\d+\s*$", before, re.IGNORECASE):
@@ -143,8 +151,6 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
             return _absent(given)
     if upper == "DESC" and "ASC" in expected:
         return f"{found}; leave DESC out: TOP keeps the greatest, and with ASC the least"
-    if upper in RESERVED and expected == {"NAME"}:
-        return f"{found}; expected a name, which {upper}, a word of the language, cannot be"
     meant = closest(word, {name for name in expected if name not in SIGNS})
     if meant and (len(word) > 1 or "AS" not in expected):
         return f"{found}; did you mean {meant}?"

@@ -16,17 +16,20 @@ from streams.language.ast import (
     Window,
     infix,
 )
+from streams.language.names import written_name
 
 
 def written_statement(name: str, to_stream: str, *selects: Select) -> str:
     """A statement of some SELECTs, with a semicolon."""
-    return f"REGISTER QUERY {name} {to_stream}({' UNION ALL '.join(map(written_select, selects))});"
+    union = " UNION ALL ".join(map(written_select, selects))
+    return f"REGISTER QUERY {written_name(name)} {to_stream}({union});"
 
 
 def written_select(select: Select) -> str:
     """A SELECT with its clauses."""
     items = [
-        written_expression(item.expression) + (f" AS {item.alias}" if item.alias else "")
+        written_expression(item.expression)
+        + (f" AS {written_name(item.alias)}" if item.alias else "")
         for item in select.items
     ]
     text = "SELECT DISTINCT " if select.distinct else "SELECT "
@@ -51,13 +54,14 @@ def _top(top: Top) -> str:
 
 def _source(source: Source) -> str:
     window = "" if source.window is None else f" {written_window(source.window)}"
-    alias = "" if source.alias == source.stream else f" AS {source.alias}"
-    return source.stream + window + alias
+    alias = "" if source.alias == source.stream else f" AS {written_name(source.alias)}"
+    stream = ".".join(map(written_name, source.stream.split(".")))
+    return stream + window + alias
 
 
 def written_window(window: Window) -> str:
     """A window in brackets."""
-    columns = ", ".join(column.name for column in window.partition_by)
+    columns = ", ".join(written_name(column.name) for column in window.partition_by)
     partition = f"PARTITION BY {columns}" if columns else ""
     if window.session_ms is not None:
         parts = [f"SESSION {window.session_ms} MILLISECONDS", partition]
@@ -78,7 +82,7 @@ def written_expression(expression: Expression) -> str:
         case Literal(value=value):
             return _literal(value)
         case Column(source=source, name=name):
-            return name if source is None else f"{source}.{name}"
+            return ".".join(written_name(one) for one in (source, name) if one is not None)
         case Call():
             return _call(expression)
 

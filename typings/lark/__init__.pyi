@@ -13,6 +13,8 @@ class Token(str):
     type: str
     start_pos: int | None
     end_pos: int | None
+    @classmethod
+    def new_borrow_pos(cls, type_: str, value: str, borrow_t: Token) -> Token: ...
 
 class Lark:
     def __init__(

@@ -61,6 +61,13 @@ def refused(folder: Path, old: str, new: str) -> str:
     return str(caught.value).removeprefix(f"{folder}/")
 
 
+def test_columns_have_names_that_statements_quote(folder: Path) -> None:
+    names = 'user-id: string, "@timestamp": float, group: int, größe in m: bool'
+    (folder / "all.yaml").write_text(TEXT.replace("z: string, a: float", names))
+    (stream,) = load([folder]).streams
+    assert list(stream.record.columns) == ["user-id", "@timestamp", "group", "größe in m"]
+
+
 def test_manifests_become_records(folder: Path) -> None:
     found = load([folder])
     assert found.cluster is not None
@@ -203,6 +210,8 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
         ("[France Central,", "[France Central: [,", "is not YAML"),
         ("outputs: {alerts: receiver}", "outputs: [alerts]", "outputs: a list is not a mapping"),
         ("name: north", "name: 5north", "'5north' cannot be a name in a query"),
+        ("z: string", "a.b: string", "columns.a.b: 'a.b' cannot be the name of a column. Use 1 to"),
+        ("z: string", '" z": string', "columns. z: ' z' cannot be the name of a column. Use 1 to"),
         ("name: north", "name: north__partial", "'north__partial' contains __partial"),
         ("name: proximity", "name: a.b", "'a.b' cannot be a name"),
         ("rate: 150 KB/s", "rate: 1 B/s\nrate: 2 B/s", "all.yaml:14: rate: 'rate' is given twice"),

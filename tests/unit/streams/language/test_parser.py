@@ -6,8 +6,8 @@ import pytest
 
 from streams.language import QueryError, parse
 from streams.language.ast import Call, Column, Literal, Select, ToStream
-from streams.language.syntax_errors import RESERVED
-from streams.language.writer import written_expression
+from streams.language.names import RESERVED
+from streams.language.writer import written_expression, written_select
 
 
 def select(text: str) -> Select:
@@ -91,6 +91,8 @@ def test_expressions(text: str, tree: str) -> None:
     (item,) = select(f"SELECT {text} AS y FROM s [NOW]").items
     assert shown(item.expression) == tree
 
+
+odd_names = ["user-id", "@timestamp", "größe in m", "100%", "it's", "--", "/*", "a;b", "#0", "π"]
 
 free_words = [
     *("row", "first", "second", "alerts", "rows", "range", "now", "seconds"),
@@ -181,8 +183,14 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
         ("SELECT a::int AS b FROM s [NOW]", "no :: yet; write CAST(a AS int)"),
         ("SELECT a | b AS b FROM s [NOW]", "'|' is not expected here; expected"),
         ("SELECT a FROM s [NOW] TOP 2 BY a DESC", "leave DESC out: TOP keeps the greatest"),
-        ("SELECT a AS select FROM s [NOW]", "expected a name, which SELECT, a word of the la"),
-        ("SELECT a FROM s [NOW] AS Case", "expected a name, which CASE, a word of the language, "),
+        (
+            "SELECT a AS select FROM s [NOW]",
+            'SELECT is a word of the language: as a name, write "select"',
+        ),
+        (
+            "SELECT a FROM s [NOW] AS Case",
+            'CASE is a word of the language: as a name, write "Case"',
+        ),
         ("SELECT a FROM s [RANGE 1 DAY]", "no windows in days yet; write it in HOURS"),
         ("SELECT sum(a) OVER (PARTITION BY b) FROM s [NOW]", "no OVER yet; aggregates range"),
         ("SELECT a FROM s [NOW] GROUP a", "expected BY"),
@@ -200,7 +208,7 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
         ("SELECT count(*) FILTER (WHERE a) AS n FROM s [NOW]", "no FILTER yet; count what CASE"),
         ("SELECT a FROM s [NOW] WHERE a == 1", "write a single ="),
         ("SELECT /* c */ a FROM s [NOW]", "a comment begins with --"),
-        ('SELECT a FROM s [NOW] WHERE a = "x"', "strings stand in single quotes"),
+        ('SELECT a FROM s [NOW] WHERE a LIKE "x"', "strings stand in single quotes"),
     ],
 )
 def test_what_the_language_lacks_is_said_with_what_to_use(body: str, message: str) -> None:
@@ -211,8 +219,56 @@ def test_what_the_language_lacks_is_said_with_what_to_use(body: str, message: st
 
 @pytest.mark.parametrize("word", sorted(RESERVED))
 def test_a_word_of_the_language_in_place_of_a_name_is_said_to_be_one(word: str) -> None:
-    with pytest.raises(QueryError, match=f"which {word}, a word of the language, cannot be"):
+    with pytest.raises(QueryError, match=f'{word} is a word of the language: as a name, write "'):
         select(f"SELECT a AS {word.lower()} FROM s [NOW]")
+
+
+@pytest.mark.parametrize("word", sorted(RESERVED - {"NULL", "TRUE", "FALSE"}))
+@pytest.mark.parametrize("place", ["SELECT {}, k", "SELECT k", "SELECT s.{}", "SELECT k, {} AS m"])
+def test_a_word_of_the_language_in_place_of_a_column_is_said_to_be_one(
+    word: str, place: str
+) -> None:
+    clause = " GROUP BY {}" if place == "SELECT k" else " WHERE k = 1"
+    text = f"{place} FROM s [NOW]{clause}".format(word.lower(), word.lower())
+    with pytest.raises(QueryError, match=f'as a name, write "{word.lower()}"'):
+        select(text)
+
+
+@pytest.mark.parametrize("name", [*(word.lower() for word in sorted(RESERVED)), *odd_names])
+def test_any_name_can_be_written_in_quotes(name: str) -> None:
+    quoted = f'"{name}"'
+    one = select(
+        f"SELECT s.{quoted} AS {quoted}, max({quoted}) AS m "
+        f"FROM s [PARTITION BY {quoted} ROWS 2] AS {quoted} WHERE {quoted}.{quoted} > 1 "
+        f"GROUP BY {quoted} TOP 1 BY {quoted} ASC PARTITION BY {quoted}"
+    )
+    again = select(written_select(one))
+    assert written_select(again) == written_select(one)
+    assert (again.items[0].alias, again.sources[0].alias) == (name, name)
+    assert [each.name for each in again.group_by] == [name]
+    assert again.sources[0].window is not None
+    assert [each.name for each in again.sources[0].window.partition_by] == [name]
+
+
+@pytest.mark.parametrize("name", ["", " a", "a.b", "a,b", "a\tb", "a`b", "a\nb", "x" * 129])
+def test_what_cannot_be_a_name_is_refused_in_quotes_too(name: str) -> None:
+    with pytest.raises(QueryError, match="cannot be a name: it has 1 to 128 letters"):
+        select(f'SELECT "{name}" AS a FROM s [NOW]')
+
+
+@pytest.mark.parametrize(
+    "place", ["{} RSTREAM(SELECT k FROM s [NOW])", "q RSTREAM(SELECT k FROM {} [NOW])"]
+)
+def test_streams_and_statements_have_plain_names(place: str) -> None:
+    (plain,) = parse("REGISTER QUERY " + place.format('"group"'))
+    assert "group" in (plain.name, plain.body.selects[0].sources[0].stream)
+    with pytest.raises(QueryError, match="a-b cannot be the name of a stream: it has letters"):
+        parse("REGISTER QUERY " + place.format('"a-b"'))
+
+
+def test_a_name_in_quotes_has_an_end() -> None:
+    with pytest.raises(QueryError, match='the name does not end; close it with "'):
+        select('SELECT "a FROM s [NOW]')
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def ordered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(rows, key=repr)
 
 
-IN_SQL = ("newest", "counted", "expressions", "pairs")
+IN_SQL = ("newest", "counted", "expressions", "pairs", "quoted")
 """Statements of the reference that Spark SQL computes, one of each kind."""
 
 FLOATS = "Spark adds the floats of sum in any order"
