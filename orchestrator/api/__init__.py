@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from orchestrator.api.drill_series import DrillRun, run_series
     from orchestrator.api.drilling import DrillDocument, drill, drills
     from orchestrator.api.lifecycle import DownDocument, UpDocument, down, serve, up
+    from orchestrator.api.lines import opened
     from orchestrator.api.loads import FragmentCost, PlaceLoad
     from orchestrator.api.mapping import CoordinateMap, Flow, Place, coordinate_map
     from orchestrator.api.metric_samples import MetricsDocument, Sample, exposition, metrics
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     )
     from orchestrator.api.plans import FragmentPlan, PlanDocument, QueryPlan, plan
     from orchestrator.api.predicting import predict
-    from orchestrator.api.sending import SentDocument, opened, send
+    from orchestrator.api.sending import SentDocument, send
     from orchestrator.api.simulating import (
         Campaign,
         TrialReport,
@@ -95,6 +96,7 @@ MODULES = {
         *("OutputStatus", "StatusDocument", "StreamStatus", "history", "status"),
     ),
     "api.connection": ("Cluster", "connect"),
+    "api.lines": ("opened",),
     "api.loads": ("FragmentCost", "PlaceLoad"),
     "api.mapping": ("CoordinateMap", "Flow", "Place", "coordinate_map"),
     "api.moving": (
@@ -109,7 +111,7 @@ MODULES = {
     "api.metric_samples": ("MetricsDocument", "Sample", "exposition", "metrics"),
     "api.plans": ("FragmentPlan", "PlanDocument", "QueryPlan", "plan"),
     "api.predicting": ("predict",),
-    "api.sending": ("SentDocument", "opened", "send"),
+    "api.sending": ("SentDocument", "send"),
     "api.simulating": (
         *("Campaign", "TrialReport", "TrialVerdict"),
         *("check_faults", "fault_kinds", "play_file", "play_seed", "simulate"),

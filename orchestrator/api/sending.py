@@ -3,49 +3,95 @@
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+import vivace
 from orchestrator.api.connection import Cluster
+from orchestrator.api.lines import (
+    BadLine,
+    Body,
+    bad_lines,
+    before,
+    bodies,
+    lines_left,
+    sorted_bodies,
+    without,
+)
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drivers import DriverError
 from orchestrator.errors import InvalidInput, Unreachable, VivaceError
 from orchestrator.listening import read_token
 from orchestrator.progress import Progress, silent
+from orchestrator.sources import restore
+from orchestrator.sources.formats import Format, RowForm
+from orchestrator.sources.http import Http
 from topology.suggestions import nearest
 
 TOKEN_VARIABLE = "VIVACE_TOKEN"
 """Holds the token where the stream's token file is not; it is taken in place of the file's."""
 
-BODY_BYTES = 2**20
-"""Lines that are sent together, if so many are there."""
-
-MOST_LINE_BYTES = 2**20
-
-_types = {"csv": "text/csv", "json": "application/x-ndjson"}
+_types = {Format.CSV: "text/csv", Format.JSON: "application/x-ndjson"}
 
 
 class SentDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the tuples: those that entered, those that came too late or lie too far ahead,
-    and those of which the site cannot tell (`vivace.Sent`)."""
+    """What became of the tuples.
+
+    Attributes
+    ----------
+    accepted, late, ahead, undecided, waiting
+        As in `vivace.Sent`.
+    skipped
+        Lines that could not be read and were left out.
+    """
 
     stream: str
     accepted: int
     late: int
     ahead: int
     undecided: int = 0
+    waiting: int = 0
+    skipped: int = 0
 
 
 class LinesRefused(VivaceError):
-    """The site cannot read some lines; those before them have entered."""
+    """The site cannot read some lines; those before them have been sent."""
 
 
 class TokenMissing(VivaceError):
     """A stream asks for a token, and its file is not here or holds none."""
+
+
+class SkippedLines:
+    """A file that is made for the lines that cannot be read, with the header before them.
+
+    Raises
+    ------
+    InvalidInput
+        It is there already.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._is_made = False
+        self.count = 0
+        if path.exists():
+            raise InvalidInput(
+                "command line", "--skip-bad", str(path), "is there already", "Name a new file."
+            )
+
+    def keep(self, body: Body, bad: list[BadLine]) -> None:
+        """Add lines of a body."""
+        with self._path.open("ab" if self._is_made else "xb") as file:
+            if not self._is_made:
+                file.write(body.header)
+            file.writelines(each.line.rstrip(b"\r\n") + b"\n" for each in bad)
+        self._is_made = True
+        self.count += len(bad)
 
 
 def send(
@@ -54,6 +100,8 @@ def send(
     lines: BinaryIO,
     *,
     written: str | None = None,
+    is_sorted: bool = False,
+    skip_bad: Path | None = None,
     on_progress: Progress = silent,
 ) -> SentDocument:
     """Send lines to a stream whose source is `http`, as they come, until they end.
@@ -64,58 +112,137 @@ def send(
         CSV with a line that names the columns, or JSON.
     written
         `csv` or `json`; None: as the first line looks.
+    is_sorted
+        Whether to send them in the order of event time, once all of them are there.
+    skip_bad
+        A file that is made for lines that cannot be read; the others are sent. None: the first such
+        line ends it.
 
     Raises
     ------
     VivaceError
         There is no such stream, it does not take them, or the site is away.
     """
-    import vivace
-
     view = read_view(cluster.store)
     # It must be open at first; then its site may be away for a while, and be elsewhere after that.
     _address(view, stream)
     site = vivace.connect(lambda: _where(cluster, stream), token=_token(view, stream))
-    opened = site.stream(stream)
-    total = vivace.Sent()
-    for body, content_type in _bodies(lines, written):
-        try:
-            total += opened.send_body(body, content_type)
-        except vivace.Refused as error:
-            before = (
-                f"{total.accepted:,} tuples entered; of the next ones " if total.accepted else ""
-            )
-            raise LinesRefused(f"stream {stream}: {before}{error}") from None
-        except vivace.Unavailable as error:
-            raise Unreachable(
-                f"Stream {stream}",
-                view.stream_records[stream].feeding_site,
-                f"takes nothing: {error}",
-                "Is there a query that reads it? `vivace status` shows what holds it up.",
-            ) from None
-        on_progress("sent", f"{total.accepted:,} tuples")
+    kept = None if skip_bad is None else SkippedLines(skip_bad)
+    sending = _Sending(site.stream(stream), lines, _form(view, stream), kept)
+    format_ = None if written is None else Format(written)
+    given = bodies(lines, format_)
+    if is_sorted:
+        _check_sortable(view, stream)
+        given = sorted_bodies(lines, format_, sending.form, sending.refuse)
+    try:
+        for sent in sending.all(given):
+            on_progress("sent", f"{sent.accepted:,} tuples")
+    except vivace.Unavailable as error:
+        raise Unreachable(
+            f"Stream {stream}",
+            view.stream_records[stream].feeding_site,
+            f"takes nothing: {error}",
+            "Is there a query that reads it? `vivace status` shows what holds it up.",
+        ) from None
+    total = sending.sent
     return SentDocument(
         stream=stream,
         accepted=total.accepted,
         late=total.late,
         ahead=total.ahead,
         undecided=total.undecided,
+        waiting=total.waiting,
+        skipped=0 if kept is None else kept.count,
     )
 
 
-def opened(path: Path) -> BinaryIO:
-    """A file of lines.
+class _Sending:
+    """The bodies of a file on their way into a stream.
 
-    Raises
-    ------
-    InvalidInput
-        It cannot be read.
+    Attributes
+    ----------
+    form
+        The rows that it takes.
+    sent
+        What became of those that were sent.
     """
-    try:
-        return path.open("rb", buffering=0)
-    except OSError as error:
-        problem = f"cannot be read ({error.strerror})"
-        raise InvalidInput("command line", "FILE", str(path), problem, "Check the path.") from None
+
+    def __init__(
+        self, opened: vivace.Stream, lines: BinaryIO, form: RowForm, kept: SkippedLines | None
+    ) -> None:
+        self.form = form
+        self.sent = vivace.Sent()
+        self._opened, self._lines, self._kept = opened, lines, kept
+        self._has_sent = False
+
+    def all(self, given: Iterator[Body]) -> Iterator[vivace.Sent]:
+        """Send bodies; tells what became of all after each."""
+        for body in given:
+            try:
+                self._send(body)
+            except vivace.Refused as error:
+                self._send_readable(body, error)
+            yield self.sent
+
+    def refuse(self, body: Body, bad: list[BadLine]) -> None:
+        """Keep lines that cannot be read.
+
+        Raises
+        ------
+        LinesRefused
+            They are not to be left out.
+        """
+        if self._kept is not None:
+            self._kept.keep(body, bad)
+            return
+        first = bad[0]
+        left = lines_left(self._lines, body, first)
+        before = "Nothing was sent"
+        if self._has_sent:
+            unsent = "it and what follows" if left is None else f"the {left:,} lines from it on"
+            before = (
+                f"{_tuples(self.sent.accepted)} before it were accepted; {unsent} were not sent"
+            )
+        raise LinesRefused(
+            f"line {first.number:,}: {first.reason}. {before}. Correct it and send the rest, or "
+            "leave such lines out with --skip-bad FILE"
+        )
+
+    def _send(self, body: Body) -> None:
+        self._has_sent = True
+        self.sent += self._opened.send_body(body.content, _types[body.written])
+
+    def _send_readable(self, body: Body, error: vivace.Refused) -> None:
+        """Send what can be read of a body that was refused as a whole."""
+        bad = bad_lines(self.form, body)[1] if error.status == HTTPStatus.BAD_REQUEST else []
+        if not bad:
+            raise LinesRefused(
+                f"{error}; {self.sent.accepted:,} tuples before were accepted"
+            ) from None
+        readable = before(body, bad[0]) if self._kept is None else without(body, bad)
+        if readable.lines.strip():
+            self._send(readable)
+        self.refuse(body, bad)
+
+
+def _tuples(count: int) -> str:
+    return "1 tuple" if count == 1 else f"{count:,} tuples"
+
+
+def _form(view: ClusterView, stream: str) -> RowForm:
+    record = view.stream_records[stream]
+    source = None if record.source is None else restore(record.source)
+    assert isinstance(source, Http)
+    return source.form_of(record.columns)
+
+
+def _check_sortable(view: ClusterView, stream: str) -> None:
+    if _form(view, stream).time_column is None:
+        raise InvalidInput(
+            "command line", "--sort", None,
+            f"has nothing to go by: tuples of {stream} get the time of their arrival",
+            "Send them without it, or name a column as the stream's `timestamp`.",
+        )  # fmt: skip
 
 
 def _address(view: ClusterView, stream: str) -> str:
@@ -169,49 +296,3 @@ def _token(view: ClusterView, stream: str) -> str | None:
             f"stream {stream}: {error}. Send from where it can be read, or set {TOKEN_VARIABLE} to "
             "the token"
         ) from None
-
-
-def _bodies(lines: BinaryIO, written: str | None) -> Iterator[tuple[bytes, str]]:
-    """Whole lines with their type, together as far as they are there; CSV with its header.
-
-    A header without lines is sent, too: it may be a tuple of a file that lacks its header, which
-    the site then refuses.
-    """
-    header = b""
-    bodies = 0
-    for part in _parts(lines):
-        body = part
-        if written is None:
-            written = "json" if body.lstrip()[:1] == b"{" else "csv"
-        if written == "csv" and not header:
-            header, _, body = body.partition(b"\n")
-            header += b"\n"
-        if body.strip():
-            bodies += 1
-            yield header + body, _types[written]
-    if header and not bodies:
-        yield header, _types["csv"]
-
-
-def _parts(lines: BinaryIO) -> Iterator[bytes]:
-    """Whole lines, as many as are there."""
-    rest = b""
-    number = lines.fileno()
-    while data := os.read(number, BODY_BYTES):
-        rest += data
-        if len(rest) < BODY_BYTES and _has_more(number):
-            continue
-        whole, newline, rest = rest.rpartition(b"\n")
-        if newline:
-            yield whole + newline
-        if len(rest) > MOST_LINE_BYTES:
-            raise InvalidInput(
-                "command line", "FILE", None, "has a line that is too long", "Send shorter lines."
-            )
-    if rest.strip():
-        yield rest if rest.endswith(b"\n") else rest + b"\n"
-
-
-def _has_more(number: int) -> bool:
-    """Whether a read would return at once."""
-    return bool(select.select([number], [], [], 0)[0])

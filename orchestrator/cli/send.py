@@ -34,50 +34,84 @@ def command(
     written: Annotated[
         Written | None, typer.Option("--format", help="If the first line does not show it.")
     ] = None,
+    is_sorted: Annotated[
+        bool,
+        typer.Option(
+            "--sort",
+            help="Send the lines in the order of event time, once all are there. Takes about 50 "
+            "bytes of memory a line.",
+        ),
+    ] = False,
+    skip_bad: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A new file for lines that cannot be read; the others are sent. Without it, the "
+            "first such line ends the command.",
+        ),
+    ] = None,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Send lines to a stream as they come, until they end.
 
     A stream's token is read from its token file; on another machine, set VIVACE_TOKEN to it. Lines
-    that are sent by two commands are different tuples. The exit status is 1 if there are tuples,
-    and none of them enters.
+    that are sent by two commands are different tuples. The exit status is 1 if tuples were refused
+    because they came too late or lie too far ahead.
 
-    [bold]Example:[/] vivace send north flights.csv
+    [bold]Example:[/] vivace send north flights.csv --sort
     """
     opened = nullcontext(sys.stdin.buffer) if str(file) == "-" else api.opened(file)
     with api.connect(cluster) as connected, opened as lines, progress(f"To {stream}") as line:
         form = None if written is None else written.value
-        sent = api.send(connected, stream, lines, written=form, on_progress=line.tell)
-    show(sent, as_json, lambda: _view(sent))
-    return EXIT_FAILED if _nothing_entered(sent) else 0
+        sent = api.send(
+            connected, stream, lines,
+            written=form, is_sorted=is_sorted, skip_bad=skip_bad, on_progress=line.tell,
+        )  # fmt: skip
+    show(sent, as_json, lambda: _view(sent, is_sorted=is_sorted, skip_bad=skip_bad))
+    return EXIT_FAILED if sent.late or sent.ahead else 0
 
 
-def _nothing_entered(sent: api.SentDocument) -> bool:
-    return not (sent.accepted or sent.undecided) and bool(sent.late or sent.ahead)
-
-
-def _view(sent: api.SentDocument) -> Text:
-    if _nothing_entered(sent):
-        text = Text.assemble(("✗ ", "red"), f"None of the tuples has entered {sent.stream}.")
-    elif not (sent.accepted or sent.undecided):
-        text = Text.assemble(("! ", "yellow"), f"There were no tuples to send to {sent.stream}.")
+def _view(sent: api.SentDocument, *, is_sorted: bool = False, skip_bad: Path | None = None) -> Text:
+    accepted = f"{_tuples(sent.accepted)} accepted by {sent.stream}."
+    refused = sent.late + sent.ahead
+    if refused:
+        whole = _tuples(sent.accepted + sent.undecided + refused)
+        text = Text.assemble(("✗ ", "red"), f"{refused:,} of {whole} refused by {sent.stream}.")
+    elif sent.accepted or sent.undecided:
+        text = Text.assemble(("✓ ", "green"), accepted)
     else:
-        has = "has" if sent.accepted == 1 else "have"
-        text = Text.assemble(
-            ("✓ ", "green"), f"{_tuples(sent.accepted)} {has} entered {sent.stream}."
-        )
-    lie = "lies" if sent.ahead == 1 else "lie"
-    for count, why in ((sent.late, "came too late"), (sent.ahead, f"{lie} too far ahead")):
-        if count:
-            text.append(f"\n! {_tuples(count)} {why} and did not enter.", "yellow")
+        text = Text.assemble(("! ", "yellow"), f"There were no tuples to send to {sent.stream}.")
+    if sent.late:
+        text.append(f"\n! {_tuples(sent.late)} came too late{_late_remedy(is_sorted)}", "yellow")
+    if sent.ahead:
+        lie = "lies" if sent.ahead == 1 else "lie"
+        remedy = "are they in the unit that the stream's `format` names? `maxAhead` is the limit."
+        text.append(f"\n! {_tuples(sent.ahead)} {lie} too far ahead: {remedy}", "yellow")
+    if refused and sent.accepted:
+        text.append(f"\n{accepted}")
     if sent.undecided:
         text.append(
             f"\n! {_tuples(sent.undecided)} entered before the stream's site failed, or came too "
             "late and did not enter: nobody can tell which.",
             "yellow",
         )
+    if sent.skipped:
+        lines = "1 line" if sent.skipped == 1 else f"{sent.skipped:,} lines"
+        text.append(f"\n! {lines} that cannot be read left out, and kept in {skip_bad}.", "yellow")
+    if sent.waiting:
+        wait = "waits" if sent.waiting == 1 else "wait"
+        text.append(
+            f"\n· {_tuples(sent.waiting)} of {sent.stream} {wait} to enter: `vivace status` says "
+            "for what."
+        )
     return text
+
+
+def _late_remedy(is_sorted: bool) -> str:
+    if is_sorted:
+        return ": the stream had gone on to later timestamps before."
+    return ": send them in the order of event time (--sort), or give the stream more `slack`."
 
 
 def _tuples(count: int) -> str:

@@ -179,8 +179,12 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
 
     def form(self, assignment: SourceAssignment) -> RowForm:
         """The rows that a stream takes."""
+        return self.form_of(assignment.columns)
+
+    def form_of(self, columns: Mapping[str, str]) -> RowForm:
+        """The rows that a stream with these columns takes."""
         return RowForm(
-            columns=assignment.columns,
+            columns=columns,
             time_column=self.time_column,
             time_format=self.time_format,
         )

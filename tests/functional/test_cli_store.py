@@ -239,7 +239,7 @@ def test_status_of_a_running_query(
     (output,) = document["outputs"]
     assert (output["rows"], output["latency_ms_p99"], output["lost"]) == (7, 41.5, 0)
     shown = vivace_here("status").stdout
-    assert "! nothing has entered: positions" in shown.splitlines()[0]
+    assert "; nothing has entered: positions" in shown.splitlines()[0]
     assert "✓ every fragment has a warm standby" not in shown
     assert "14.29 %" in shown
     assert "80.0 ms" in shown
