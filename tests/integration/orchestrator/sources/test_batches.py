@@ -54,13 +54,13 @@ def test_parts_enter_together_in_order_and_once(site: Site) -> None:
     stream.stage(rows(5, 3, 9), number=7, part="b")
     stream.stage(rows(2, 8, 4), number=7, part="a")
     assert entered(source) == []
-    assert stream.commit(7, ["a", "b"]) == vivace.Sent(accepted=6)
+    assert stream.commit(7, ["a", "b"]) == vivace.Sent(accepted=6, waiting=1)
     assert entered(source) == [2, 3, 4, 5, 8]
-    assert stream.commit(7, ["a", "b"]) == vivace.Sent(repeated=1)
+    assert stream.commit(7, ["a", "b"]) == vivace.Sent(repeated=1, waiting=1)
     # Another client's batches have numbers of their own.
     other = connected(source, "other")
     other.stage(rows(20), number=1, part="a")
-    assert other.commit(1, ["a"]) == vivace.Sent(accepted=1)
+    assert other.commit(1, ["a"]) == vivace.Sent(accepted=1, waiting=1)
     assert entered(source) == [9]
     assert source.status.late == 0
 
@@ -77,7 +77,7 @@ def test_a_known_batch_is_compared_by_its_rows_in_any_order_and_parts(site: Site
     stream = connected(source)
     stream.stage(rows(3, 9), number=7, part="x")
     stream.stage(rows(3, 5), number=7, part="y")
-    assert stream.commit(7, ["x", "y"]) == vivace.Sent(repeated=1)
+    assert stream.commit(7, ["x", "y"]) == vivace.Sent(repeated=1, waiting=1)
     # Another writer has the same name, or the query was begun anew.
     stream.stage(rows(3, 9, 3, 6), number=7, part="x")
     with pytest.raises(
@@ -87,7 +87,7 @@ def test_a_known_batch_is_compared_by_its_rows_in_any_order_and_parts(site: Site
     assert refused.value.status == 422
     assert source.status.malformed == 1
     # Nothing is compared that is not here, and nothing would be dropped.
-    assert stream.commit(7, ["z"]) == vivace.Sent(repeated=1)
+    assert stream.commit(7, ["z"]) == vivace.Sent(repeated=1, waiting=1)
 
 
 def test_a_part_that_is_sent_again_replaces_the_first(site: Site) -> None:
@@ -139,7 +139,7 @@ def test_a_site_that_is_killed_within_a_batch_goes_on_with_it(
     while len(found) < 49 and time.monotonic() < until:
         found += entered(again)
     assert found == list(range(49))
-    assert connected(again).commit(1, ["a"]) == vivace.Sent(repeated=1)
+    assert connected(again).commit(1, ["a"]) == vivace.Sent(repeated=1, waiting=1)
     assert not list((site.folder / "batches").rglob("*.batch"))
 
 
@@ -339,8 +339,8 @@ def test_a_client_whose_response_was_lost_goes_on_although_much_waits(site: Site
     # The response was lost, or its program was killed and started again: it sends batches 1, 2.
     again = connected(source)
     sent = again.send(same, number=1)
-    assert sent == vivace.Sent(repeated=1)
-    assert again.send(rows(6), number=2) == vivace.Sent(accepted=1)
+    assert sent == vivace.Sent(repeated=1, waiting=1000)
+    assert again.send(rows(6), number=2) == vivace.Sent(accepted=1, waiting=1)
 
 
 def test_a_batch_may_have_more_parts_than_files_may_be_open(site: Site) -> None:
