@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from streams.arrow_buffers import offsets
 from streams.bounds import EventTime, Number
+from streams.reserved import TIMESTAMP
 from topology.arrays import IntArray
 
 type_names = {
@@ -31,10 +32,6 @@ type_names = {
     "bool": pa.bool_(),
 }
 """Column types of the query language, with the Arrow types that carry them."""
-
-TIMESTAMP = "_ts"
-"""Name of the timestamp column (int64, milliseconds), first in every chunk's rows."""
-
 
 NO_WATERMARK = -(2**62)
 """The watermark, ms, of a stream that has none yet: before every event timestamp."""

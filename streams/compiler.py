@@ -30,6 +30,7 @@ from streams.language.ast import Select, Statement, Window
 from streams.language.names import written_name
 from streams.program import Program, SelectPlan, SourcePlan, WindowPlan
 from streams.pushdown import computed_once
+from streams.reserved import taken
 from streams.resolver import Resolved, Resolver, Scope
 from topology.suggestions import hint
 
@@ -138,6 +139,10 @@ class _Compiler:
             if columns is None:
                 suggestion = self._suggestion(source.stream)
                 raise self._error(source.start, f"there is no stream {source.stream}{suggestion}")
+            for column in columns:
+                if (reason := taken(column)) is not None:
+                    message = f"{source.stream} has a column {column}, which {reason}"
+                    raise self._error(source.start, message)
             if source.alias in aliases:
                 message = f"two sources are called {source.alias}; rename one with AS"
                 raise self._error(source.start, message)

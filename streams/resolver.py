@@ -12,6 +12,7 @@ from streams.language import QueryError
 from streams.language.ast import Call, Column, Expression, Item, Literal, Select, Top, Window
 from streams.language.names import written_name
 from streams.program import EXACT_SUMS, AggregatePlan, GroupPlan, RankedBy, TopPlan
+from streams.reserved import taken
 from topology.suggestions import hint
 
 aggregate_names = (
@@ -226,9 +227,8 @@ class Resolver:
             if name in [other for other, _ in named[:position]]:
                 message = f"two columns are called {name}; rename one with AS"
                 raise self._error(item, message)
-            if name == TIMESTAMP:
-                message = f"{TIMESTAMP} is the timestamp's name; choose another: {TIMESTAMP} AS …"
-                raise self._error(item, message)
+            if (reason := taken(name)) is not None:
+                raise self._error(item, f"{name} {reason}; give it another name with AS")
         return tuple(named)
 
     def _name(self, item: Item) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from orchestrator.api.split_ways import ways_to_split
+from orchestrator.control.collisions import check_collisions
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, dataflow, located
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, cluster_record
@@ -134,6 +135,7 @@ def check(manifests: Manifests) -> Dataflow:
     queries = {each.record.name: each.record for each in manifests.queries}
     try:
         flow = dataflow(streams, queries)
+        check_collisions(flow, manifests.streams, manifests.queries)
     except InvalidQuery as problem:
         raise located(problem, manifests.queries) from None
     if manifests.cluster is not None:

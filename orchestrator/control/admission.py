@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.control.collisions import check_collisions
 from orchestrator.control.dataflow import Dataflow, InvalidQuery, dataflow, located
 from orchestrator.control.latencies import latency_uncertainty_ms
 from orchestrator.control.placing import propose
@@ -84,6 +85,11 @@ def admit(
     all_streams, all_queries = _with_applied(view, streams, queries)
     try:
         flow = dataflow(all_streams, all_queries)
+        check_collisions(
+            flow,
+            [stream for stream in streams if stream.record.name not in view.streams],
+            [query for query in queries if query.record.name not in view.queries],
+        )
     except InvalidQuery as problem:
         raise located(problem, queries) from None
     _check_retired(view, queries)

@@ -32,6 +32,7 @@ from orchestrator.records import (
 from streams.chunk import stream_schema, type_names
 from streams.language import QueryError
 from streams.partial import PARTIAL_INFIX
+from streams.reserved import taken
 from streams.scheduling.run_queue import Policy
 from streams.scheduling.shedder import value_of
 
@@ -391,6 +392,9 @@ def _columns(field: Field) -> dict[str, str]:
     columns = {key.column_name(): kind.choice(type_names) for key, kind in field.entries()}
     if not columns:
         field.refuse("has no column", "Declare at least one column.")
+    for key, _ in field.entries():
+        if (reason := taken(key.text())) is not None:
+            key.refuse(reason, "Choose another name.")
     return columns
 
 

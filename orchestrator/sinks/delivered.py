@@ -19,10 +19,8 @@ import pyarrow as pa
 
 from orchestrator.host.events import Deliver
 from streams.chunk import TIMESTAMP, Chunk
+from streams.reserved import GENERATION, SEQUENCE
 from topology.arrays import FloatArray, IntArray
-
-SEQUENCE = "_seq"
-GENERATION = "_generation"
 
 completed_schema = pa.schema(
     [

@@ -14,6 +14,7 @@ may get tuples twice; what it has flushed counts as kept, since producers cannot
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -69,6 +70,16 @@ class LiveSink(OpenSink, Protocol):
 
 class SinkDriver(Driver, frozen=True, kw_only=True):
     """Options of a sink, read out of an output's field `to` in a query's manifest."""
+
+    @property
+    def reserved(self) -> Mapping[str, str]:
+        """Columns that its readers find beside those of the stream → what they are."""
+        return {}
+
+    @property
+    def ignores_case(self) -> bool:
+        """Whether readers that it is made for take names that differ in case only for one."""
+        return False
 
     def check(self, assignment: SinkAssignment, site: SiteCheck) -> None:
         """Look whether the sink could be opened at a site; nothing is changed there.

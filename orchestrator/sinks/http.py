@@ -107,6 +107,11 @@ class HttpResults(SinkDriver, frozen=True, kw_only=True):
         need_token(section.get("listen"), made.listen, made.token_file)
         return made
 
+    @property
+    def ignores_case(self) -> bool:
+        """Spark reads them (`vivace.spark`)."""
+        return True
+
     def check(self, assignment: SinkAssignment, site: SiteCheck) -> None:
         """Look whether the site could listen."""
         site.need_token(self.token_file)

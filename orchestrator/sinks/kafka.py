@@ -38,10 +38,10 @@ from orchestrator.kafka import (
 )
 from orchestrator.manifest.document import Field, Section
 from orchestrator.records import SinkAssignment
-from orchestrator.sinks.delivered import SEQUENCE
 from orchestrator.sinks.driver import SinkDriver
 from streams.bounds import EventTime, Number
 from streams.chunk import Position
+from streams.reserved import SEQUENCE
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer

@@ -4,7 +4,7 @@ Results are kept in the site's archive, as by the driver `archive`, and that is 
 The tuples of the interval that is under way are written to a hidden file. When the interval is
 complete, the file gets its name at once, whole:
 
-    PATH/STREAM/version=LIFE/date=2026-07-02/hour=13/20260702T130000Z.parquet
+    PATH/STREAM/vivace_version=LIFE/vivace_date=2026-07-02/vivace_hour=13/20260702T130000Z.parquet
 
 So a reader sees whole intervals only, and a file never changes. A note at the site says up to where
 intervals have been published. A site that starts again begins the interval anew out of the archive;
@@ -16,6 +16,7 @@ columns may differ.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -25,7 +26,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from orchestrator.drivers import DriverError
+from orchestrator.drivers import DriverError, Unusable
+from orchestrator.errors import in_sentences
 from orchestrator.folders import path_part, sync
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.manifest.document import Field, Section
@@ -36,6 +38,7 @@ from orchestrator.sinks.delivered import Delivered, numbered, numbered_schema
 from orchestrator.sinks.driver import SinkDriver
 from streams.bounds import EventTime, Number
 from streams.chunk import NO_WATERMARK, TIMESTAMP, stream_schema
+from streams.reserved import DATE, HOUR, IN_DATASETS, VERSION
 
 if TYPE_CHECKING:
     from orchestrator.site_check import SiteCheck
@@ -66,9 +69,41 @@ class ParquetFiles(SinkDriver, frozen=True, kw_only=True):
         given: dict[str, Any] = section.given({"every_ms": ("every", _every)})
         return cls(path=str(section.need("path").path()), **given)
 
+    @property
+    def reserved(self) -> Mapping[str, str]:
+        """The names of folders, which readers take for columns, rather than for those of files."""
+        return IN_DATASETS
+
+    @property
+    def ignores_case(self) -> bool:
+        """Spark and DuckDB read them."""
+        return True
+
     def check(self, assignment: SinkAssignment, site: SiteCheck) -> None:
-        """Look whether the folder can be written."""
+        """Look whether the folder can be written, and has none of an earlier layout."""
         site.need_writable("path", self.path)
+        if (former := self._former(assignment.stream)) is not None:
+            raise Unusable("path", self.path, *former)
+
+    def dataset(self, stream: str) -> Path:
+        """The folder of a stream.
+
+        Raises
+        ------
+        DriverError
+            It has folders of an earlier layout: readers refuse folders of both.
+        """
+        if (former := self._former(stream)) is not None:
+            raise DriverError(f"{self.path} {in_sentences(*former)}")
+        return Path(self.path) / path_part(stream)
+
+    def _former(self, stream: str) -> tuple[str, str] | None:
+        """Problem and remedy if the stream's folder has folders of an earlier layout."""
+        found = next((Path(self.path) / path_part(stream)).glob("version=*"), None)
+        if found is None:
+            return None
+        problem = f"has files of an earlier layout ({stream}/{found.name}): readers take no folder "
+        return problem + "with both", f"Move {found.parent} away, or choose another path."
 
     def open(self, assignment: SinkAssignment, folder: Path) -> OpenParquet:
         """Continue the archive, and what is published of it."""
@@ -96,8 +131,7 @@ class OpenParquet:
         self._every_ms = options.every_ms
         self._life = assignment.life
         self._schema = numbered_schema(stream_schema(assignment.columns))
-        own = Path(options.path) / path_part(assignment.stream)
-        self._folder = own / f"version={assignment.life}"
+        self._folder = options.dataset(assignment.stream) / f"{VERSION}={assignment.life}"
         self._note = folder / f"{path_part(assignment.stream)}.parquet.json"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -211,7 +245,7 @@ class _Interval:
         self._write()
         self._writer.close()
         begin = datetime.fromtimestamp(self.begin_ms / 1000, UTC)
-        hour = self._folder / f"date={begin:%Y-%m-%d}" / f"hour={begin:%H}"
+        hour = self._folder / f"{DATE}={begin:%Y-%m-%d}" / f"{HOUR}={begin:%H}"
         hour.mkdir(parents=True, exist_ok=True)
         sync(self._hidden)
         self._hidden.replace(hour / f"{begin:%Y%m%dT%H%M%SZ}.parquet")

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from orchestrator.drivers import DriverError
 from orchestrator.sources.ingestion import Full
+from streams.reserved import TIMESTAMP
 
 if TYPE_CHECKING:
     from orchestrator.sources.live_input import LiveInput
@@ -97,7 +98,7 @@ def _rejections(kind: str, reason: str, whats: list[str]) -> pa.RecordBatch:
             pa.array([reason] * count, pa.string()),
             pa.array(whats, pa.string()),
         ],
-        names=["_ts", *REJECTED_COLUMNS],
+        names=[TIMESTAMP, *REJECTED_COLUMNS],
     )
 
 

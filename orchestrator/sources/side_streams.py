@@ -19,12 +19,10 @@ from orchestrator.records import SourceAssignment, StreamRecord
 from orchestrator.sources.driver import OpenSource, SourceContext
 from orchestrator.sources.live import LiveSource
 from orchestrator.sources.refused import REJECTED_COLUMNS, Side
+from streams.reserved import EVENT_TIME, IN_LATE_STREAMS, taken
 
 RATE_SHARE = 0.01
 """Of the stream's rate, for planning: few tuples are refused."""
-
-EVENT_TIME = "event_time"
-"""Column of late tuples with the timestamp that they came with, ms."""
 
 
 class SideSource(LiveSource, frozen=True, kw_only=True):
@@ -65,10 +63,9 @@ def side_streams(stream: StreamRecord, source: LiveSource) -> list[tuple[StreamR
     ValueError
         The stream has a column of a name that late tuples need.
     """
-    if source.late and EVENT_TIME in stream.columns:
-        raise ValueError(
-            f"late tuples have a column {EVENT_TIME} of their own: rename the stream's"
-        )
+    for column in stream.columns if source.late else ():
+        if (reason := taken(column, IN_LATE_STREAMS)) is not None:
+            raise ValueError(f"the column {column} {reason}, which `late: true` adds: rename it")
     made: list[tuple[StreamRecord, SideSource]] = []
     for side, asked in ((Side.LATE, source.late), (Side.REJECTED, source.rejected)):
         if not asked:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from orchestrator.spark.jobs.arrow_functions import map_in_arrow
+from orchestrator.spark.jobs.sql_expressions import column_sql, spark_name
 from streams.chunk import TIMESTAMP, Chunk, stream_schema
 from streams.engine import FragmentEngine
 from streams.partitioning import Partitioning
@@ -71,13 +72,14 @@ def evaluate_whole(program: Program, frames: Mapping[str, DataFrame], until_ms: 
     Parameters
     ----------
     frames
-        Stream → its tuples, with their places among those of a timestamp in `ORDER`.
+        Stream → its tuples, with their places among those of a timestamp in `ORDER`. Columns are
+        called as `spark_name` says.
     """
     inputs: dict[str, pa.RecordBatch] = {}
     for stream in program.inputs:
         schema = stream_schema(program.input_columns[stream])
-        rows = frames[stream].orderBy(TIMESTAMP, ORDER).toArrow()
-        inputs[stream] = _one_batch(rows.select(schema.names), schema)
+        rows = frames[stream].orderBy(TIMESTAMP, ORDER).drop(ORDER).toArrow()
+        inputs[stream] = _one_batch(rows.rename_columns(schema.names), schema)
     rows = evaluate(program, inputs, until_ms)
     return pa.Table.from_batches(rows, schema=stream_schema(program.columns))
 
@@ -115,9 +117,9 @@ def evaluate_parts(
         .sortWithinPartitions(STREAM, TIMESTAMP, ORDER)
         .drop(PART, ORDER)
     )
+    fields = [(column_sql(field.name), field.type) for field in stream_schema(program.columns)]
     schema = ", ".join(
-        f"`{field.name}` {_spark_types[str(field.type)]}"
-        for field in (*stream_schema(program.columns), pa.field(ORDER, pa.int64()))
+        f"{name} {_spark_types[str(kind)]}" for name, kind in [*fields, (ORDER, pa.int64())]
     )
     evaluated = map_in_arrow(divided, _part_of(program, until_ms), schema)
     made = evaluated.withColumn(ORDER, functions.array(ORDER)).cache()
@@ -138,11 +140,11 @@ def _tagged(frame: DataFrame, program: Program, number: int, column: str) -> Dat
     """The tuples of an input beside those of others, whose columns have other names."""
     return frame.select(
         functions.lit(number).alias(STREAM),
-        functions.col(f"`{column}`").alias(PART),
+        functions.col(column_sql(column)).alias(PART),
         TIMESTAMP,
         ORDER,
         *(
-            functions.col(f"`{name}`").alias(_name(number, name))
+            functions.col(column_sql(name)).alias(_name(number, name))
             for name in program.input_columns[program.inputs[number]]
         ),
     )
@@ -173,10 +175,12 @@ def _part_of(
             own = table.slice(int(first), int(end - first)).select(names)
             inputs[stream] = _one_batch(own.rename_columns(schema.names), schema)
         place = 0
+        names = [spark_name(name) for name in stream_schema(program.columns).names]
         for rows in evaluate(program, inputs, until_ms):
             places = pa.array(np.arange(place, place + rows.num_rows))
             place += rows.num_rows
-            yield from pa.Table.from_batches([rows]).append_column(ORDER, places).to_batches()
+            named = rows.rename_columns(names)
+            yield from pa.Table.from_batches([named]).append_column(ORDER, places).to_batches()
 
     return evaluated
 
@@ -218,7 +222,9 @@ def widest(frames: Mapping[str, DataFrame], choices: Sequence[Partitioning]) -> 
         columns = sorted({choice[stream] for choice in choices})
         (row,) = (
             frames[stream]
-            .agg(*(functions.approx_count_distinct(f"`{name}`").alias(name) for name in columns))
+            .agg(
+                *(functions.approx_count_distinct(column_sql(name)).alias(name) for name in columns)
+            )
             .collect()
         )
         counts |= {(stream, name): row[name] for name in columns}

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from orchestrator.spark.jobs.evaluation import ORDER, evaluate_parts, evaluate_whole, widest
-from orchestrator.spark.jobs.sql_expressions import Inexpressible
+from orchestrator.spark.jobs.sql_expressions import Inexpressible, spark_name
 from orchestrator.spark.jobs.sql_windows import view_name
 from orchestrator.spark.jobs.translation import Catalogue, keeps_order, translate
 from orchestrator.spark.jobs.verification import PARTS_PER_CORE
@@ -111,6 +111,8 @@ def recompute(
     session = session.newSession()
     # Overflow and division by zero are no errors.
     session.conf.set("spark.sql.ansi.enabled", "false")
+    # Names of the query language differ by case, too.
+    session.conf.set("spark.sql.caseSensitive", "true")
     parts = PARTS_PER_CORE * session.sparkContext.defaultParallelism
     session.conf.set("spark.sql.shuffle.partitions", parts)
     compiled = _compiled(statements, columns)
@@ -137,7 +139,10 @@ def recompute(
             not_in_sql[statement.name] = recomputation.by_engine(program, why)
     return Recomputed(
         session=session,
-        frames={name: frame.drop(ORDER) for name, frame in recomputation.frames.items()},
+        frames={
+            name: frame.drop(ORDER).toDF(TIMESTAMP, *known[name])
+            for name, frame in recomputation.frames.items()
+        },
         not_in_sql=not_in_sql,
     )
 
@@ -268,6 +273,6 @@ def _order_needed(programs: Sequence[Program]) -> frozenset[str]:
 def numbered(session: SparkSession, table: pa.Table) -> DataFrame:
     """Tuples with their places, in one chunk: Spark takes an empty one for the table's end."""
     places = pa.array(np.arange(table.num_rows))
-    whole = table.append_column(ORDER, places).combine_chunks()
-    numbered = session.createDataFrame(whole)
+    named = table.rename_columns([spark_name(name) for name in table.column_names])
+    numbered = session.createDataFrame(named.append_column(ORDER, places).combine_chunks())
     return numbered.withColumn(ORDER, functions.array(ORDER))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from streams.chunk import TIMESTAMP
 from streams.language.ast import Call, Column, Expression, Literal, infix
 
 _infix = {name: sign for name, sign in infix.items() if name != "like"}
@@ -115,4 +116,15 @@ def _literal(value: float | str | bool) -> str:
 
 def quoted(name: str) -> str:
     """A name in SQL."""
-    return f"`{name}`"
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
+
+
+def spark_name(column: str) -> str:
+    """A stream's column as Spark is told it: columns of ours beside it have no such names."""
+    return column if column == TIMESTAMP else f"column {column}"
+
+
+def column_sql(column: str) -> str:
+    """A stream's column in SQL."""
+    return quoted(spark_name(column))

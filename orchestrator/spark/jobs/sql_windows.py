@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from orchestrator.spark.jobs.sql_expressions import Inexpressible, quoted
+from orchestrator.spark.jobs.sql_expressions import Inexpressible, column_sql, quoted
 from streams.chunk import TIMESTAMP
 from streams.language.ast import Source, Window
 
 
 def view_name(stream: str) -> str:
-    """The view with a stream's tuples: `_ts`, `_ord` and its columns."""
-    return stream.replace(".", "_beside_")
+    """The view with a stream's tuples, in SQL: `_ts`, `_ord` and its columns."""
+    return quoted(stream)
 
 
 def windowed_sql(source: Source, *, ordered: bool, end_ms: int) -> str:
@@ -33,7 +33,7 @@ def windowed_sql(source: Source, *, ordered: bool, end_ms: int) -> str:
                 f"the tuples of {source.stream} have no order within a timestamp in SQL, and a "
                 "window counts them"
             )
-        keys = ", ".join(quoted(each.name) for each in window.partition_by)
+        keys = ", ".join(column_sql(each.name) for each in window.partition_by)
         partition = f"PARTITION BY {keys} " if keys else ""
         following = f"lead({TIMESTAMP}, {window.rows}) OVER ({partition}ORDER BY {order})"
         until = f"coalesce({following}, {end_ms})"

@@ -26,6 +26,7 @@ from orchestrator.spark.jobs.sql_expressions import (
     GroupExpressions,
     Inexpressible,
     aggregate_sql,
+    column_sql,
     expression_sql,
     quoted,
 )
@@ -104,10 +105,10 @@ def translate(statement: Statement, columns: Mapping[str, str], catalogue: Catal
         for number, select in enumerate(statement.body.selects)
     ]
     relation = "\nUNION ALL\n".join(each.relation() for each in selects)
-    names = ", ".join(quoted(name) for name in columns)
+    names = ", ".join(column_sql(name) for name in columns)
     emitted = _emitted(statement, selects, relation, names, catalogue)
     casts = ", ".join(
-        f"CAST({quoted(n)} AS {_types[k]}) AS {quoted(n)}" for n, k in columns.items()
+        f"CAST({column_sql(n)} AS {_types[k]}) AS {column_sql(n)}" for n, k in columns.items()
     )
     return (
         f"SELECT t AS {TIMESTAMP}, _ord, {casts} FROM (\n{emitted}\n) "
@@ -220,12 +221,12 @@ class _Translation:
             written = [self._exact(item.expression) for item in self._select.items]
         else:
             written = [
-                f"{quoted(alias)}.{quoted(name)}"
+                f"{quoted(alias)}.{column_sql(name)}"
                 for alias, columns in self._scope.items()
                 for name in columns
             ]
         outputs = ", ".join(
-            f"{each} AS {quoted(name)}" for each, name in zip(written, self._names, strict=True)
+            f"{each} AS {column_sql(name)}" for each, name in zip(written, self._names, strict=True)
         )
         alone = self._select.sources[0]
         order = "CAST(NULL AS ARRAY<BIGINT>)"
@@ -311,7 +312,7 @@ class _Translation:
         timed = f"SELECT *, t AS _since, {following} AS _until FROM ({grouped})"
         shown = GroupExpressions(select.group_by, calls)
         outputs = ", ".join(
-            f"{shown.sql(item.expression)} AS {quoted(name)}"
+            f"{shown.sql(item.expression)} AS {column_sql(name)}"
             for item, name in zip(select.items, self._names, strict=True)
         )
         kept = ["_rows > 0"] if keys else []
@@ -342,7 +343,7 @@ class _Translation:
         return expression_sql(expression, self._column)
 
     def _column(self, column: Column) -> str:
-        return f"{quoted(self._alias_of(column))}.{quoted(column.name)}"
+        return f"{quoted(self._alias_of(column))}.{column_sql(column.name)}"
 
     def _alias_of(self, column: Column) -> str:
         if column.source is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orchestrator.api.validation import check, validate
+from orchestrator.control.dataflow import sound_dataflow
 from orchestrator.errors import EXIT_REFUSED, InvalidInput
 from orchestrator.manifest import load
 
@@ -113,3 +115,77 @@ def test_an_unknown_site_of_a_stream_is_refused_with_its_line(tmp_path: Path) ->
 def test_nodes_are_not_looked_for_without_a_cluster(tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_text(TEXT.partition("---\n")[2].replace("[lyon]", "[anywhere]"))
     assert list(check(load([tmp_path])).fragments) == ["alerts"]
+
+
+@pytest.mark.parametrize(
+    ("sink", "selected", "told"),
+    [
+        (
+            "parquet: {path: /data}",
+            "a AS vivace_date, z",
+            "vivace_date is reserved: vivace_date is",
+        ),
+        ("parquet: {path: /data}", "a AS Vivace_Hour, z", "column Vivace_Hour is reserved"),
+        ("parquet: {path: /data}", "a AS z, z AS Z", "columns z and Z differ in case only"),
+        ("http: {}", "a AS z, z AS Z", "columns z and Z differ in case only"),
+        ("http: {}", "a AS vivace_date, z", ""),
+        ("archive: {}", "a AS z, z AS Z", ""),
+        ("parquet: {path: /data}", "a AS date, z AS hour", ""),
+        ("archive: {}", "a AS _seq, z", "_seq is reserved: _seq is the number of a tuple"),
+    ],
+)
+def test_columns_that_readers_of_a_sink_would_mix_up_are_refused(
+    tmp_path: Path, sink: str, selected: str, told: str
+) -> None:
+    text = TEXT.replace("deadline: 100 ms}", f"to: {{{sink}}}}}").replace(
+        "SELECT *", f"SELECT {selected}"
+    )
+    (tmp_path / "all.yaml").write_text(text)
+    if not told:
+        check(load([tmp_path]))
+        return
+    with pytest.raises(InvalidInput, match=told) as caught:
+        check(load([tmp_path]))
+    assert "all.yaml:" in caught.value.file
+    assert " AS" in str(caught.value)
+
+
+def test_streams_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "alerts RSTREAM(SELECT * FROM north [NOW]);",
+        """alerts RSTREAM(SELECT * FROM north [NOW]);
+  REGISTER QUERY North RSTREAM(SELECT * FROM north [NOW]);""",
+    )
+    with pytest.raises(InvalidInput, match="differs from stream"):
+        check(load([tmp_path]))
+
+
+def test_a_stored_query_whose_names_collide_is_a_problem_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path, "", "")
+    manifests = load([tmp_path])
+    north = manifests.streams[0].record
+    sound = manifests.queries[0].record
+    text = "REGISTER QUERY numbered RSTREAM(SELECT z AS _seq FROM north [NOW]);"
+    named = msgspec.structs.replace(
+        sound,
+        name="numbered",
+        statements=text,
+        outputs={"numbered": "receiver"},
+        estimates={},
+        deadlines_ms={},
+        primaries={},
+    )
+    reads = "REGISTER QUERY reads RSTREAM(SELECT z FROM stamped [NOW]);"
+    reading = msgspec.structs.replace(
+        named, name="reads", statements=reads, outputs={"reads": "receiver"}
+    )
+    stamped = msgspec.structs.replace(north, name="stamped", columns={"_ts": "int", "z": "string"})
+    flow, problems = sound_dataflow(
+        {"north": north, "stamped": stamped},
+        {each.name: each for each in (sound, named, reading)},
+    )
+    assert list(flow.fragments) == ["alerts"]
+    told = {problem.query: str(problem) for problem in problems}
+    assert "_seq is reserved: _seq is the number of a tuple" in told["numbered"]
+    assert "stamped has a column _ts, which is reserved" in told["reads"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from orchestrator.drivers import DriverError
+from orchestrator.drivers import DriverError, Unusable
 from orchestrator.errors import InvalidInput
 from orchestrator.host.events import Deliver
 from orchestrator.manifest.document import documents
@@ -15,6 +17,8 @@ from orchestrator.records import SinkAssignment
 from orchestrator.sinks import parquet as module
 from orchestrator.sinks import read
 from orchestrator.sinks.parquet import HOUR_MS, OpenParquet, ParquetFiles
+from orchestrator.site_check import SiteCheck
+from streams.chunk import Chunk, stream_schema
 from tests.streams_of_numbers import chunk
 
 NOON_MS = 1_782_993_600_000
@@ -29,8 +33,8 @@ class Site:
         self._archive.mkdir()
         self.options = ParquetFiles(path=str(self.dataset))
 
-    def open(self, life: int = 7) -> OpenParquet:
-        columns = {"number": "int"}
+    def open(self, life: int = 7, columns: dict[str, str] | None = None) -> OpenParquet:
+        columns = columns or {"number": "int"}
         assigned = SinkAssignment(stream="s", columns=columns, deadline_ms=5.0, life=life)
         return self.options.open(assigned, self._archive)
 
@@ -61,7 +65,8 @@ def test_an_hour_is_there_once_it_is_complete(site: Site) -> None:
     assert site.files() == {}
     deliver(sink, 3, (61, 1), (250, 2))
     noon, one = (
-        f"s/version=7/date=2026-07-02/hour={hour}/20260702T{hour}0000Z.parquet" for hour in (12, 13)
+        f"s/vivace_version=7/vivace_date=2026-07-02/vivace_hour={hour}/20260702T{hour}0000Z.parquet"
+        for hour in (12, 13)
     )
     assert site.files() == {noon: [0, 1, 2], one: [3]}
     table = parquet.read_table(str(site.dataset / noon))
@@ -114,7 +119,7 @@ def test_another_query_of_the_name_writes_another_version(site: Site) -> None:
     assert anew.durable is None
     deliver(anew, 0, (20, 1), (61, 0))
     assert list(site.files().values()) == [[0, 1], [0]]
-    assert [name.split("/")[1] for name in site.files()] == ["version=7", "version=8"]
+    assert [name.split("/")[1] for name in site.files()] == ["vivace_version=7", "vivace_version=8"]
     anew.close()
 
 
@@ -128,6 +133,38 @@ def test_intervals_may_be_shorter_than_an_hour(site: Site) -> None:
         "20260702T124500Z.parquet": [2],
     }
     sink.close()
+
+
+def test_readers_find_the_columns_of_a_query_and_those_of_its_folders(site: Site) -> None:
+    columns = {"date": "string", "hour": "int", "version": "float"}
+    rows = {"_ts": NOON_MS, "date": "1999", "hour": 77, "version": 0.5}
+    noon = np.array([NOON_MS + HOUR_MS])
+    part = Chunk(
+        first_seq=0,
+        rows=pa.RecordBatch.from_pylist([rows], schema=stream_schema(columns)),
+        watermarks_ms=noon,
+        ingestion_times_us=noon * 0,
+    )
+    sink = site.open(columns=columns)
+    sink.keep(Deliver(stream="s", epoch=1, generation=1, chunk=part, lost=0, arrived_us=0))
+    sink.flush()
+    sink.close()
+    (found,) = parquet.read_table(str(site.dataset / "s")).to_pylist()
+    folders = {"vivace_version": 7, "vivace_date": "2026-07-02", "vivace_hour": 12}
+    assert found == {"_generation": 1, "_seq": 0, **rows, **folders}
+
+
+def test_a_dataset_of_an_earlier_layout_is_left_alone(site: Site) -> None:
+    former = site.dataset / "s" / "version=3"
+    former.mkdir(parents=True)
+    with pytest.raises(DriverError, match=r"earlier layout \(s/version=3\).*Move .*/s away"):
+        site.open()
+    with pytest.raises(Unusable, match="earlier layout") as caught:
+        site.options.check(
+            SinkAssignment(stream="s", columns={"number": "int"}, deadline_ms=5.0), SiteCheck()
+        )
+    assert caught.value.option == "path"
+    assert [*site.dataset.rglob("*")] == [former.parent, former]
 
 
 def test_a_folder_that_cannot_be_used_is_said(site: Site, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_it_is_no_source_that_a_manifest_names(tmp_path: Path) -> None:
 def test_a_column_that_late_tuples_need_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "stream.yaml"
     file.write_text((STREAM % ASKED).replace("{number: int}", "{event_time: int}"))
-    with pytest.raises(InvalidInput, match="column event_time of their own"):
+    with pytest.raises(InvalidInput, match="column event_time is reserved"):
         load([file])
 
 

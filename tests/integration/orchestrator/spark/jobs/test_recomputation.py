@@ -208,3 +208,29 @@ def test_the_first_of_a_timestamp_is_shown_only_where_the_order_is_known(
     text = unordered + (sums + first.replace("FROM p", "FROM r") if again else first)
     with pytest.raises(Unordered, match=r"q counts the rows of [pr], or shows the first"):
         recomputed(session, text, catalogue, inputs, 10)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "REGISTER QUERY q RSTREAM(SELECT t, T, _ord, _since FROM s [NOW]);",
+        "REGISTER QUERY q ISTREAM(SELECT t, T, _ord, _since FROM s [RANGE 2 MILLISECONDS]);",
+        "REGISTER QUERY q RSTREAM(SELECT t, count(*) AS _rows, sum(T) AS a0, max(_ord) AS k0 "
+        "FROM s [RANGE 2 MILLISECONDS] GROUP BY t);",
+        "REGISTER QUERY q RSTREAM(SELECT upper(t) AS t, T, _ord, _since FROM s [NOW]);",
+        "REGISTER QUERY q RSTREAM(SELECT t, first(T) AS _ord, sum(_ord) AS _part "
+        "FROM s [SESSION 2 MILLISECONDS PARTITION BY t] GROUP BY t);",
+    ],
+)
+def test_columns_may_be_called_as_those_of_the_translation_or_differ_in_case(
+    session: SparkSession, query: str
+) -> None:
+    catalogue: dict[str, Columns] = {
+        "s": {"t": "string", "T": "int", "_ord": "int", "_since": "int"}
+    }
+    rows: list[Row] = [(1, "a", 1, 10, 5), (1, "a", 2, 20, 5), (4, "b", 3, 30, 5)]
+    (statement,) = parse(query)
+    expected = output(compile_statement(statement, catalogue), {"s": rows}, 9)
+    assert expected
+    made = recomputed(session, query, catalogue, {"s": rows}, 9)
+    assert rows_of(made, "q") == ordered(list(expected))
