@@ -4,70 +4,104 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.deploy.local.readiness import await_ready, readiness
+from orchestrator.deploy.local.readiness import (
+    REGISTER_PATIENCE_S,
+    SETTLE_PATIENCE_S,
+    await_ready,
+)
 from orchestrator.errors import Unreachable
 from orchestrator.progress import silent
-from orchestrator.records import Coordinate, NodeKind, NodeRecord
+from orchestrator.records import Coordinate, NameClaim, NodeKind, NodeRecord
 from orchestrator.simulation.memory_store import MemoryServer
+from orchestrator.store.protocol import CLAIMS, NODES
+
+HOSTS = ("a", "b", "c", "d")
 
 
-def host(
-    name: str, latencies_ms: dict[str, float], *, error: float = 0.1, x_ms: float = 0.0
-) -> NodeRecord:
-    return NodeRecord(
-        node=name,
-        incarnation="1",
-        kind=NodeKind.EXECUTOR,
-        region="",
-        endpoint="",
-        public_key="",
-        domain="",
-        pid=1,
-        machine="",
-        coordinate=Coordinate(position_ms=(x_ms, 0.0), cpu_ms=0.0, error=error),
-        latencies_ms=latencies_ms,
-    )
+class Slow:
+    """A store to which something is written every so often, and its clock."""
+
+    def __init__(self, every_s: float) -> None:
+        self.store = MemoryServer().connect()
+        self.now_s = 0.0
+        self.every_s = every_s
+        self.writes = 0
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def write(self) -> None:
+        """What comes next; nothing."""
+
+    def sleep(self, _seconds: float) -> None:
+        self.now_s += 10.0
+        while self.now_s >= (self.writes + 1) * self.every_s:
+            self.writes += 1
+            self.write()
+
+    def wait(self, folder: Path) -> None:
+        await_ready(self.store, HOSTS, folder, silent, lambda: None, self.clock, self.sleep)
+
+    def register(self, name: str, error: float = 0.1) -> None:
+        record = NodeRecord(
+            node=name,
+            incarnation="1",
+            kind=NodeKind.EXECUTOR,
+            region="",
+            endpoint="",
+            public_key="",
+            domain="",
+            pid=1,
+            machine="",
+            coordinate=Coordinate(position_ms=(50.0 * HOSTS.index(name),), cpu_ms=0, error=error),
+            latencies_ms=dict.fromkeys(HOSTS, 1.0),
+        )
+        self.store.create(NODES.key(name), record)
 
 
-def test_absent_hosts_are_named() -> None:
-    now = readiness(["a", "b", "c"], {"b": host("b", {})})
-    assert now.absent == ("a", "c")
-
-
-def test_host_that_has_not_probed_all_present_ones_is_named() -> None:
-    nodes = {"a": host("a", {"b": 1.0}), "b": host("b", {})}
-    assert readiness(["a", "b"], nodes).unprobed == {"b": ("a",)}
-
-
-def test_host_that_is_not_part_of_the_cluster_does_not_matter() -> None:
-    nodes = {"a": host("a", {"b": 1.0}), "b": host("b", {"a": 1.0}), "observer-1": host("o", {})}
-    now = readiness(["a", "b"], nodes)
-    assert not now.absent
-    assert not now.unprobed
-    assert not now.uncertain
-
-
-def test_hosts_that_do_not_register_are_named_with_the_folder_of_the_logs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("orchestrator.deploy.local.readiness.REGISTER_TIMEOUT_S", 0.0)
-    store = MemoryServer().connect()
-    with pytest.raises(Unreachable, match="a, b did not register") as refused:
-        await_ready(store, ["a", "b"], tmp_path, silent, lambda: None)
+def test_hosts_that_do_not_register_are_named_with_the_folder_of_the_logs(tmp_path: Path) -> None:
+    silence = Slow(every_s=1e9)
+    with pytest.raises(Unreachable, match="a, b, c, d did not register") as refused:
+        silence.wait(tmp_path)
     assert f"The logs in {tmp_path} say why" in str(refused.value)
+    assert silence.now_s == REGISTER_PATIENCE_S
 
 
-def test_wrong_coordinate_has_not_settled() -> None:
-    nodes = {
-        "a": host("a", {"b": 30.0}, error=0.9, x_ms=0.0),
-        "b": host("b", {"a": 30.0}, error=0.2, x_ms=5.0),
-    }
-    assert readiness(["a", "b"], nodes).uncertain == {"a": 0.9}
+class Registering(Slow):
+    def write(self) -> None:
+        if self.writes <= len(HOSTS):
+            self.register(HOSTS[self.writes - 1])
 
 
-def test_short_links_settle_whatever_their_relative_error() -> None:
-    nodes = {
-        "a": host("a", {"b": 0.8}, error=0.9, x_ms=0.0),
-        "b": host("b", {"a": 0.7}, error=1.2, x_ms=0.3),
-    }
-    assert not readiness(["a", "b"], nodes).uncertain
+def test_hosts_that_register_one_after_the_other_are_waited_for(tmp_path: Path) -> None:
+    hosts = Registering(every_s=REGISTER_PATIENCE_S - 20.0)
+    hosts.wait(tmp_path)
+    assert hosts.now_s > 3 * REGISTER_PATIENCE_S
+
+
+class Claiming(Slow):
+    """Its hosts start again and again, and none registers."""
+
+    def write(self) -> None:
+        name, number = HOSTS[self.writes % len(HOSTS)], self.writes // len(HOSTS) + 1
+        claim, key = NameClaim(number=number, incarnation=str(number)), CLAIMS.key(name)
+        found = self.store.get(key)
+        if found is None:
+            self.store.create(key, claim)
+        else:
+            self.store.update(key, claim, found.version)
+
+
+def test_a_host_that_starts_is_progress_once(tmp_path: Path) -> None:
+    hosts = Claiming(every_s=200.0)
+    with pytest.raises(Unreachable, match="did not register"):
+        hosts.wait(tmp_path)
+    assert hosts.now_s == len(HOSTS) * 200.0 + REGISTER_PATIENCE_S
+
+
+def test_coordinates_that_do_not_settle_are_no_failure(tmp_path: Path) -> None:
+    hosts = Slow(every_s=1e9)
+    for name in HOSTS:
+        hosts.register(name, error=0.9)
+    hosts.wait(tmp_path)
+    assert hosts.now_s == SETTLE_PATIENCE_S
