@@ -159,15 +159,26 @@ class ObedientCluster:
     ----------
     folder
         Of the sites; None: they have none.
+    manifest
+        Names of the hosts that the manifest says there are; none: there is no manifest.
     """
 
     def __init__(
-        self, hosts: tuple[str, ...] = tuple(places_ms), folder: Path | None = None
+        self,
+        hosts: tuple[str, ...] = tuple(places_ms),
+        folder: Path | None = None,
+        manifest: tuple[str, ...] = (),
     ) -> None:
         self._folder = folder
         self.server = MemoryServer()
         self.store = self.server.connect()
-        self.store.create(CLUSTER, ClusterRecord(name="aircraft", delays_ms={}))
+        settings = ClusterRecord(
+            name="aircraft",
+            delays_ms={},
+            nodes=tuple(name for name in manifest if name in EXECUTORS),
+            sites=tuple(name for name in manifest if name not in EXECUTORS),
+        )
+        self.store.create(CLUSTER, settings)
         self.hosts: dict[str, ObedientHost] = {}
         self.coordinator_store: MemoryStore = self.server.connect()
         self.coordination = Coordination(self.coordinator_store, "coordinator-1")
@@ -193,6 +204,16 @@ class ObedientCluster:
         """Have another process take a host's place before the coordinator looks."""
         self.hosts.pop(name).store.close()
         self.up(name)
+
+    def down(self) -> None:
+        """End everything but the store."""
+        self.coordinator_store.close()
+        for name in [*self.hosts]:
+            self.hosts.pop(name).store.close()
+        self._lives += 1
+        self.coordinator_store = self.server.connect()
+        self.coordination = Coordination(self.coordinator_store, f"coordinator-{self._lives}")
+        self.now_us += 60_000_000
 
     def apply(self, manifests: Manifests) -> None:
         """Write what `vivace apply` writes."""

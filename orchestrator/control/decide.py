@@ -16,6 +16,7 @@ import msgspec
 from orchestrator.control.apart import go_apart
 from orchestrator.control.assignments import assignments, follows
 from orchestrator.control.clocks import revised_clocks
+from orchestrator.control.completing import complete
 from orchestrator.control.decision import DecisionSettings, PendingDecision, Write
 from orchestrator.control.disturbed_links import end_link_faults
 from orchestrator.control.healing import heal, kept
@@ -72,6 +73,7 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
             pending.attempt(fragment.key, lambda key=fragment.key: heal(pending, key))
     pursue(pending)
     pending.attempt("failure domains", lambda: go_apart(pending))
+    complete(pending)
     # Before new plans, which rest on what the fragments that run cost now.
     pending.attempt("costs", lambda: _note_drift(pending))
     pending.attempt("costs", lambda: _suggest_costs(pending))

@@ -46,7 +46,7 @@ def _leave(planning: Planning, record: FragmentRecord, node: str) -> list[MoveSt
         if record.secondary is None:
             raise
     switch = MoveStep(fragment=record.key, role="primary", node=record.secondary.node)
-    _make(planning, record, switch)
+    make(planning, record, switch)
     return [switch, _cheapest(planning, planning.fragments[record.key], node)]
 
 
@@ -73,7 +73,7 @@ def _cheapest(planning: Planning, record: FragmentRecord, node: str) -> MoveStep
             best = usage, step.node, step
     if best is None:
         raise refused
-    _make(planning, record, best[2])
+    make(planning, record, best[2])
     return best[2]
 
 
@@ -105,8 +105,14 @@ def _relocated(planning: Planning, record: FragmentRecord, step: MoveStep) -> fl
     return sum(plan.queries[0].network_usage for plan in made.after)
 
 
-def _make(planning: Planning, record: FragmentRecord, step: MoveStep) -> None:
-    """Note that a step is done."""
+def make(planning: Planning, record: FragmentRecord, step: MoveStep) -> None:
+    """Note in the planning problem that a step is done.
+
+    Raises
+    ------
+    PlacementError, InvalidQuery
+        It may not be done; the planning problem is as before.
+    """
     _relocated(planning, record, step)
     running = planning.running[record.fragment]
     assert running.secondary is not None

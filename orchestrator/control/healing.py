@@ -19,7 +19,8 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
                           P. If P does not act within the grace, C gives the fragment back to S
     gone      gone        C starts over, with a new generation: at once if both are known to be
                           dead (their nodes have new lives), else after the grace, since a process
-                          may live on without its session
+                          may live on without its session. While the whole cluster begins, C
+                          waits for its hosts (`beginning`)
 
 A host that was out of reach may run a replica that was replaced meanwhile, and that may lack
 input. While P lives, it is dismissed. If C would have to start over, it promotes that one instead.
@@ -81,7 +82,7 @@ def heal(pending: PendingDecision, name: str) -> None:
         return
     if (successor := _successor(pending, record) or view.unlisted_replica(record)) is not None:
         _promote(pending, record, successor)
-    else:
+    elif not view.begins:
         _start_over(pending, record)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ha.roles import ReplicaRole
+from orchestrator.control.beginning import begins, missing
 from orchestrator.control.measured_load import overloaded
 from orchestrator.control.view import ClusterView, UnlistedReplica
 from orchestrator.records import FragmentRecord
@@ -47,8 +48,11 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
                 if status is not None and status.lags_since_us is not None:
                     since_us = min(since_us, status.lags_since_us)
             unprotected[name] = since_us
+    lacking = missing(view, before, now_us)
     return replace(
         view,
+        incomplete=lacking,
+        begins=begins(view, lacking, before, now_us),
         orphaned_since_us=orphaned,
         cold_since_us=cold,
         unlisted=unlisted,

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from orchestrator.control.beginning import begin_problem
 from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
 from orchestrator.control.planning.planner import Planning, order
@@ -61,8 +62,10 @@ def place_new(pending: PendingDecision) -> None:
         if any(fragment.key not in pending.fragments for fragment in flow.of(query))
         and not any(fragment.key in unreadable for fragment in flow.of(query))
     ]
-    known = len(view.executors) >= MIN_EXECUTORS and settled(view.hosts)
-    if missing and not known:
+    known = len(view.executors) >= MIN_EXECUTORS and settled(view.hosts) and not view.begins
+    if (problem := begin_problem(view)) is not None:
+        pending.problems.append(problem)
+    elif missing and not known:
         pending.problems.append(f"queries {', '.join(missing)} wait until the network is known")
     placed = [query for query in missing if known]
     for query in placed:
@@ -186,6 +189,7 @@ def new_records(
             primary=planning.view.replica(placed.primary),
             secondary=planning.view.replica(placed.secondary),
             timing=planning.running[placed.operator].timing,
+            lacked=planning.view.lacked,
         )
         for placed in plan.placements
         if placed.operator in epochs

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from orchestrator.control.audit_events import audit_events
 from orchestrator.control.awaited import AwaitedHosts
+from orchestrator.control.beginning import begin_events
 from orchestrator.control.clocks import CoordinatorClock
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings, Write
@@ -260,9 +261,11 @@ class Coordination:
         if view is None:
             return False
         view = with_times(view, self._before, now_us)
+        events = [*begin_events(self._before, view, now_us)]
         if self._before is not None:
-            for event in audit_events(self._before, view, now_us):
-                self._store.append_history(event)
+            events += audit_events(self._before, view, now_us)
+        for event in events:
+            self._store.append_history(event)
         self._before = view
         decision = decide(view, now_us, self._settings)
         self._note_failures(decision.failures)

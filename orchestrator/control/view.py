@@ -10,6 +10,7 @@ from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, sound_dataflow
 from orchestrator.control.plausible import plausible
 from orchestrator.control.read_cache import Reader
+from orchestrator.control.readiness import Incomplete
 from orchestrator.records import (
     Assignment,
     ClocksRecord,
@@ -109,6 +110,10 @@ class ClusterView:
         Fragment without a warm secondary → when its replica was lost, as far as that is known.
     overloaded
         Nodes and machines that have been busier lately than they may be (`measured_load`).
+    incomplete
+        What is missing of the manifest's hosts; None: nothing, or nobody has looked yet.
+    begins
+        Whether nothing runs yet, and the leader waits for that (`beginning`).
     dataflow, problems
         The queries that compile, and why the others do not.
     suspects
@@ -135,6 +140,8 @@ class ClusterView:
     unlisted: Mapping[str, UnlistedReplica] = field(default_factory=_nothing)
     unprotected_since_us: Mapping[str, int] = field(default_factory=_nothing)
     overloaded: frozenset[str] = frozenset()
+    incomplete: Incomplete | None = None
+    begins: bool = False
     dataflow: Dataflow = field(init=False)
     problems: tuple[InvalidQuery, ...] = field(init=False)
     suspects: frozenset[str] = field(init=False)
@@ -232,6 +239,12 @@ class ClusterView:
                     and node.report <= loss.report
                 ):
                     yield loss.replica.node
+
+    @property
+    def lacked(self) -> tuple[str, ...]:
+        """Nodes of the manifest that cannot be planned with, though nobody has closed them."""
+        usable = self.trusted.keys() | self.cordoned
+        return tuple(node for node in self.settings.nodes if node not in usable)
 
     @property
     def cordoned(self) -> set[str]:

@@ -25,14 +25,19 @@ def remarks(manifest: ClusterManifest) -> tuple[str, ...]:
 
 
 def cluster_record(manifest: ClusterManifest) -> ClusterRecord:
-    """The record of a cluster, with the one-way delays among its regions.
+    """The record of a cluster, with its places and the one-way delays among their regions.
 
     Raises
     ------
     InvalidInput
         The table cannot be read, lacks a region, or has a blank between two regions in use.
     """
-    return msgspec.structs.replace(manifest.record, delays_ms=_delays_ms(manifest))
+    return msgspec.structs.replace(
+        manifest.record,
+        delays_ms=_delays_ms(manifest),
+        nodes=tuple(place.name for place in manifest.nodes),
+        sites=tuple(place.name for place in manifest.sites),
+    )
 
 
 def _delays_ms(manifest: ClusterManifest) -> dict[str, dict[str, float]]:

@@ -66,6 +66,9 @@ class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Cost of a tuple that the history has last suggested to state."""
     third: ThirdReplica | None = None
     """A further replica, while one of the others is being moved."""
+    lacked: tuple[str, ...] = ()
+    """Nodes of the manifest that were not there when its place was chosen, until it was chosen
+    again with them."""
 
     @property
     def key(self) -> str:

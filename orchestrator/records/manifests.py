@@ -282,6 +282,9 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     one machine, what link delays are for latencies."""
     admission: bool = True
     """Whether queries are refused that would overload a node or a machine."""
+    nodes: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    """Those of the manifest; both empty: no manifest has said which there are."""
 
     @property
     def detection_ms(self) -> float:

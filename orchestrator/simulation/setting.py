@@ -301,6 +301,8 @@ def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
             ack_interval_ms=float(rng.choice([50.0, 100.0, 100.0])),
             probe_interval_ms=1000.0,
             memory_bytes=memory_bytes,
+            nodes=tuple(nodes),
+            sites=tuple(sites),
         ),
         specs=tuple(_spec(place, NodeKind.EXECUTOR) for place in nodes)
         + tuple(_spec(place, NodeKind.SITE) for place in sites),

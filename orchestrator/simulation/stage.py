@@ -62,7 +62,7 @@ class Stage:
     def of_view(view: ClusterView) -> Stage:
         """What runs in a cluster now; its streams begin anew."""
         return Stage(
-            cluster=view.settings,
+            cluster=msgspec.structs.replace(view.settings, nodes=(), sites=()),
             hosts=[
                 HostSpec(
                     cluster=view.settings.name,
