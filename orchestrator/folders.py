@@ -4,6 +4,9 @@ Archives, logs and the store's data hold the content of streams, and some files 
 come from manifests, which check them, but also from configuration files, command lines and the
 store. Whatever turns a name into a path therefore asks `path_part`.
 
+A file that a site appends to may be removed under it, or another one put in its place. Whoever goes
+on writing then writes for nobody. `check_open` notices that.
+
 A site that was stopped and replaced shares its folder with its successor for the moment until it
 learns of that. `FolderClaim` keeps it from opening files there.
 """
@@ -59,6 +62,35 @@ def sync(path: Path) -> None:
         os.close(opened)
 
 
+class FilesGone(DriverError):
+    """Files were removed, emptied or replaced while they were being written."""
+
+
+def check_open(path: Path, opened: int, size_bytes: int = 0) -> None:
+    """Make sure that a path leads to an open file.
+
+    Parameters
+    ----------
+    opened
+        Descriptor of the file, or of a folder.
+    size_bytes
+        What has been written to it.
+
+    Raises
+    ------
+    FilesGone
+        It does not, or the file has less.
+    """
+    try:
+        is_there = os.path.samestat(path.stat(), os.fstat(opened))
+    except (FileNotFoundError, NotADirectoryError):
+        is_there = False
+    if not is_there:
+        raise FilesGone(f"{path} was removed or replaced while it was being written")
+    if os.fstat(opened).st_size < size_bytes:
+        raise FilesGone(f"{path} was cut off while it was being written")
+
+
 class FolderClaim:
     """The right of one process to open files of its site in a folder.
 
@@ -99,7 +131,10 @@ class FolderClaim:
         """
         # Sources and sinks are opened on threads of their own.
         with self._lock:
-            owner = self._file.read_text(encoding="utf-8") if self._has_claimed else ""
+            owner = ""
+            # Without the file, or its folder, nobody has it.
+            with contextlib.suppress(FileNotFoundError):
+                owner = self._file.read_text(encoding="utf-8") if self._has_claimed else ""
             if owner > self._incarnation:
                 folder = self._file.parent
                 raise DriverError(

@@ -420,6 +420,8 @@ class HostedSink:
         self._lost = 0
         self._lost_before = 0
         self._lost_now = 0
+        self._removed = 0
+        """Tuples that the driver had kept and has no more, until they are counted as lost."""
         self._repeated = 0
         self._counted_ms = NO_WATERMARK
         self._late_rows = MissRatio(assignment.deadline_ms * 1000, MISS_WINDOW_US)
@@ -432,6 +434,10 @@ class HostedSink:
         self.is_open = self.was_open = True
         self._repeated += self.cursor.repeated_tuples
         # A loss that was not delivered will be noticed again.
+        had, generation = self.cursor.kept, self.cursor.generation
+        self._removed = 0
+        if durable is not None and had is not None and durable.generation == generation:
+            self._removed = max(had.next_seq - durable.position.next_seq, 0)
         self._lost_before = self._lost_now = 0
         self.cursor = StreamCursor()
         self._held.clear()
@@ -483,8 +489,10 @@ class HostedSink:
     def lose(self, tuples: int) -> None:
         """Count tuples that no producer keeps, just before the next delivery."""
         position = self.cursor.position
-        if position is None or position.watermark_ms >= self._counted_ms:
-            self._lost_now += tuples
+        removed = min(tuples, self._removed)
+        self._removed -= removed
+        counted = position is not None and position.watermark_ms < self._counted_ms
+        self._lost_now += removed if counted else tuples
         self._lost_before += tuples
 
     def receive(self, data: Data, now_us: int) -> tuple[Receipt, Deliver | None]:

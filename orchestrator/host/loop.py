@@ -76,14 +76,13 @@ PROBLEMS = frozenset(
         "cannot continue",
         "evaluation failed",
         "fed by standby",
-        "input lost",
         "snapshot refused",
     }
 )
 """Kinds of reports that a host's record repeats for `vivace status`."""
 
 EVENTS = frozenset({"input lost"})
-"""Those that tell of an event, not of a state that another report ends."""
+"""Further ones, which tell of an event, not of a state that another report ends."""
 
 EVENT_SHOWN_US = 60_000_000
 """How long a record repeats an event; counters tell of it for ever."""
@@ -203,7 +202,8 @@ class HostLoop:
         self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000), clock, context)
         self._preparations = SnapshotPreparations()
         self._problems: dict[str, str] = {}
-        self._problems_end_us: dict[str, int] = {}
+        self._events: dict[str, tuple[str, int]] = {}
+        """Subject → what has happened, and until when it is shown."""
         self._incidents = Incidents()
         self._throttled: set[str] = set()
         self._published: object = None
@@ -298,8 +298,7 @@ class HostLoop:
         self._next_publish_us = now_us + min(max(PUBLISH_US, many_us), RAREST_PUBLISH_US)
         if (load := self._surroundings.cpu_load(now_us)) is not None:
             self._handle(CpuMeasured(load=load, speed=self._surroundings.speed(now_us)))
-        for subject in [s for s, end_us in self._problems_end_us.items() if end_us <= now_us]:
-            del self._problems[subject], self._problems_end_us[subject]
+        self._events = {s: told for s, told in self._events.items() if told[1] > now_us}
         for stream, status in self._source_drivers.statuses.items():
             if (source := self.core.replica_manager.sources.get(stream)) is not None:
                 source.input = status
@@ -311,6 +310,7 @@ class HostLoop:
         self._note_failures()
         problems = (
             *self._problems.values(),
+            *(event for event, _ in self._events.values()),
             *drivers.values(),
             *self.link.problems.values(),
         )
@@ -351,12 +351,12 @@ class HostLoop:
         """Keep a problem until the next report about the same fragment or stream, an event for a
         while."""
         self._problems.pop(report.subject, None)
-        self._problems_end_us.pop(report.subject, None)
-        if report.kind in PROBLEMS:
-            self._problems[report.subject] = f"{report.subject}: {report.kind}: {report.detail}"
-            if report.kind in EVENTS:
-                self._problems_end_us[report.subject] = self._clock_us() + EVENT_SHOWN_US
-                self._note_incident(report.kind, report.subject, report.detail)
+        problem = f"{report.subject}: {report.kind}: {report.detail}"
+        if report.kind in EVENTS:
+            self._events[report.subject] = problem, self._clock_us() + EVENT_SHOWN_US
+            self._note_incident(report.kind, report.subject, report.detail)
+        elif report.kind in PROBLEMS:
+            self._problems[report.subject] = problem
 
     def _note_failures(self) -> None:
         """Have the history keep why drivers have failed: each may be open again in a moment."""

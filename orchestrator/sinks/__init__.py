@@ -56,8 +56,12 @@ def opener(folder: Path) -> Callable[[SinkAssignment], OpenSink]:
     Parameters
     ----------
     folder
-        The host's own, for sinks that keep files; made if missing.
+        The host's own, for sinks that keep files; made if missing when one is opened.
     """
-    # Whoever made it before decides who may enter.
-    folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    return lambda a: restore(a.sink or DEFAULT).open(a, folder)
+
+    def opened(assignment: SinkAssignment) -> OpenSink:
+        # Whoever made it before decides who may enter.
+        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        return restore(assignment.sink or DEFAULT).open(assignment, folder)
+
+    return opened

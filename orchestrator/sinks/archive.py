@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from orchestrator.folders import path_part, sync
+from orchestrator.folders import check_open, path_part, sync
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.records import SinkAssignment
 from orchestrator.sinks.delivered import (
@@ -160,7 +160,7 @@ class OpenArchive:
     """
 
     def __init__(self, assignment: SinkAssignment, folder: Path) -> None:
-        self._stream = assignment.stream
+        self._stream, self._folder = assignment.stream, folder
         self._raw: dict[str, BinaryIO] = {}
         self._writers: dict[str, ipc.RecordBatchStreamWriter] = {}
         self._kept: list[Deliver] = []
@@ -179,6 +179,7 @@ class OpenArchive:
             # Nothing was committed to it. A process that still has it open keeps it to itself.
             file.unlink(missing_ok=True)
             self._raw[series] = file.open("xb")
+        self._number = number
         sync(folder)
 
     def keep(self, delivery: Deliver) -> None:
@@ -186,13 +187,21 @@ class OpenArchive:
         self._kept.append(delivery)
 
     def flush(self) -> None:
-        """Write all deliveries: the tuples, then the completed timestamps, which commit them."""
+        """Write all deliveries: the tuples, then the completed timestamps, which commit them.
+
+        Raises
+        ------
+        FilesGone
+            They were written to files that nobody can find any more.
+        """
         if not self._kept:
             return
+        self._check()
         rows = numbered(self._kept)
         if rows.num_rows or ROWS not in self._writers:
             self._write(ROWS, rows)
         self._write(COMPLETED, completed_timestamps(self._kept))
+        self._check()
         self.durable = self._kept[-1].end
         self._kept.clear()
 
@@ -205,6 +214,11 @@ class OpenArchive:
                 files.callback(raw.close)
             for writer in writers.values():
                 writer.close()
+
+    def _check(self) -> None:
+        for series, raw in self._raw.items():
+            file = _file(self._folder, self._stream, series, self._number)
+            check_open(file, raw.fileno(), raw.tell())
 
     def _write(self, series: str, batch: pa.RecordBatch) -> None:
         raw = self._raw[series]

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import msgspec
 
 from orchestrator.drivers import DriverError, Unusable
-from orchestrator.folders import path_part
+from orchestrator.folders import PRIVATE, path_part
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.kafka import (
     REACH_S,
@@ -258,6 +258,8 @@ class OpenTopic:
                 next_seq=position.next_seq,
                 watermark_ms=position.watermark_ms,
             )
+        # Its folder may have been removed since. The topic has all the same.
+        self._file.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         written = self._file.with_suffix(".new")
         with written.open("wb") as file:
             file.write(msgspec.json.encode(kept))

@@ -8,13 +8,15 @@ complete, the file gets its name at once, whole:
 
 So a reader sees whole intervals only, and a file never changes. A note at the site says up to where
 intervals have been published. A site that starts again begins the interval anew out of the archive;
-one that was killed between a file and its note writes the same file again. Queries that had the
+one that was killed between a file and its note writes the same file again. If the folder of the
+files is removed, all that the archive has is published anew. Queries that had the
 same name, one after the other, write different versions: their numbers begin again, and their
 columns may differ.
 """
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -28,7 +30,7 @@ from pyarrow import parquet
 
 from orchestrator.drivers import DriverError, Unusable
 from orchestrator.errors import in_sentences
-from orchestrator.folders import path_part, sync
+from orchestrator.folders import FilesGone, check_open, path_part, private_folder, sync
 from orchestrator.host.events import Deliver, Durable
 from orchestrator.manifest.document import Field, Section
 from orchestrator.manifest.units import duration_ms
@@ -131,9 +133,12 @@ class OpenParquet:
         self._every_ms = options.every_ms
         self._life = assignment.life
         self._schema = numbered_schema(stream_schema(assignment.columns))
+        self._opened: int | None = None
         self._folder = options.dataset(assignment.stream) / f"{VERSION}={assignment.life}"
         self._note = folder / f"{path_part(assignment.stream)}.parquet.json"
         try:
+            if not self._folder.exists():
+                self._note.unlink(missing_ok=True)
             self._folder.mkdir(parents=True, exist_ok=True)
             for left in self._folder.glob(".*.unfinished"):
                 left.unlink()
@@ -144,6 +149,7 @@ class OpenParquet:
         self._kept: list[Deliver] = []
         self._archive = OpenArchive(assignment, folder)
         try:
+            self._opened = os.open(self._folder, os.O_RDONLY)
             self._begin_anew(assignment, folder)
         except BaseException:
             self.close()
@@ -161,7 +167,14 @@ class OpenParquet:
 
     def flush(self) -> None:
         """Archive all deliveries, and publish the intervals that they complete."""
-        self._archive.flush()
+        try:
+            self._archive.flush()
+        except FilesGone:
+            # The note went with the archive, and the files are still there.
+            private_folder(self._note.parent)
+            self._write_note()
+            raise
+        self._check()
         if self._kept:
             kept, self._kept = self._kept, []
             self._take(numbered(kept), kept[-1].chunk.watermark_ms)
@@ -172,7 +185,22 @@ class OpenParquet:
         if self._interval is not None:
             self._interval.drop()
             self._interval = None
+        if self._opened is not None:
+            os.close(self._opened)
+            self._opened = None
         self._archive.close()
+
+    def _check(self) -> None:
+        """Make sure that the folder of the files and the one under way are there."""
+        assert self._opened is not None
+        try:
+            check_open(self._folder, self._opened)
+        except FilesGone:
+            # The archive has what they had.
+            self._note.unlink(missing_ok=True)
+            raise
+        if self._interval is not None:
+            self._interval.check()
 
     def _begin_anew(self, assignment: SinkAssignment, folder: Path) -> None:
         durable = self._archive.durable
@@ -203,6 +231,9 @@ class OpenParquet:
         interval.publish()
         self._interval = None
         self._published_ms = interval.begin_ms + self._every_ms - 1
+        self._write_note()
+
+    def _write_note(self) -> None:
         noted = _Published(life=self._life, until_ms=self._published_ms)
         unfinished = self._note.with_suffix(".unfinished")
         unfinished.write_bytes(msgspec.json.encode(noted))
@@ -228,7 +259,8 @@ class _Interval:
         self._folder = folder
         self._schema = schema
         self._hidden = folder / f".{uuid.uuid4().hex}.unfinished"
-        self._writer = parquet.ParquetWriter(str(self._hidden), schema)
+        self._file = self._hidden.open("xb")
+        self._writer = parquet.ParquetWriter(self._file, schema)
         self._rows: list[pa.Table] = []
         self._held_bytes = 0
 
@@ -240,10 +272,15 @@ class _Interval:
         if self._held_bytes >= GROUP_BYTES:
             self._write()
 
+    def check(self) -> None:
+        """Make sure that the file is there."""
+        check_open(self._hidden, self._file.fileno())
+
     def publish(self) -> None:
         """Give the file its name; the disk has it when this returns."""
         self._write()
         self._writer.close()
+        self._file.close()
         begin = datetime.fromtimestamp(self.begin_ms / 1000, UTC)
         hour = self._folder / f"{DATE}={begin:%Y-%m-%d}" / f"{HOUR}={begin:%H}"
         hour.mkdir(parents=True, exist_ok=True)
@@ -255,6 +292,7 @@ class _Interval:
     def drop(self) -> None:
         """Remove it."""
         self._writer.close()
+        self._file.close()
         self._hidden.unlink(missing_ok=True)
 
     def _write(self) -> None:

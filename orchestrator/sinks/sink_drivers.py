@@ -2,7 +2,9 @@
 
 A sink that cannot be opened, or raises, has failed. The failure is a problem of its stream alone:
 the sink is closed, nothing is delivered to it or acknowledged, and it is opened again later. All
-other streams go on. Once it is open again, its deliveries continue after what it had kept.
+other streams go on. Once it is open again, its deliveries continue after what it had kept. If its
+files were removed under it, they continue with the first number: what producers keep no more counts
+as lost.
 """
 
 from __future__ import annotations
@@ -11,11 +13,15 @@ import contextlib
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from orchestrator.drivers import LONG_OPENING_US, Failures, failure
+from orchestrator.folders import FilesGone
 from orchestrator.host.events import Deliver, Durable, SinkFailed, SinkFlushed, SinkOpened
 from orchestrator.records import DriverSpec, SinkAssignment
 from orchestrator.sinks.driver import OpenSink
 from orchestrator.sinks.write_behind import WriteBehind
+from streams.chunk import Position
 
 FLUSH_EVERY_US = 200_000
 FLUSHES_S = 50
@@ -37,6 +43,8 @@ class _Attended:
         When its opening began.
     is_open
         Whether that has ended, and was told.
+    gone
+        Up to where it had kept the stream when its files were found to be gone.
     """
 
     spec: DriverSpec | None
@@ -45,6 +53,7 @@ class _Attended:
     since_us: int = 0
     is_open: bool = False
     told: Durable | None = None
+    gone: Durable | None = None
     failures: Failures = field(default_factory=Failures)
 
 
@@ -216,6 +225,9 @@ class SinkDrivers:
                 self._fail(each, stream, error, now_us)
                 continue
             if not each.is_open:
+                if durable is None and each.gone is not None:
+                    durable = msgspec.structs.replace(each.gone, position=Position())
+                each.gone = None
                 each.told, each.is_open = durable, True
                 each.failures.mended()
                 events.append(SinkOpened(stream=stream, durable=durable))
@@ -229,6 +241,8 @@ class SinkDrivers:
         """Close a sink and say why."""
         sink, each.sink = each.sink, None
         self._unflushed.discard(stream)
+        if isinstance(error, FilesGone):
+            each.gone = each.told
         if each.is_open:
             self._failed.append(stream)
         each.is_open = False

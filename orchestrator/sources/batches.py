@@ -196,12 +196,12 @@ class Batches:
                 taken += self._input.push(batch, client=_name(client), number=place, in_order=True)
         nothing = pa.RecordBatch.from_pylist([], schema=self._schema)
         self._input.push(nothing, client=_name(client), number=_last(number), digest=digest)
-        file.unlink()
+        file.unlink(missing_ok=True)
         return taken
 
     def _merge(self, client: str, number: int, parts: Sequence[str], file: Path) -> None:
         """Write the file of a batch; the disk has it when this returns."""
-        unfinished = self._folder / f".{uuid.uuid4().hex}"
+        unfinished = private_folder(self._folder) / f".{uuid.uuid4().hex}"
         try:
             self._write_merged(client, number, parts, unfinished)
             sync(unfinished)
@@ -263,6 +263,8 @@ class Batches:
         return self._folder / _key(client, number)
 
     def _make_room(self, folder: Path, client: str, size_bytes: int) -> None:
+        # Somebody may have removed what was staged.
+        self._sizes = {path: size for path, size in self._sizes.items() if path.exists()}
         if self._sizes.get(folder, 0) + size_bytes > self._most_bytes:
             raise TooLarge(
                 f"the batch takes more than {self._most_bytes // 2**20} MiB: make batches smaller, "

@@ -261,6 +261,9 @@ class Ingestion:
                 self.clients.note(*batch)
         elif waiting or clients or self._must_keep(chunks):
             self._keep(self._journal, chunks, waiting, clients)
+        else:
+            # Nobody should have to send something to learn that it cannot be kept.
+            self._journal.check()
         if chunks:
             self.end = chunks[-1].end
         return chunks

@@ -20,6 +20,7 @@ up.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -39,7 +40,7 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.drivers import DriverError
-from orchestrator.folders import private_folder, sync
+from orchestrator.folders import FilesGone, check_open, private_folder, sync
 from orchestrator.sources.journal_entries import (
     PREFIX,
     Batch,
@@ -63,6 +64,10 @@ MOST_READ_ENTRIES = 64
 
 SEGMENT_BYTES = 16 * 2**20
 """Size at which a segment ends."""
+
+LOCK, GONE = "lock", "gone"
+"""Files in the folder of a journal: its process holds the former; the latter says that a part was
+removed, so that it cannot be continued."""
 
 HEAD_PIECE_BYTES = 4 * 2**20
 """Size of an entry of a head, about."""
@@ -253,9 +258,12 @@ class Journal:
         ------
         OSError
             The disk does not take it. The journal must be opened anew.
+        FilesGone
+            See `check`.
         """
         if self._file is None:
             raise DriverError("the journal is closed")
+        self.check()
         self._commits += 1
         written: list[tuple[Header, Pieces]] = []
         for number, chunk in enumerate(commit.chunks or (None,)):
@@ -264,6 +272,7 @@ class Journal:
         segment = self._segments[-1]
         offset = segment.size_bytes
         self._write([piece for _, pieces in written for piece in pieces])
+        self.check()
         for header, pieces in written:
             length = size_of(pieces)
             if header.watermarks_ms:
@@ -274,6 +283,26 @@ class Journal:
         for batch in commit.clients:
             self.clients.note(*batch)
         self._note(commit)
+
+    def check(self) -> None:
+        """Make sure that what was written can be found again.
+
+        Raises
+        ------
+        FilesGone
+            It was removed, and neither this process nor another one can continue the journal.
+        """
+        if self._file is None or self._lock is None:
+            return
+        newest = self._segments[-1]
+        try:
+            check_open(newest.path, self._file.fileno(), newest.size_bytes)
+        except FilesGone:
+            # Unless the folder is gone as well, which says the same.
+            with contextlib.suppress(OSError, FilesGone):
+                check_open(self._folder / LOCK, self._lock)
+                (self._folder / GONE).touch()
+            raise
 
     def take_waiting(self) -> Iterator[pa.RecordBatch]:
         """Tuples that another process accepted and did not number, in the order of their arrival.
@@ -386,7 +415,7 @@ class Journal:
                 self._lock = None
 
     def _locked(self) -> int:
-        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -481,6 +510,8 @@ class Journal:
 
     def _recover(self) -> None:
         """Read what former processes have left."""
+        if (self._folder / GONE).exists():
+            raise is_gone(self._folder)
         found = sorted(self._folder.glob("*.journal"), key=_number)
         for path in found:
             data = _mapped(path)
@@ -528,6 +559,14 @@ class Journal:
             if header.whole:
                 yield from unfinished
                 unfinished.clear()
+
+
+def is_gone(folder: Path) -> DriverError:
+    """Says that a journal cannot be continued."""
+    return DriverError(
+        f"the journal {folder} is gone, and consumers rely on its numbers: delete the stream and "
+        "apply it again"
+    )
 
 
 def _damaged(path: Path, offset: int) -> DriverError:

@@ -18,7 +18,7 @@ from orchestrator.sources.confirmed_input import ConfirmedInput
 from orchestrator.sources.driver import SourceContext, SourceDriver
 from orchestrator.sources.formats import ARRIVAL, ISO, UNITS_MS, RowForm
 from orchestrator.sources.ingestion import Ingestion
-from orchestrator.sources.journal import Journal
+from orchestrator.sources.journal import Journal, is_gone
 from orchestrator.sources.live_input import JournaledInput, LiveInput
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
@@ -297,11 +297,8 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             )
         stream = private_folder(folder / JOURNALS) / path_part(assignment.stream)
         own = stream / str(assignment.generation)
-        if assignment.start_at_us is not None and not own.exists():
-            raise DriverError(
-                f"the journal {own} is gone, and consumers rely on its numbers: delete the stream "
-                "and apply it again"
-            )
+        if assignment.start_at_us is not None and not any(own.glob("*.journal")):
+            raise is_gone(own)
         private_folder(stream)
         journal = Journal(
             own,

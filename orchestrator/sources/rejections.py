@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.folders import path_part
+from orchestrator.folders import PRIVATE, path_part
 from orchestrator.records import InputStatus
 
 FILE_BYTES = 2**20
@@ -110,6 +110,8 @@ class Rejections:
                 self._write(self._file, line)
 
     def _write(self, path: Path, line: bytes) -> None:
+        # Its folder may have been removed since.
+        path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         with path.open("ab") as file:
             file.write(line + b"\n")
             size = file.tell()

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
+from orchestrator.folders import PRIVATE
 from topology.arrays import IntArray
 
 MEMORY_BYTES = 8 * 2**20
@@ -190,6 +191,9 @@ class WaitingTuples:
 
     def _written(self, rows: pa.RecordBatch) -> _Sorted:
         """Rows in a file without a name."""
+        if self._folder is not None:
+            # It may have been removed since.
+            self._folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self._folder) as file:
             with contextlib.closing(ipc.new_file(file, self._schema)) as writer:
                 writer.write_batch(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,15 @@ def test_of_two_that_start_at_the_same_moment_the_later_incarnation_has_the_fold
     later.check()
     with pytest.raises(DriverError):
         earlier.check()
+
+
+def test_a_folder_that_was_removed_is_claimed_again(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    claim = FolderClaim(folder, "here", "00000001a")
+    claim.check()
+    shutil.rmtree(folder)
+    claim.check()
+    assert (folder / f"{OWNER}-here").read_text() == "00000001a"
 
 
 def test_sites_of_one_machine_share_a_folder(tmp_path: Path) -> None:

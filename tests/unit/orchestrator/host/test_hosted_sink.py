@@ -9,7 +9,7 @@ from ha.messages import Data
 from orchestrator.host.events import Durable
 from orchestrator.host.hosted_streams import MISS_WINDOW_US, HostedSink
 from orchestrator.records import SinkAssignment
-from streams.chunk import Chunk, Position
+from streams.chunk import NO_WATERMARK, Chunk, Position
 from tests.streams_of_numbers import chunk, numbers
 
 
@@ -109,6 +109,21 @@ def test_a_changed_deadline_holds_from_then_on_for_completed_timestamps_and_tupl
     made.receive(data(chunk(1, [(20, 1)])), 30_000)
     status = made.status(30_000)
     assert (status.deadline_misses, status.late_rows, status.rows) == (1, 1, 2)
+
+
+def test_what_the_driver_had_kept_and_has_no_more_is_counted_as_lost() -> None:
+    made = sink()
+    made.receive(data(chunk(0, [(10, 2), (20, 3)])), 0)
+    made.flushed(kept(5, 20))
+    made.close()
+    made.open(kept(0, NO_WATERMARK))
+    # Producers keep the last of them still.
+    rest = data(chunk(4, [(20, 1), (30, 1)]))
+    made.lose(made.cursor.skip_to(rest.chunk))
+    _, delivery = made.receive(rest, 0)
+    assert delivery is not None
+    assert delivery.lost == made.status(0).lost == 4
+    assert made.status(0).rows == 6
 
 
 def kept(next_seq: int, watermark_ms: int) -> Durable:

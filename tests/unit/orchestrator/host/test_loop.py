@@ -143,6 +143,8 @@ def test_what_cannot_be_exchanged_with_the_store_is_a_problem_while_it_lasts(hos
 def test_input_that_was_lost_is_no_problem_for_ever(host: Host) -> None:
     host.loop.execute([Report(kind="input lost", subject="north", detail="7 tuples")])
     assert host.problems() == ("north: input lost: 7 tuples",)
+    host.loop.execute([Report(kind="fed by primary", subject="north", detail="by one again")])
+    assert host.problems() == ("north: input lost: 7 tuples",), "no other report ends it"
     host.now_us += EVENT_SHOWN_US
     assert host.problems() == ()
     host.loop.execute([Report(kind="evaluation failed", subject="north", detail="still")])

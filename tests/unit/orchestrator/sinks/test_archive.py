@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from orchestrator.host.events import Deliver, Durable
+from orchestrator.folders import FilesGone
+from orchestrator.host.events import Deliver, Durable, SinkFailed, SinkOpened
 from orchestrator.records import SinkAssignment
+from orchestrator.sinks import opener
 from orchestrator.sinks.archive import Archive, OpenArchive
+from orchestrator.sinks.sink_drivers import FLUSH_EVERY_US, SinkDrivers
 from streams.chunk import Chunk, Position
 from tests.streams_of_numbers import chunk
 
@@ -175,12 +181,62 @@ def test_a_replaced_process_that_has_committed_nothing_does_not_spoil_its_succes
     former = archive_in(tmp_path)
     former.keep(delivery(chunk(0, [(10, 1)])))
     successor = flushed(tmp_path, 0)
-    former.flush()
+    with pytest.raises(FilesGone):
+        former.flush()
     successor.keep(delivery(chunk(1, [(20, 1)])))
     successor.flush()
     former.keep(delivery(chunk(1, [(20, 1)])))
-    former.flush()
+    with pytest.raises(FilesGone):
+        former.flush()
     assert rows_in(tmp_path)["number"].to_pylist() == [0, 1]
+
+
+def _removed(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def _emptied(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def _replaced(folder: Path) -> None:
+    for file in folder.iterdir():
+        content = file.read_bytes()
+        file.unlink()
+        file.write_bytes(content)
+
+
+def _cut_off(folder: Path) -> None:
+    for file in folder.glob("s.completed.*"):
+        os.truncate(file, 10)
+
+
+@pytest.mark.parametrize("happens", [_removed, _emptied, _replaced, _cut_off])
+def test_files_that_are_gone_fail_the_archive_and_are_begun_anew(
+    tmp_path: Path, happens: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "archive"
+    assigned = [SinkAssignment(stream="s", columns={"number": "int"}, deadline_ms=5.0, life=7)]
+    made = SinkDrivers(opener(folder))
+    made.attend(assigned, 0)
+    made.keep(delivery(chunk(0, [(10, 2)])), 0)
+    made.attend(assigned, FLUSH_EVERY_US)
+    happens(folder)
+    made.keep(delivery(chunk(2, [(20, 1)])), FLUSH_EVERY_US)
+    assert made.attend(assigned, 2 * FLUSH_EVERY_US) == [SinkFailed(stream="s")]
+    assert "while it was being written" in made.problems["s"]
+    now_us = made.next_due_us
+    assert now_us is not None
+    (opened,) = made.attend(assigned, now_us)
+    # What is there again, or still, was kept; of anything else the first tuple is asked for.
+    kept = 2 if happens is _replaced else 0
+    assert isinstance(opened, SinkOpened)
+    assert opened.durable is not None
+    assert opened.durable.position.next_seq == kept
+    made.keep(delivery(chunk(2, [(20, 1)])), now_us)
+    made.close()
+    assert rows_in(folder)["number"].to_pylist() == [*range(kept), 2]
 
 
 def test_files_that_nothing_was_committed_to_are_written_over(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from pyarrow import parquet
 
 from orchestrator.drivers import DriverError, Unusable
 from orchestrator.errors import InvalidInput
+from orchestrator.folders import FilesGone
 from orchestrator.host.events import Deliver
 from orchestrator.manifest.document import documents
 from orchestrator.records import SinkAssignment
@@ -29,14 +31,14 @@ MINUTE_MS = 60_000
 
 class Site:
     def __init__(self, folder: Path) -> None:
-        self.dataset, self._archive = folder / "dataset", folder / "archive"
-        self._archive.mkdir()
+        self.dataset, self.archive = folder / "dataset", folder / "archive"
+        self.archive.mkdir()
         self.options = ParquetFiles(path=str(self.dataset))
 
     def open(self, life: int = 7, columns: dict[str, str] | None = None) -> OpenParquet:
         columns = columns or {"number": "int"}
         assigned = SinkAssignment(stream="s", columns=columns, deadline_ms=5.0, life=life)
-        return self.options.open(assigned, self._archive)
+        return self.options.open(assigned, self.archive)
 
     def files(self) -> dict[str, list[int]]:
         """Path in the dataset → numbers in the file."""
@@ -109,6 +111,46 @@ def test_a_site_that_is_killed_begins_the_interval_anew_out_of_the_archive(
 
 def _fails(_path: Path, _data: bytes) -> int:
     raise OSError("killed")
+
+
+def test_files_that_are_gone_are_published_anew_out_of_the_archive(site: Site) -> None:
+    sink = site.open()
+    deliver(sink, 0, (10, 2), (61, 1))
+    whole = site.files()
+    shutil.rmtree(site.dataset)
+    with pytest.raises(FilesGone, match="version=7 was removed"):
+        deliver(sink, 3, (70, 1))
+    sink.close()
+    again = site.open()
+    assert again.durable is not None
+    deliver(again, 4, (130, 1))
+    assert list(site.files().values()) == [*whole.values(), [2, 3]]
+    (hidden,) = site.dataset.rglob(".*.unfinished")
+    hidden.unlink()
+    with pytest.raises(FilesGone, match="unfinished was removed"):
+        deliver(again, 5, (140, 1))
+    again.close()
+    # Also while the site was away.
+    shutil.rmtree(site.dataset)
+    last = site.open()
+    deliver(last, 6, (200, 1))
+    assert list(site.files().values()) == [*whole.values(), [2, 3], [4, 5]]
+    last.close()
+
+
+def test_an_archive_that_is_gone_takes_nothing_from_the_files(site: Site) -> None:
+    sink = site.open()
+    deliver(sink, 0, (10, 2), (20, 1), (61, 1))
+    shutil.rmtree(site.archive)
+    with pytest.raises(FilesGone):
+        deliver(sink, 4, (70, 1))
+    sink.close()
+    again = site.open()
+    assert again.durable is None
+    # Producers keep the last tuples of what was published.
+    deliver(again, 2, (20, 1), (61, 1), (70, 1), (130, 1))
+    assert list(site.files().values()) == [[0, 1, 2], [3, 4]]
+    again.close()
 
 
 def test_another_query_of_the_name_writes_another_version(site: Site) -> None:

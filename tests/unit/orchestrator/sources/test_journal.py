@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.drivers import DriverError
+from orchestrator.folders import FilesGone
 from orchestrator.sources import journal as journals
 from orchestrator.sources.journal import MOST_READ_ENTRIES, Commit, Journal
 from orchestrator.sources.journal_entries import PREFIX, parts, payloads
@@ -359,6 +361,37 @@ def test_a_head_that_was_not_finished_does_not_count(
             range(1000, 2000)
         )
         again.close()
+
+
+@pytest.mark.parametrize("by_whom", ["a commit", "nobody"])
+def test_a_journal_whose_newest_segment_was_removed_says_so_and_is_not_continued(
+    opened: Open, tmp_path: Path, by_whom: str
+) -> None:
+    journal = opened()
+    journal.append(commit(chunk(0, 1)))
+    journal.roll([])
+    journal.append(commit(chunk(1, 2)))
+    max((tmp_path / "j").glob("*.journal")).unlink()
+    notices = journal.check if by_whom == "nobody" else lambda: journal.append(commit(chunk(2, 3)))
+    with pytest.raises(FilesGone, match="was removed"):
+        notices()
+    # Numbers would be given twice that consumers have seen.
+    for _ in range(2):
+        with pytest.raises(DriverError, match="is gone, and consumers rely on its numbers"):
+            opened()
+
+
+def test_a_process_whose_folder_was_replaced_leaves_the_new_journal_alone(
+    opened: Open, tmp_path: Path
+) -> None:
+    former = opened()
+    shutil.rmtree(tmp_path / "j")
+    new = Journal(tmp_path / "j", SCHEMA)
+    with pytest.raises(FilesGone):
+        former.append(commit(chunk(0, 1)))
+    new.append(commit(chunk(0, 1)))
+    new.close()
+    assert everything(opened()) == [1]
 
 
 def test_a_second_process_is_refused(opened: Open, tmp_path: Path) -> None:
