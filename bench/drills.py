@@ -11,8 +11,6 @@ The page of all drills of a kind (`vivace drill report --html`) is written besid
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -30,7 +28,7 @@ from orchestrator.api import Cluster, DrillRun, drill_audit, drills, run_series
 from orchestrator.cli.render.drill_page import drill_page
 from orchestrator.deploy.context import ClusterContext, started_s
 from orchestrator.deploy.local.cluster import LocalCluster
-from orchestrator.drills.processes import BUSY
+from orchestrator.drills.process_faults import busy_process
 from orchestrator.manifest import load
 from orchestrator.progress import Progress
 
@@ -151,7 +149,7 @@ def telling(settings: Settings) -> Progress:
 @contextmanager
 def one_taken() -> Generator[None]:
     """Another process takes one of this machine's processors."""
-    rival = subprocess.Popen([sys.executable, "-I", "-S", "-c", BUSY], start_new_session=True)
+    rival = busy_process()
     try:
         os.sched_setaffinity(rival.pid, {min(os.sched_getaffinity(0))})
         yield

@@ -30,7 +30,8 @@ from orchestrator.clock import OFFSET_FILE
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills.kill_executor import HEAL_TIMEOUT_S
-from orchestrator.drills.processes import full_disk, host_process, suspended, zookeeper_processes
+from orchestrator.drills.process_faults import FULL_DISK, STOPPED, imposed
+from orchestrator.drills.processes import host_process, zookeeper_processes
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
 from orchestrator.records import FragmentRecord
@@ -92,7 +93,8 @@ class Faults:
 
     def primary_paused(self) -> None:
         """The host of the primary is stopped for 5 s, and goes on."""
-        with suspended(host_process(read_view(self.store), self.fragment().primary.node)):
+        primary = host_process(read_view(self.store), self.fragment().primary.node)
+        with imposed(STOPPED, [primary], PAUSE_S):
             time.sleep(PAUSE_S)
 
     def two_executors(self) -> None:
@@ -107,7 +109,7 @@ class Faults:
         """ZooKeeper does not answer for 30 s; meanwhile the executor of the primary is killed."""
         primary = self.fragment().primary.node
         executor = self._process(primary)
-        with suspended(zookeeper_processes(os.getpid())[0]):
+        with imposed(STOPPED, zookeeper_processes(os.getpid())[:1], STORE_AWAY_S):
             time.sleep(STEADY_S)
             self.ended.add(primary)
             executor.kill()
@@ -115,7 +117,7 @@ class Faults:
 
     def disk_full(self) -> None:
         """The process of the output's site can write nothing to its files for 10 s."""
-        with full_disk(host_process(read_view(self.store), EXIT)):
+        with imposed(FULL_DISK, [host_process(read_view(self.store), EXIT)], DISK_FULL_S):
             time.sleep(DISK_FULL_S)
 
     def clock_ahead(self) -> None:

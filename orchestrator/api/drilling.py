@@ -25,7 +25,7 @@ from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import disturbances
-from orchestrator.drills.acting import Acting, Disturbed
+from orchestrator.drills.acting import CORDON_S, Acting, Disturbed
 from orchestrator.drills.blast import Blast
 from orchestrator.drills.disturbances import DISTURBANCES, Disturbance
 from orchestrator.drills.kill_executor import WAYS, DrillFailed, Killed, Way, choose, kill
@@ -179,12 +179,12 @@ class _Mover:
         return self._made(moving.switch(self.cluster, fragment, wait=wait), wait=wait)
 
     def drain(self, node: str) -> None:
-        """Cordon a node and move all replicas away."""
-        self._made(moving.drain(self.cluster, node), wait=True)
+        """Cordon a node for as long as the drill takes, and move all replicas away."""
+        self._made(moving.drain(self.cluster, node, for_s=CORDON_S), wait=True)
 
     def uncordon(self, node: str) -> None:
-        """Let a node be used again."""
-        moving.uncordon(self.cluster, node)
+        """Let a node be used again, unless an operator has cordoned it."""
+        moving.uncordon(self.cluster, node, lasting=False)
 
     def _made(self, moves: moving.MovesDocument, *, wait: bool) -> str:
         if wait and not moves.done:

@@ -31,7 +31,7 @@ from orchestrator.records import (
     MoveStep,
     NodeKind,
 )
-from orchestrator.store.protocol import CORDONS, LEADER, MOVES, Store, VersionConflict
+from orchestrator.store.protocol import CORDONS, LEADER, MOVES, Store, VersionConflict, Versioned
 from placement.errors import PlacementError
 from placement.records import Plan
 from topology.suggestions import nearest
@@ -104,7 +104,7 @@ class CordonDocument(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     changed
-        Whether it was not so before.
+        Whether it was not so before, or not for good.
     replicas
         Fragments that have a replica there.
     """
@@ -115,8 +115,15 @@ class CordonDocument(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[str, ...]
 
 
-def cordon(cluster: Cluster, node: str, *, dry_run: bool = False) -> CordonDocument:
+def cordon(
+    cluster: Cluster, node: str, *, dry_run: bool = False, for_s: float | None = None
+) -> CordonDocument:
     """Have nothing new placed on a node. What runs there stays, and may still take over.
+
+    Parameters
+    ----------
+    for_s
+        When the cordon ends by itself; None: it does not, although it once was to.
 
     Raises
     ------
@@ -126,18 +133,32 @@ def cordon(cluster: Cluster, node: str, *, dry_run: bool = False) -> CordonDocum
     store = cluster.store
     view = read_view(store)
     _check_node(view, node)
-    changed = node not in view.cordoned
+    found = view.cordons.get(node)
+    changed = node not in view.cordoned or (for_s is None and _ends(found))
     if changed and not dry_run:
         now_us = cluster_now_us(view.cluster_clocks)
-        store.create(CORDONS.key(node), CordonRecord(node=node, since_us=now_us))
-        _note(store, view, "cordoned", node, "nothing new is placed there")
+        until_us = None if for_s is None else now_us + round(for_s * 1e6)
+        record = CordonRecord(node=node, since_us=now_us, until_us=until_us)
+        if found is None:
+            store.create(CORDONS.key(node), record)
+        else:
+            store.update(CORDONS.key(node), record, found.version)
+        most = "" if for_s is None else f", for {for_s:g} s at most"
+        _note(store, view, "cordoned", node, f"nothing new is placed there{most}")
     return CordonDocument(
         node=node, cordoned=not dry_run or not changed, changed=changed, replicas=_on(view, node)
     )
 
 
-def uncordon(cluster: Cluster, node: str, *, dry_run: bool = False) -> CordonDocument:
+def uncordon(
+    cluster: Cluster, node: str, *, dry_run: bool = False, lasting: bool = True
+) -> CordonDocument:
     """Let a node be used again. A drain of it that is under way is withdrawn.
+
+    Parameters
+    ----------
+    lasting
+        Whether a cordon that does not end by itself is taken away, too.
 
     Raises
     ------
@@ -148,18 +169,26 @@ def uncordon(cluster: Cluster, node: str, *, dry_run: bool = False) -> CordonDoc
     view = read_view(store)
     if node not in view.cordoned:
         _check_node(view, node)
-    changed = node in view.cordoned
+    found = view.cordons.get(node)
+    changed = node in view.cordoned and (lasting or _ends(found))
     if changed and not dry_run:
-        for name, found in view.moves.items():
-            if found.record.drains == node and found.record.ended_us is None:
+        for name, moves in view.moves.items():
+            if moves.record.drains == node and moves.record.ended_us is None:
                 _withdraw(store, name)
-        broken = view.broken(CORDONS).get(node)
-        version = view.cordons[node].version if broken is None else broken.version
+        version = view.broken(CORDONS)[node].version if found is None else found.version
         store.delete(CORDONS.key(node), version)
         _note(store, view, "uncordoned", node, "it may be used again")
     return CordonDocument(
-        node=node, cordoned=changed and dry_run, changed=changed, replicas=_on(view, node)
+        node=node,
+        cordoned=node in view.cordoned and (dry_run or not changed),
+        changed=changed,
+        replicas=_on(view, node),
     )
+
+
+def _ends(found: Versioned[CordonRecord] | None) -> bool:
+    """Whether there is a cordon that ends by itself."""
+    return found is not None and found.record.until_us is not None
 
 
 def switch(
@@ -223,8 +252,14 @@ def drain(
     dry_run: bool = False,
     wait: bool = True,
     on_progress: Progress = silent,
+    for_s: float | None = None,
 ) -> MovesDocument:
     """Cordon a node, and bring every replica on it to other nodes.
+
+    Parameters
+    ----------
+    for_s
+        When the cordon ends by itself.
 
     Raises
     ------
@@ -241,7 +276,15 @@ def drain(
         subject, problem = next(iter(stuck.items()))
         raise _refusal(subject, "node", node, problem, f"drain of {node}")
     return _carry_out(
-        cluster, view, steps, dry_run, wait, on_progress, drains=node, at_a_time=at_a_time
+        cluster,
+        view,
+        steps,
+        dry_run,
+        wait,
+        on_progress,
+        drains=node,
+        at_a_time=at_a_time,
+        for_s=for_s,
     )
 
 
@@ -277,6 +320,7 @@ def _carry_out(
     on_progress: Progress,
     *,
     drains: str | None = None,
+    for_s: float | None = None,
     at_a_time: int = 1,
 ) -> MovesDocument:
     """Check the steps one after the other, submit them, and see them through.
@@ -285,7 +329,7 @@ def _carry_out(
     """
     planned = _checked(view, steps)
     if drains is not None and not dry_run:
-        cordon(cluster, drains)
+        cordon(cluster, drains, for_s=for_s)
     if dry_run or not steps:
         return MovesDocument(name=None, moves=planned, cordoned=drains, done=not steps)
     store = cluster.store

@@ -20,7 +20,7 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.drilling import CALM_S, known, region_of
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drills import disturbances
-from orchestrator.drills.acting import Acting, wait_for
+from orchestrator.drills.acting import CORDON_S, Acting, wait_for
 from orchestrator.drills.blast import Blast
 from orchestrator.drills.kill_executor import DrillFailed, Inapplicable, Way
 from orchestrator.drills.report import DrillReport, measured
@@ -125,14 +125,14 @@ class _Mover:
         return name
 
     def drain(self, node: str) -> None:
-        """Cordon a node and move all replicas away."""
-        made = moving.drain(self.cluster, node, wait=False)
+        """Cordon a node for as long as the drill takes, and move all replicas away."""
+        made = moving.drain(self.cluster, node, wait=False, for_s=CORDON_S)
         if made.name is not None:
             self._await_end(made.name)
 
     def uncordon(self, node: str) -> None:
-        """Let a node be used again."""
-        moving.uncordon(self.cluster, node)
+        """Let a node be used again, unless an operator has cordoned it."""
+        moving.uncordon(self.cluster, node, lasting=False)
 
     def _await_end(self, name: str) -> None:
         assert self.acting is not None, "it acts in the simulated world"

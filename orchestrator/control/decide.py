@@ -18,7 +18,7 @@ from orchestrator.control.assignments import assignments, follows
 from orchestrator.control.clocks import revised_clocks
 from orchestrator.control.completing import complete
 from orchestrator.control.decision import DecisionSettings, PendingDecision, Write
-from orchestrator.control.disturbed_links import end_link_faults
+from orchestrator.control.drill_records import end_cordons, end_link_faults
 from orchestrator.control.healing import heal, kept
 from orchestrator.control.late_hosts import name_late_hosts
 from orchestrator.control.moving import pursue
@@ -66,6 +66,7 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
         return Decision(writes=(), problems=tuple(pending.problems))
     _keep_clocks(pending)
     end_link_faults(pending)
+    end_cordons(pending)
     _retire(pending)
     # Producers first: where they are decides where their consumers stand.
     for fragment in view.dataflow.fragments.values():

@@ -14,6 +14,10 @@ from orchestrator.drills.kill_executor import HEAL_TIMEOUT_S, LOOK_S, DrillFaile
 from orchestrator.progress import Progress
 from orchestrator.store.protocol import Store, StoreError
 
+CORDON_S = HEAL_TIMEOUT_S + 120.0
+"""When the cordon of a node that a drill drains ends, although the drill has not ended it: after a
+drain, and the longest that a drill then waits."""
+
 FLOW_PATIENCE_S = 5.0
 """How long a rolling restart waits for outputs: a stream may be at its end."""
 
@@ -32,11 +36,11 @@ class Mover(Protocol):
         ...
 
     def drain(self, node: str) -> None:
-        """Cordon a node and move all replicas away; `DrillFailed` as above."""
+        """Cordon a node for `CORDON_S`, and move all replicas away; `DrillFailed` as above."""
         ...
 
     def uncordon(self, node: str) -> None:
-        """Let a node be used again."""
+        """Let a node be used again, unless an operator has cordoned it."""
         ...
 
 

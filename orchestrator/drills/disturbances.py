@@ -24,6 +24,7 @@ from orchestrator.drills.acting import (
 )
 from orchestrator.drills.kill_executor import DrillFailed, choose
 from orchestrator.drills.links import CUT_S, DELAY_MS, DELAY_S, LinkChange, disturb
+from orchestrator.drills.process_faults import NotImposed
 from orchestrator.drills.processes import zookeeper_processes
 from orchestrator.errors import InvalidInput
 from topology.suggestions import nearest
@@ -79,7 +80,7 @@ def _kill_site(acting: Acting) -> None:
 
 
 def _fill_disk(acting: Acting) -> None:
-    with acting.hands.full_disk(acting.view, acting.node):
+    with acting.hands.full_disk(acting.view, acting.node, DISK_FULL_S):
         acting.hold(DISK_FULL_S)
 
 
@@ -89,17 +90,17 @@ def _kill_zookeeper(acting: Acting) -> None:
 
 
 def _pause_zookeeper(acting: Acting) -> None:
-    with acting.hands.store_stopped(acting.cluster_pid, most=False):
+    with acting.hands.store_stopped(acting.cluster_pid, STORE_PAUSED_S, most=False):
         acting.hold(STORE_PAUSED_S)
 
 
 def _lose_quorum(acting: Acting) -> None:
-    with acting.hands.store_stopped(acting.cluster_pid, most=True):
+    with acting.hands.store_stopped(acting.cluster_pid, STORE_PAUSED_S, most=True):
         acting.hold(STORE_PAUSED_S)
 
 
 def _slow_node(acting: Acting) -> None:
-    with acting.hands.crowded(acting.view, acting.node):
+    with acting.hands.crowded(acting.view, acting.node, SLOW_S):
         acting.hold(SLOW_S)
 
 
@@ -283,7 +284,7 @@ def run(drill: Disturbance, acting: Acting) -> Disturbed:
     struck_us = acting.now_us
     try:
         steps = drill.strike(acting)
-    except psutil.Error as error:
+    except (psutil.Error, NotImposed) as error:
         raise DrillFailed(f"drill {drill.name} could not strike: {error}") from error
     if drill.ends_host:
         await_successor(acting, acting.node, with_drivers=True)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.view import ClusterView
+from orchestrator.drills.process_faults import CROWDED, FULL_DISK, STOPPED, imposed
 from orchestrator.drills.processes import (
     coordinator_process,
     coordinator_processes,
-    crowded,
-    full_disk,
     host_process,
-    suspended,
     zookeeper_processes,
 )
 from orchestrator.spark.hosts.executors import kill_executor
@@ -73,22 +71,22 @@ class Hands:
         """End a coordinator by SIGKILL."""
         coordinator_process(cluster_pid, candidate).kill()
 
-    def full_disk(self, view: ClusterView, site: str) -> AbstractContextManager[None]:
-        """Let a site write nothing to its files for the time of a block."""
-        return full_disk(host_process(view, site))
+    def full_disk(
+        self, view: ClusterView, site: str, lasts_s: float
+    ) -> AbstractContextManager[None]:
+        """Let a site write nothing to its files for the time of a block; see `imposed`."""
+        return imposed(FULL_DISK, [host_process(view, site)], lasts_s)
 
-    def crowded(self, view: ClusterView, node: str) -> AbstractContextManager[None]:
+    def crowded(self, view: ClusterView, node: str, lasts_s: float) -> AbstractContextManager[None]:
         """Leave a node's host a quarter of a processor for the time of a block."""
-        return crowded(host_process(view, node))
+        return imposed(CROWDED, [host_process(view, node)], lasts_s)
 
-    @contextmanager
-    def store_stopped(self, cluster_pid: int, *, most: bool) -> Generator[None]:
+    def store_stopped(
+        self, cluster_pid: int, lasts_s: float, *, most: bool
+    ) -> AbstractContextManager[None]:
         """Stop a server of ZooKeeper, or most of them, for the time of a block."""
         servers = zookeeper_processes(cluster_pid)
-        with ExitStack() as stopped:
-            for server in servers[: len(servers) // 2 + 1 if most else 1]:
-                stopped.enter_context(suspended(server))
-            yield
+        return imposed(STOPPED, servers[: len(servers) // 2 + 1 if most else 1], lasts_s)
 
 
 REAL = Hands()

@@ -26,7 +26,7 @@ from orchestrator.control.clocks import cluster_now_us
 from orchestrator.control.dataflow import Fragment
 from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.view import ClusterView, read_view
-from orchestrator.drills.processes import suspended
+from orchestrator.drills.process_faults import STOPPED, NotImposed, imposed
 from orchestrator.errors import InvalidInput, Refused, VivaceError
 from orchestrator.progress import Progress
 from orchestrator.records import FragmentRecord
@@ -109,7 +109,7 @@ def _kill_host(host_pid: int) -> None:
 
 
 def _hang(host_pid: int) -> None:
-    with suspended(psutil.Process(host_pid)):
+    with imposed(STOPPED, [psutil.Process(host_pid)], HANG_S):
         time.sleep(HANG_S)
 
 
@@ -312,7 +312,10 @@ def kill(store: Store, chosen: Target, on_progress: Progress, way: Way) -> Kille
     )
     clocks = read_view(store).cluster_clocks
     killed_us = cluster_now_us(clocks)
-    way.strike(chosen.host_pid)
+    try:
+        way.strike(chosen.host_pid)
+    except (psutil.Error, ProcessLookupError, NotImposed) as error:
+        raise DrillFailed(f"drill {way.name} could not strike: {error}") from error
     view = _await(
         store,
         lambda v: [name for name in chosen.fragments if not _taken_over(v, name, chosen)],

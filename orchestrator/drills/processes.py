@@ -6,11 +6,8 @@ parent is the executor's Java process. ZooKeeper runs below the process that sta
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 
@@ -23,17 +20,8 @@ ZOOKEEPER = "QuorumPeerMain"
 SUPERVISOR = "child_process.py"
 """End of the name of the program that supervises a child process."""
 
-RIVALS = 3
-"""Busy processes that a slow host shares its processor with: it gets a quarter."""
-
-BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
-"""A program that takes a processor until its parent has ended."""
-
 COORDINATOR = "orchestrator.deploy.coordinator"
 """Module of a coordinator."""
-
-FULL_BYTES = 100
-"""A file may not grow beyond this while the disk is full; a write that crosses it is cut short."""
 
 
 class NoProcess(VivaceError):
@@ -94,51 +82,3 @@ def coordinator_process(cluster_pid: int, candidate: str) -> psutil.Process:
         if any(parent.pid == cluster_pid for parent in process.parents()):
             return process
     raise NoProcess(f"coordinator {candidate} has no process on this machine")
-
-
-@contextmanager
-def suspended(process: psutil.Process) -> Generator[None]:
-    """Stop a process for the time of a block (SIGSTOP); it may end meanwhile."""
-    process.suspend()
-    try:
-        yield
-    finally:
-        with suppress(psutil.NoSuchProcess):
-            process.resume()
-
-
-@contextmanager
-def full_disk(process: psutil.Process) -> Generator[None]:
-    """Let a process write nothing to its files for the time of a block."""
-    soft, hard = process.rlimit(psutil.RLIMIT_FSIZE)
-    process.rlimit(psutil.RLIMIT_FSIZE, (FULL_BYTES, hard))
-    try:
-        yield
-    finally:
-        with suppress(psutil.NoSuchProcess):
-            process.rlimit(psutil.RLIMIT_FSIZE, (soft, hard))
-
-
-@contextmanager
-def crowded(process: psutil.Process) -> Generator[None]:
-    """Have a process share one processor with busy ones for the time of a block."""
-    allowed = {each.id: os.sched_getaffinity(each.id) for each in process.threads()}
-    processor = {min(os.sched_getaffinity(process.pid))}
-    command = [sys.executable, "-I", "-S", "-c", BUSY]
-    # Hosts have sessions of their own, and Linux divides processors among sessions first.
-    rivals = [subprocess.Popen(command, start_new_session=True) for _ in range(RIVALS)]
-    try:
-        for pid in (*allowed, *(rival.pid for rival in rivals)):
-            with suppress(ProcessLookupError):
-                os.sched_setaffinity(pid, processor)
-        yield
-    finally:
-        for rival in rivals:
-            rival.kill()
-            rival.wait()
-        everything = set[int]().union(*allowed.values())
-        with suppress(psutil.NoSuchProcess):
-            # Threads that were started meanwhile have the processor of those that started them.
-            for thread in process.threads():
-                with suppress(ProcessLookupError):
-                    os.sched_setaffinity(thread.id, allowed.get(thread.id, everything))

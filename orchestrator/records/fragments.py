@@ -162,6 +162,8 @@ class CordonRecord(Record, frozen=True, kw_only=True):
     node: str
     since_us: int
     """Cluster clock, µs."""
+    until_us: int | None = None
+    """When it ends by itself; None: once somebody takes it away."""
 
 
 class DisturbedLink(LinkFault, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.control.view import ClusterView
 from orchestrator.drills.hands import Hands
-from orchestrator.drills.processes import RIVALS
+from orchestrator.drills.process_faults import RIVALS
 from orchestrator.simulation.scenario import Scenario
 
 SITE_RESTART_S = 1.5
@@ -85,7 +85,7 @@ class SimulatedHands(Hands):
         self._scenario.kill_coordinator(candidate)
 
     @contextmanager
-    def full_disk(self, view: ClusterView, site: str) -> Generator[None]:
+    def full_disk(self, view: ClusterView, site: str, lasts_s: float) -> Generator[None]:
         """Let the sinks of a site keep nothing."""
         full = self._scenario.world.disks.full
         full.add(site)
@@ -95,7 +95,7 @@ class SimulatedHands(Hands):
             full.discard(site)
 
     @contextmanager
-    def crowded(self, view: ClusterView, node: str) -> Generator[None]:
+    def crowded(self, view: ClusterView, node: str, lasts_s: float) -> Generator[None]:
         """Have evaluation take as long as beside busy processes on one processor."""
         host = self._scenario.world.hosts[node]
         host.slowness = float(RIVALS + 1)
@@ -105,7 +105,7 @@ class SimulatedHands(Hands):
             host.slowness = 1.0
 
     @contextmanager
-    def store_stopped(self, cluster_pid: int, *, most: bool) -> Generator[None]:
+    def store_stopped(self, cluster_pid: int, lasts_s: float, *, most: bool) -> Generator[None]:
         """Have the store not answer; afterwards it ends all sessions, as one stopped for long."""
         world = self._scenario.world
         world.server.go_away()

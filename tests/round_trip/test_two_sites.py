@@ -14,7 +14,8 @@ import vivace
 from bench.cluster import running
 from orchestrator.control.view import read_view
 from orchestrator.deploy.embedded.ports import free_port
-from orchestrator.drills.processes import host_process, suspended
+from orchestrator.drills.process_faults import STOPPED, imposed
+from orchestrator.drills.processes import host_process
 from orchestrator.manifest import load
 from orchestrator.sinks import read_back
 from orchestrator.store.protocol import Store
@@ -30,6 +31,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
 ]
+
+AWAY_S = 3600.0
+"""No site is away for longer."""
 
 BATCHES = 10
 """That show that the client goes on."""
@@ -78,7 +82,7 @@ def away(store: Store, site: str) -> Generator[None]:
     process = host_process(read_view(store), site)
     supervisor = process.parent()
     assert supervisor is not None
-    with suspended(supervisor):
+    with imposed(STOPPED, [supervisor], AWAY_S):
         process.kill()
         yield
 

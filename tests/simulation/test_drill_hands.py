@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.control.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.drills.processes import RIVALS
+from orchestrator.drills.process_faults import RIVALS
 from orchestrator.simulation.drill_hands import SimulatedHands
 from orchestrator.simulation.scenario import Scenario
 from tests.pairs import SETTLE_S, Input, answer
@@ -31,7 +31,7 @@ def test_a_site_with_a_full_disk_keeps_nothing_and_all_of_it_afterwards(
     scenario: Scenario, recording: Input
 ) -> None:
     hands, view = SimulatedHands(scenario), read_view(scenario.store)
-    with hands.full_disk(view, "exit"):
+    with hands.full_disk(view, "exit", 10.0):
         before = {stream: len(kept) for stream, kept in scenario.deliveries.items()}
         hands.rest(3.0)
         assert {stream: len(kept) for stream, kept in scenario.deliveries.items()} == before
@@ -56,7 +56,7 @@ def test_a_crowded_host_takes_as_long_as_beside_its_rivals(scenario: Scenario) -
         return 1e6 * status.load.cores / status.load.evaluations_s
 
     before_us = evaluation_us()
-    with hands.crowded(view, primary.node):
+    with hands.crowded(view, primary.node, 15.0):
         hands.rest(2.0)
         first_us = evaluation_us()
         hands.rest(4.0)

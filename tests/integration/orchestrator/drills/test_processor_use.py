@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import psutil
 
-from orchestrator.drills.processes import BUSY
+from orchestrator.drills.process_faults import busy_process
 from orchestrator.drills.processor_use import COUNT_US, ProcessorLog
 from tests.conftest import WaitUntil
 
@@ -18,7 +16,7 @@ def test_what_a_process_of_the_cluster_took_counts_also_after_its_end(
 ) -> None:
     log = ProcessorLog(os.getpid())
     log.read(0)
-    rival = subprocess.Popen([sys.executable, "-I", "-S", "-c", BUSY])
+    rival = busy_process()
     try:
         process = psutil.Process(rival.pid)
         wait_until(lambda: process.cpu_times().user >= 0.2)

@@ -164,6 +164,27 @@ def test_refused_drain_names_the_nodes_that_are_only_cordoned(cluster: ObedientC
     assert all(name in str(refused.value) for name in others)
 
 
+def test_a_drill_lets_no_node_be_used_that_an_operator_has_cordoned(
+    cluster: ObedientCluster,
+) -> None:
+    """A drill's cordon has an end; an operator's takes its place."""
+    node, store = free(cluster), connected(cluster)
+    assert api.cordon(store, node, for_s=600.0).changed
+    assert not api.cordon(store, node, for_s=600.0).changed
+    cordoned = cluster.view().cordons[node].record
+    assert cordoned.until_us == cordoned.since_us + 600_000_000
+    assert api.uncordon(store, node, lasting=False).changed
+    assert cluster.view().cordoned == set()
+    api.cordon(store, node, for_s=600.0)
+    assert api.cordon(store, node).changed
+    kept = api.uncordon(store, node, lasting=False)
+    assert (kept.cordoned, kept.changed) == (True, False)
+    assert cluster.view().cordons[node].record.until_us is None
+    api.drain(store, nodes(cluster)[0], for_s=600.0)
+    api.drain(store, node)
+    assert [each.record.until_us for each in cluster.view().cordons.values()].count(None) == 1
+
+
 def test_unknown_names_are_refused(cluster: ObedientCluster) -> None:
     store = connected(cluster)
     with pytest.raises(api.InvalidInput, match="is not a fragment that runs here"):

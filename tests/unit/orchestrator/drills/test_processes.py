@@ -15,7 +15,6 @@ from orchestrator.drills.processes import (
     COORDINATOR,
     ZOOKEEPER,
     coordinator_processes,
-    crowded,
     zookeeper_processes,
 )
 from tests.conftest import WaitUntil
@@ -39,14 +38,3 @@ def test_a_supervisor_is_not_the_program_that_it_supervises(
         (found,) = find(os.getpid())
         assert found.pid != child.pid
         assert found.cmdline() == command
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux alone binds threads")
-def test_a_crowded_process_shares_one_processor_and_then_has_all_again(tmp_path: Path) -> None:
-    with ChildProcess([sys.executable, "-c", SLEEPS], log=tmp_path / "log") as child:
-        before, known = os.sched_getaffinity(child.pid), set(psutil.Process().children())
-        with crowded(psutil.Process(child.pid)):
-            assert len(os.sched_getaffinity(child.pid)) == 1
-            assert len(set(psutil.Process().children()) - known) == 3
-        assert os.sched_getaffinity(child.pid) == before
-        assert set(psutil.Process().children()) <= known

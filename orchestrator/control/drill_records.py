@@ -1,17 +1,17 @@
-"""Links that drills disturb: each fault ends by itself.
+"""What drills ask for by records: it ends by itself.
 
-A drill creates the record of a fault and deletes it. If it cannot, the leader does so at the end
-that the record states, and the hosts end it then without being told. No fault lasts longer than a
-minute.
+A drill creates the record of a link's fault, or of a cordon, and deletes it. If it cannot, the
+leader does so at the end that the record states. Hosts end the fault of a link then without being
+told, and none lasts longer than a minute.
 """
 
 from __future__ import annotations
 
 from orchestrator.control.decision import PendingDecision
-from orchestrator.store.protocol import LINKS
+from orchestrator.store.protocol import CORDONS, LINKS
 
 LONGEST_US = 60_000_000
-"""A record that states a later end is taken for a mistake."""
+"""The record of a link's fault that states a later end is taken for a mistake."""
 
 
 def end_link_faults(pending: PendingDecision) -> None:
@@ -26,6 +26,15 @@ def end_link_faults(pending: PendingDecision) -> None:
             detail = f"it was to last longer than {LONGEST_US / 1e6:g} s"
         event = pending.event("link restored", name, detail)
         pending.write(LINKS.key(name), None, version, event)
+
+
+def end_cordons(pending: PendingDecision) -> None:
+    """Let nodes be used again whose cordons are over."""
+    for name, found in sorted(pending.view.cordons.items()):
+        until_us = found.record.until_us
+        if until_us is not None and until_us <= pending.now_us:
+            event = pending.event("uncordoned", name, "its time is over: it may be used again")
+            pending.write(CORDONS.key(name), None, found.version, event)
 
 
 def _lasts(until_us: int, pending: PendingDecision) -> bool:

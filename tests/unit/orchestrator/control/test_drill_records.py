@@ -1,4 +1,4 @@
-"""Links that drills disturb: told to the host that receives, and never for good."""
+"""What drills ask for by records: links are disturbed, nodes cordoned, and never for good."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from orchestrator.control.decide import decide
 from orchestrator.control.decision import DecisionSettings
-from orchestrator.control.disturbed_links import LONGEST_US
-from orchestrator.records import DisturbedLink, LinkFault
-from orchestrator.store.protocol import ASSIGNMENTS, LINKS
+from orchestrator.control.drill_records import LONGEST_US
+from orchestrator.records import CordonRecord, DisturbedLink, LinkFault
+from orchestrator.store.protocol import ASSIGNMENTS, CORDONS, LINKS
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 ONE, OTHER = EXECUTORS[:2]
@@ -59,3 +59,22 @@ def test_one_that_would_last_too_long_never_begins(cluster: ObedientCluster) -> 
     cluster.settle_coordinator()
     assert faults(cluster, OTHER) == {}
     assert cluster.view().links == {}
+
+
+def test_a_forgotten_cordon_ends_by_itself(cluster: ObedientCluster) -> None:
+    until_us = cluster.now_us + 10_000_000
+    cordons = (
+        CordonRecord(node=ONE, since_us=cluster.now_us, until_us=until_us),
+        CordonRecord(node=OTHER, since_us=cluster.now_us),
+    )
+    for each in cordons:
+        cluster.store.create(CORDONS.key(each.node), each)
+    cluster.now_us = until_us - 1
+    cluster.settle()
+    assert cluster.view().cordoned == {ONE, OTHER}
+    cluster.now_us = until_us
+    cluster.settle()
+    assert cluster.view().cordoned == {OTHER}
+    told = [entry.event for entry in cluster.store.history()][-1]
+    assert (told.kind, told.subject) == ("uncordoned", ONE)
+    assert decide(cluster.view(), cluster.now_us, DecisionSettings()).writes == ()
