@@ -1,5 +1,5 @@
 """A whole cluster by hand, as in the tour: up, apply, status, tail, a switchover, a drain, a drill,
-sites killed, down.
+sites killed, down. And a cluster of whose drills the terminal is closed.
 
 Commands that only ask or that are repeated run without a process of their own (`vivace_here`).
 
@@ -13,7 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +161,7 @@ def test_up_apply_status_tail_drill_down(
     move_on_purpose(vivace_here, wait_until)
     wait_until(lambda: counted(vivace_here, "checkpoints_followed") > 0, every_s=LOOK_S)
     kill(data, "coordinator-1", "coordinator-2")
-    kill_server(data, 1)
+    server(data / "zookeeper" / "server-1" / "zoo.cfg").kill()
     report = drilled(vivace, "kill-executor")
     assert report["bound_ms"] == 300
     assert isinstance(report["detection_ms"], float)
@@ -199,6 +203,30 @@ def test_up_apply_status_tail_drill_down(
         assert float(np.abs(kept.latencies_ms).max()) < HOUR_S * 1000 / 2
 
 
+@pytest.mark.long
+def test_a_drill_whose_terminal_is_closed_leaves_no_fault_behind(
+    vivace_here: Vivace, data: Path, tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    recording = Input.random(seed=4, seconds=5, every_ms=20.0)
+    pairs = recording.write(tmp_path, repeat=True)
+    cluster = tmp_path / "cluster.yaml"
+    _, rest = pairs.read_text().split("---\n", 1)
+    pairs.write_text(rest)
+    cluster.write_text(
+        CLUSTER.replace(", {name: n3, region: n3}", "").replace("servers: 3", "servers: 1")
+    )
+    ok(vivace_here, "up", "--file", cluster, "--data", data)
+    ok(vivace_here, "apply", "--file", pairs)
+    for drill, has_fault in (("pause-zookeeper", stops), ("fill-disk", is_full)):
+        before = min((row["watermark_ms"] or 0 for row in sinks(vivace_here)), default=0)
+        wait_until(lambda before=before: resumed(vivace_here, before, 2), every_s=LOOK_S)
+        abandon(drill, lambda has_fault=has_fault: has_fault(data), wait_until)
+        before = min(row["watermark_ms"] or 0 for row in sinks(vivace_here))
+        wait_until(lambda before=before: resumed(vivace_here, before, 2), every_s=LOOK_S)
+    audit = json.loads(ok(vivace_here, "drill", "report", "--json"))
+    assert [each["subject"] for each in audit["unended"]] == ["pause-zookeeper", "fill-disk"]
+
+
 def move_on_purpose(vivace: Vivace, wait_until: WaitUntil) -> None:
     """Primary and secondary change roles, and the new primary's node is drained and used again."""
     (switched,) = persist(vivace, wait_until, "switchover", "pairs")["moves"]
@@ -238,19 +266,56 @@ def counted(vivace: Vivace, event: str) -> int:
     return sum(node["counters"].get(event, 0) for node in nodes)
 
 
+def abandon(drill: str, has_fault: Callable[[], bool], wait_until: WaitUntil) -> None:
+    """Begin a drill, and end it as a terminal that is closed does; its fault must end with it."""
+    begun = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator.cli.main", "drill", "run", drill],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_until(has_fault)
+        below = psutil.Process(begun.pid).children(recursive=True)
+        assert below
+        os.killpg(begun.pid, signal.SIGHUP)
+        assert begun.wait() == -signal.SIGHUP
+        wait_until(lambda: not has_fault())
+        wait_until(lambda: not any(each.is_running() for each in below))
+    finally:
+        begun.kill()
+        begun.wait()
+
+
+def stops(folder: Path) -> bool:
+    """Whether the ZooKeeper server is stopped."""
+    (settings,) = (folder / "zookeeper").rglob("zoo.cfg")
+    return server(settings).status() == psutil.STATUS_STOPPED
+
+
+def is_full(folder: Path) -> bool:
+    """Whether the site of the outputs can write nothing to its files."""
+    return member(folder, "site-exit").rlimit(psutil.RLIMIT_FSIZE)[0] != psutil.RLIM_INFINITY
+
+
 def kill(folder: Path, *members: str) -> None:
     """SIGKILL to members of the cluster, not to their supervisors."""
-    for member in members:
-        config = str(folder / "logs" / f".{member}.json")
-        (process,) = (p for p in psutil.process_iter() if is_program(p, "-m", config))
-        process.kill()
+    for name in members:
+        member(folder, name).kill()
 
 
-def kill_server(folder: Path, number: int) -> None:
-    """SIGKILL to a ZooKeeper server, not to its supervisor."""
-    settings = str(folder / "zookeeper" / f"server-{number}" / "zoo.cfg")
-    (process,) = (p for p in psutil.process_iter() if is_program(p, "-XX:+UseSerialGC", settings))
-    process.kill()
+def member(folder: Path, name: str) -> psutil.Process:
+    """A member of the cluster."""
+    config = str(folder / "logs" / f".{name}.json")
+    (process,) = (p for p in psutil.process_iter() if is_program(p, "-m", config))
+    return process
+
+
+def server(settings: Path) -> psutil.Process:
+    """The ZooKeeper server with these settings."""
+    java = [p for p in psutil.process_iter() if is_program(p, "-XX:+UseSerialGC", str(settings))]
+    (process,) = java
+    return process
 
 
 def is_program(process: psutil.Process, first: str, last: str) -> bool:
@@ -271,10 +336,10 @@ def streams(vivace: Vivace) -> list[dict[str, Any]]:
     return json.loads(ok(vivace, "status", "--json"))["streams"]
 
 
-def resumed(vivace: Vivace, before_ms: int) -> bool:
+def resumed(vivace: Vivace, before_ms: int, outputs: int = 3) -> bool:
     """Whether all outputs have gone on by three seconds."""
     rows = sinks(vivace)
-    return len(rows) == 3 and all((r["watermark_ms"] or 0) > before_ms + 3000 for r in rows)
+    return len(rows) == outputs and all((r["watermark_ms"] or 0) > before_ms + 3000 for r in rows)
 
 
 def sinks(vivace: Vivace) -> list[dict[str, Any]]:
