@@ -81,7 +81,7 @@ def _empty_disk(process: psutil.Process) -> None:
     process.rlimit(psutil.RLIMIT_FSIZE, (soft, hard))
 
 
-def _crowd(process: psutil.Process, rivals: ExitStack) -> None:
+def _share_processor(process: psutil.Process, rivals: ExitStack) -> None:
     processors = [min(process.cpu_affinity() or ())]
     for _ in range(RIVALS):
         rival = busy_process()
@@ -124,7 +124,7 @@ STOPPED, FULL_DISK, CROWDED = "stopped", "full-disk", "crowded"
 FAULTS: Mapping[str, ProcessFault] = {
     STOPPED: ProcessFault(_stop, psutil.Process.resume),
     FULL_DISK: ProcessFault(_fill_disk, _empty_disk),
-    CROWDED: ProcessFault(_crowd, _leave_alone),
+    CROWDED: ProcessFault(_share_processor, _leave_alone),
 }
 
 
