@@ -79,6 +79,7 @@ def _asked(view: ClusterView, manifests: Manifests, flow: Dataflow) -> dict[str,
                 SourceAssignment(
                     stream=stream.name,
                     columns=stream.columns,
+                    fields=stream.fields,
                     source=stream.source,
                     start_at_us=None,
                     shed=stream.shed,

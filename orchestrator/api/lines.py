@@ -24,7 +24,8 @@ from typing import BinaryIO
 import numpy as np
 
 from orchestrator.errors import InvalidInput
-from orchestrator.sources.formats import Format, RowForm, salvage
+from orchestrator.sources.formats import salvage
+from orchestrator.sources.row_form import Format, RowForm
 from topology.arrays import IntArray
 
 BODY_BYTES = 2**20
@@ -136,21 +137,15 @@ def bodies(lines: BinaryIO, written: Format | None) -> Iterator[Body]:
 
 def bad_lines(form: RowForm, body: Body) -> tuple[list[IntArray], list[BadLine]]:
     """The timestamps of a body's tuples, ms, and its lines that cannot be read; both in order."""
-    places = [place for place, line in enumerate(body.each) if line.strip()]
-    found: list[IntArray] = []
     bad: list[BadLine] = []
-    taken = 0
 
-    def reject(line: bytes, reason: str) -> None:
-        place = places[taken + len(bad)]
-        bad.append(BadLine(number=body.first + place, place=place, line=line, reason=reason))
+    def reject(number: int, line: bytes, reason: str) -> None:
+        bad.append(BadLine(number=number, place=number - body.first, line=line, reason=reason))
 
     header = body.header.rstrip(b"\r\n") if body.written is Format.CSV else None
     text = body.lines.removesuffix(b"\n")
-    for rows in salvage(form, body.written, text, reject, header=header):
-        taken += rows.num_rows
-        found.append(rows.column(0).to_numpy())
-    return found, bad
+    found = salvage(form, body.written, text, reject, header=header, first=body.first)
+    return [rows.column(0).to_numpy() for rows in found], bad
 
 
 def without(body: Body, bad: list[BadLine]) -> Body:

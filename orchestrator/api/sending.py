@@ -28,8 +28,9 @@ from orchestrator.errors import InvalidInput, Unreachable, VivaceError
 from orchestrator.listening import read_token
 from orchestrator.progress import Progress, silent
 from orchestrator.sources import restore
-from orchestrator.sources.formats import Format, RowForm
+from orchestrator.sources.form_options import row_form
 from orchestrator.sources.http import Http
+from orchestrator.sources.row_form import Format, RowForm
 from topology.suggestions import nearest
 
 TOKEN_VARIABLE = "VIVACE_TOKEN"
@@ -233,7 +234,7 @@ def _form(view: ClusterView, stream: str) -> RowForm:
     record = view.stream_records[stream]
     source = None if record.source is None else restore(record.source)
     assert isinstance(source, Http)
-    return source.form_of(record.columns)
+    return row_form(source, record.columns, record.fields)
 
 
 def _check_sortable(view: ClusterView, stream: str) -> None:

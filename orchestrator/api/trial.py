@@ -297,7 +297,11 @@ def _recorded(stream: StreamRecord, every_ms: float) -> Iterator[Portion] | None
             return None
         opened = driver.open(
             SourceAssignment(
-                stream=stream.name, columns=stream.columns, source=stream.source, start_at_us=0
+                stream=stream.name,
+                columns=stream.columns,
+                fields=stream.fields,
+                source=stream.source,
+                start_at_us=0,
             ),
             SourceContext(),
         )

@@ -267,7 +267,11 @@ def read_input(stream: StreamRecord, folder: Path, until_ms: int) -> Input:
     try:
         if isinstance(driver, RecordedSource):
             assignment = SourceAssignment(
-                stream=stream.name, columns=stream.columns, source=stream.source, start_at_us=0
+                stream=stream.name,
+                columns=stream.columns,
+                fields=stream.fields,
+                source=stream.source,
+                start_at_us=0,
             )
             opened = driver.open(assignment, SourceContext())
             assert isinstance(opened, ResumableSource)

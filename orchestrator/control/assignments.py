@@ -229,6 +229,7 @@ def _sources(
         SourceAssignment(
             stream=name,
             columns=stream.columns,
+            fields=stream.fields,
             source=stream.source,
             start_at_us=stream.start_at_us,
             shed=stream.shed,

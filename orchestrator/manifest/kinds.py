@@ -7,6 +7,7 @@ read. A cluster's manifest also says which processes to start.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from orchestrator.records import (
     Standby,
     StreamRecord,
 )
+from orchestrator.sources.form_options import WithForm, read_path, row_form
+from orchestrator.sources.row_form import RowForm
 from streams.chunk import stream_schema, type_names
 from streams.language import QueryError
 from streams.partial import PARTIAL_INFIX
@@ -316,7 +319,8 @@ def _place(item: Field) -> PlaceManifest:
 
 def _stream(document: Field, section: Section) -> StreamManifest:
     section.refuse("replay", "Write it as the stream's source: `from: {replay: {…}}`.")
-    columns = _columns(section.need("columns"))
+    declared = section.need("columns")
+    columns, fields = _columns(declared)
     options: Options = {
         "burst": ("burst", Field.count),
         "shed": ("shed", lambda field: _shed(field, columns)),
@@ -324,6 +328,7 @@ def _stream(document: Field, section: Section) -> StreamManifest:
     }
     given = section.given(options)
     source: SourceSpec | None = given.get("source")
+    _check_fields(declared, columns, fields, source)
     shed = section.get("shed")
     if shed is not None and source is not None and source.journaled:
         raise InvalidInput(
@@ -344,6 +349,7 @@ def _stream(document: Field, section: Section) -> StreamManifest:
             site=site,
             standby=standby,
             columns=columns,
+            fields=fields,
             rate_bytes_s=section.need("rate").quantity(rate_bytes_s, positive=True),
             **given,
         ),
@@ -388,14 +394,49 @@ def _stream_name(field: Field) -> str:
     return name
 
 
-def _columns(field: Field) -> dict[str, str]:
-    columns = {key.column_name(): kind.choice(type_names) for key, kind in field.entries()}
+def _columns(field: Field) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """Types of columns, and paths of the fields that they come from where these are given."""
+    columns: dict[str, str] = {}
+    fields: dict[str, tuple[str, ...]] = {}
+    for key, value in field.entries():
+        name = key.column_name()
+        if (reason := taken(name)) is not None:
+            remedy = f"Choose another name, for the field with `{{type: …, from: {name}}}`."
+            key.refuse(reason, remedy)
+        if not value.is_mapping():
+            columns[name] = value.choice(type_names)
+            continue
+        with value.section() as section:
+            columns[name] = section.need("type").choice(type_names)
+            if (path := section.get("from")) is not None:
+                fields[name] = read_path(path)
     if not columns:
         field.refuse("has no column", "Declare at least one column.")
-    for key, _ in field.entries():
-        if (reason := taken(key.text())) is not None:
-            key.refuse(reason, "Choose another name.")
-    return columns
+    return columns, fields
+
+
+def _check_fields(
+    field: Field,
+    columns: dict[str, str],
+    fields: dict[str, tuple[str, ...]],
+    source: SourceSpec | None,
+) -> None:
+    """Refuse columns of which two come from one field, or one from within another's."""
+    driver = None if source is None else sources.restore(source)
+    form = RowForm(columns=columns, fields=fields)
+    if isinstance(driver, WithForm):
+        form = row_form(driver, columns, fields)
+    paths = sorted(form.paths.items(), key=lambda pair: pair[1])
+    for (name, path), (other, longer) in pairwise(paths):
+        if longer[: len(path)] == path:
+            where = f"the field {'.'.join(path)}"
+            problem = f"has two columns, {name} and {other}, that come from {where}"
+            if form.time_column in (name, other) and form.time_column not in columns:
+                column = other if name == form.time_column else name
+                remedy = f"Write `timestamp: {{column: {column}}}`."
+            else:
+                remedy = "Leave one of them out."
+            field.refuse(problem, remedy)
 
 
 def _shed(field: Field, columns: dict[str, str]) -> Shed:

@@ -54,6 +54,8 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
 
     stream: str
     columns: dict[str, str]
+    fields: dict[str, tuple[str, ...]] = {}
+    """As in the stream's record."""
     source: SourceSpec | None
     start_at_us: int | None
     shed: Shed | None = None

@@ -234,6 +234,10 @@ class InputStatus(Record, frozen=True, kw_only=True):
     """Lines, rows or requests that could not be read."""
     repeated: int = 0
     """Batches that came again and were in already."""
+    ignored: int = 0
+    """Tuples that had fields which the stream does not have; they entered without these."""
+    last_ignored: str | None = None
+    """One of these fields."""
     last_rejected: str | None = None
     """Why the last of them did not enter."""
     buffered_bytes: int = 0

@@ -58,6 +58,9 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     site: str
     columns: dict[str, str]
     """Column → type, one of `streams.chunk.type_names`, in order."""
+    fields: dict[str, tuple[str, ...]] = {}
+    """Column → path of the field of the input that it comes from, unless that is named as the
+    column."""
     rate_bytes_s: float
     """Expected volume, for planning until it is measured."""
     burst: int | None = None

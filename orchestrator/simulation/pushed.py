@@ -86,7 +86,7 @@ class Pushed(SourceDriver, frozen=True, kw_only=True):
             end_ms=self.end_ms,
             interval_ms=self.interval_ms,
         )
-        recording = Recording.load(replay, assignment.columns)
+        recording = Recording.load(replay, assignment.columns, assignment.fields)
         folder = Path(self.journals) / path_part(assignment.stream) / str(assignment.generation)
         if assignment.start_at_us is not None and not folder.exists():
             raise DriverError(f"the journal {folder} is gone")

@@ -41,7 +41,7 @@ class Sensor(SourceDriver, frozen=True, kw_only=True):
             end_ms=self.end_ms,
             interval_ms=self.interval_ms,
         )
-        recording = Recording.load(replay, assignment.columns)
+        recording = Recording.load(replay, assignment.columns, assignment.fields)
         opened = OpenReplay(assignment.stream, replay, recording)
         last_ms = int(recording.watermarks_ms[-1])
         return OpenSensor(opened, last_ms, rewinds=self.rewinds)

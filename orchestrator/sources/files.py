@@ -19,15 +19,18 @@ from typing import BinaryIO
 import pyarrow as pa
 from pyarrow import compute, ipc, parquet
 
-from orchestrator.sources.formats import (
+from orchestrator.sources.arrow_rows import check_fields, field_of, rows_of, within
+from orchestrator.sources.formats import Note, nobody_told, parse, tuples_of
+from orchestrator.sources.parquet_pages import counted_columns
+from orchestrator.sources.row_form import (
     MOST_ROWS,
     Format,
+    Ignored,
     RowForm,
+    Rows,
     Unreadable,
-    parse,
-    tuples_of,
+    row_place,
 )
-from orchestrator.sources.parquet_pages import counted_columns
 from streams.arrow_frame import decompressed_bytes
 
 MOST_BYTES = 2**31
@@ -37,7 +40,7 @@ ROWS_AT_ONCE = 2**16
 """Rows of Parquet that are decoded until their size is looked at."""
 
 
-def read_file(path: Path, form: RowForm) -> pa.RecordBatch:
+def read_file(path: Path, form: RowForm, note: Note = nobody_told) -> pa.RecordBatch:
     """All tuples of a file, in its order.
 
     Raises
@@ -48,7 +51,7 @@ def read_file(path: Path, form: RowForm) -> pa.RecordBatch:
     try:
         _check_regular(path)
         with path.open("rb") as file:
-            return read_rows(path.suffix, file, form)
+            return read_rows(path.suffix, file, form, note)
     except OSError as error:
         raise Unreadable(_line(error)) from None
 
@@ -76,7 +79,9 @@ def _check_regular(path: Path) -> int:
     return status.st_size
 
 
-def read_rows(suffix: str, file: BinaryIO, form: RowForm) -> pa.RecordBatch:
+def read_rows(
+    suffix: str, file: BinaryIO, form: RowForm, note: Note = nobody_told
+) -> pa.RecordBatch:
     """All tuples of an open file whose name ends with a suffix.
 
     Raises
@@ -91,7 +96,7 @@ def read_rows(suffix: str, file: BinaryIO, form: RowForm) -> pa.RecordBatch:
         if file.seek(0, io.SEEK_END) > MOST_BYTES:
             raise _too_large()
         file.seek(0)
-        return read(file, form)
+        return read(file, form, note)
     except Unreadable:
         raise
     # Damaged names make pyarrow raise what it does not document.
@@ -103,14 +108,18 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _parquet(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
+def _parquet(file: BinaryIO, form: RowForm, note: Note) -> pa.RecordBatch:
     plain = parquet.ParquetFile(file)
     schema, rows = plain.schema_arrow, plain.metadata.num_rows
-    if missing := [name for name in form.names if name not in schema.names]:
-        raise Unreadable(f"column {missing[0]} is missing; there are {', '.join(schema.names)}")
+    unknown = check_fields(form, schema)
     if rows > MOST_ROWS:
         raise Unreadable(f"more than {MOST_ROWS} rows")
-    texts = [name for name in form.names if _is_text(schema.field(name).type)]
+    leaves = {name: ".".join(path) for name, path in form.paths.items()}
+    texts = [
+        leaves[name]
+        for name, path in form.paths.items()
+        if _is_text(field_of(schema, name, path).type)
+    ]
     coded = parquet.ParquetFile(file, read_dictionary=texts)
     # Few bytes of a dictionary may stand for very many: texts are counted before they are made,
     # where it is not known that there is room.
@@ -119,14 +128,24 @@ def _parquet(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
     def batches() -> Iterator[pa.RecordBatch]:
         for names, run in groupby(range(len(counted)), counted.__getitem__):
             reader = parquet.ParquetFile(file, read_dictionary=names)
-            yield from _decoded(
-                reader.iter_batches(
-                    batch_size=ROWS_AT_ONCE, row_groups=list(run), columns=form.names
-                )
-            )
+            for batch in reader.iter_batches(
+                batch_size=ROWS_AT_ONCE, row_groups=list(run), columns=list(leaves.values())
+            ):
+                flat = {name: within(batch, path) for name, path in form.paths.items()}
+                yield pa.RecordBatch.from_arrays(list(flat.values()), names=list(flat))
 
-    wanted = [_decoded_field(coded.schema_arrow.field(name)) for name in form.names]
-    return tuples_of(form, _validated(batches(), pa.schema(wanted)))
+    types = {
+        name: _decoded_type(field_of(coded.schema_arrow, name, path).type)
+        for name, path in form.paths.items()
+    }
+    table = _validated(_decoded(batches()), pa.schema(list(types.items())))
+    found = Rows(
+        columns={name: table.column(name) for name in types},
+        count=rows,
+        place=row_place,
+        ignored=Ignored.in_all(rows, unknown),
+    )
+    return tuples_of(form, found, note)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -139,20 +158,20 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _decoded_field(field: pa.Field) -> pa.Field:
-    kind = field.type
-    return field.with_type(kind.value_type) if isinstance(kind, pa.DictionaryType) else field
+def _decoded_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if isinstance(kind, pa.DictionaryType) else kind
 
 
 def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches with values instead of places in dictionaries, unless they would be too large."""
     for batch in batches:
-        fields = [_decoded_field(field) for field in batch.schema]
+        fields = [field.with_type(_decoded_type(field.type)) for field in batch.schema]
         coded = [column for column in batch.columns if isinstance(column, pa.DictionaryArray)]
         for column in coded:
             column.validate(full=True)
-        most = sum(len(column) * _longest(column.dictionary) for column in coded)
-        if most > MOST_BYTES and sum(map(_text_bytes, coded)) > MOST_BYTES:
+        texts = [column for column in coded if _is_text(column.dictionary.type)]
+        most = sum(len(column) * _longest(column.dictionary) for column in texts)
+        if most > MOST_BYTES and sum(map(_text_bytes, texts)) > MOST_BYTES:
             raise _too_large()
         columns = [
             column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
@@ -171,20 +190,25 @@ def _text_bytes(column: pa.DictionaryArray) -> int:
     return compute.sum(lengths.cast(pa.int64())).as_py() or 0
 
 
-def _arrow_file(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
+def _arrow_file(file: BinaryIO, form: RowForm, note: Note) -> pa.RecordBatch:
     body = file.read()
     # Between two magic words stands a stream.
     _check_messages(memoryview(body)[8:])
     opened = ipc.open_file(body)
     batches = (opened.get_batch(number) for number in range(opened.num_record_batches))
-    return tuples_of(form, _validated(batches, opened.schema))
+    return tuples_of(form, rows_of(form, _plain(batches, opened.schema)), note)
 
 
-def _arrow_stream(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
+def _arrow_stream(file: BinaryIO, form: RowForm, note: Note) -> pa.RecordBatch:
     body = file.read()
     _check_messages(body)
     opened = ipc.open_stream(body)
-    return tuples_of(form, _validated(opened, opened.schema))
+    return tuples_of(form, rows_of(form, _plain(opened, opened.schema)), note)
+
+
+def _plain(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    fields = [field.with_type(_decoded_type(field.type)) for field in schema]
+    return _validated(_decoded(batches), pa.schema(fields))
 
 
 def _check_messages(body: bytes | memoryview) -> None:
@@ -218,15 +242,15 @@ def _too_large() -> Unreadable:
     return Unreadable(f"it holds more than {MOST_BYTES} bytes; write smaller files")
 
 
-def _csv(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
-    return parse(form, Format.CSV, file.read())
+def _csv(file: BinaryIO, form: RowForm, note: Note) -> pa.RecordBatch:
+    return parse(form, Format.CSV, file.read(), note=note)
 
 
-def _json(file: BinaryIO, form: RowForm) -> pa.RecordBatch:
-    return parse(form, Format.JSON, file.read())
+def _json(file: BinaryIO, form: RowForm, note: Note) -> pa.RecordBatch:
+    return parse(form, Format.JSON, file.read(), note=note)
 
 
-_readers: dict[str, Callable[[BinaryIO, RowForm], pa.RecordBatch]] = {
+_readers: dict[str, Callable[[BinaryIO, RowForm, Note], pa.RecordBatch]] = {
     ".parquet": _parquet,
     ".arrow": _arrow_file,
     ".feather": _arrow_file,

@@ -18,8 +18,8 @@ from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import OpenSource, SourceContext
 from orchestrator.sources.files import SUFFIXES, read_file
 from orchestrator.sources.folder_readers import ByName, ByNumber, FileNames, is_text, names_in
-from orchestrator.sources.formats import Unreadable
 from orchestrator.sources.live import LiveSource
+from orchestrator.sources.row_form import Unreadable
 
 if TYPE_CHECKING:
     from orchestrator.site_check import SiteCheck

@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from orchestrator.drivers import DriverError
 from orchestrator.sources.files import read_file, read_rows, read_whole
-from orchestrator.sources.formats import RowForm, Unreadable
 from orchestrator.sources.journal import MOST_CLIENTS
 from orchestrator.sources.live_input import LiveInput
+from orchestrator.sources.row_form import RowForm, Unreadable
 
 PIECE_ROWS = 65_536
 """Rows that enter at once."""
@@ -98,7 +98,7 @@ class FolderReader:
 
     def refused(self, name: str, error: Unreadable) -> pa.RecordBatch:
         """Count a file whose content is no such rows; returns what enters instead."""
-        self.input.rejections.malformed(name.encode(), str(error))
+        self.input.rejections.malformed(name.encode(), f"{name}, {error}")
         return pa.RecordBatch.from_pylist([], schema=self.form.schema)
 
     def _run(self) -> None:
@@ -166,7 +166,7 @@ class ByName(FolderReader):
     def _read(self, name: str) -> None:
         self._done = False
         try:
-            rows = read_file(self.path / name, self.form)
+            rows = read_file(self.path / name, self.form, self.input.rejections.ignored)
         except Unreadable as error:
             rows = self.refused(name, error)
         self._done = self.enter(rows, CLIENT + name, 0, LAST)
@@ -228,7 +228,12 @@ class ByNumber(FolderReader):
             name = self._names[self._next]
             try:
                 data = read_whole(self.path / name)
-                rows = read_rows(Path(name).suffix, io.BytesIO(data), self.form)
+                rows = read_rows(
+                    Path(name).suffix,
+                    io.BytesIO(data),
+                    self.form,
+                    self.input.rejections.ignored,
+                )
             except FileNotFoundError:
                 self._miss(name)
                 return

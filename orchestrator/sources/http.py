@@ -37,10 +37,11 @@ from orchestrator.manifest.units import memory_bytes
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.batches import MOST_NUMBER, Batches, Missing, TooLarge
 from orchestrator.sources.driver import OpenSource, SourceContext
-from orchestrator.sources.formats import Format, RowForm, Unreadable, parse
+from orchestrator.sources.formats import parse
 from orchestrator.sources.ingestion import Full, OtherRows, Taken
 from orchestrator.sources.live import LiveSource
 from orchestrator.sources.live_input import LiveInput
+from orchestrator.sources.row_form import Format, RowForm, Unreadable
 from streams.bounds import MAX_NUMBER, MOST_DIGITS, Name
 from streams.row_digest import digest_of
 
@@ -222,7 +223,13 @@ class Posts:
     def _rows(self, request: Request) -> pa.RecordBatch:
         written, header = _format(request)
         try:
-            return parse(self._form, written, request.body, header=header)
+            return parse(
+                self._form,
+                written,
+                request.body,
+                header=header,
+                note=self._input.rejections.ignored,
+            )
         except Unreadable as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"nothing entered: {error}") from None
 

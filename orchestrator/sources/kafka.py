@@ -41,10 +41,12 @@ from orchestrator.kafka import (
 from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import OpenSource, SourceContext
-from orchestrator.sources.formats import Format, RowForm, Unreadable, is_closed, parse
-from orchestrator.sources.live import LiveSource, read_timestamp
+from orchestrator.sources.form_options import read_timestamp
+from orchestrator.sources.formats import is_closed, parse
+from orchestrator.sources.live import LiveSource
 from orchestrator.sources.live_input import LiveInput
 from orchestrator.sources.partitions import PartitionMerge
+from orchestrator.sources.row_form import Format, RowForm, Unreadable
 from topology.arrays import IntArray
 
 if TYPE_CHECKING:
@@ -322,7 +324,8 @@ class Reader:
             try:
                 rows, own = self._parsed([message])
             except Unreadable as error:
-                self._input.rejections.malformed(_value(message), str(error))
+                place = f"partition {message.partition()}, offset {message.offset()}"
+                self._input.rejections.malformed(_value(message), f"{place}: {error.problem}")
                 continue
             batches.append(rows)
             offsets.append(own)
@@ -335,9 +338,14 @@ class Reader:
         written = self._options.format
         if len(values) > 1 and not all(is_closed(value, written) for value in values):
             raise Unreadable("a message is read alone that could change what its neighbours are")
-        rows = parse(self._form, written, b"\n".join(values), header=False)
-        if rows.num_rows != len(messages):
-            raise Unreadable("a message is one row")
+        rows = parse(
+            self._form,
+            written,
+            b"\n".join(values),
+            header=False,
+            lines=len(messages),
+            note=self._input.rejections.ignored,
+        )
         if self._options.message_time:
             stamps = np.array([message.timestamp()[1] for message in messages], dtype=np.int64)
             columns = [pa.array(stamps), *rows.columns[1:]]

@@ -16,14 +16,15 @@ from orchestrator.manifest.units import duration_ms, memory_bytes
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.confirmed_input import ConfirmedInput
 from orchestrator.sources.driver import SourceContext, SourceDriver
-from orchestrator.sources.formats import ARRIVAL, ISO, UNITS_MS, RowForm
+from orchestrator.sources.form_options import form_options, read_timestamp, row_form
 from orchestrator.sources.ingestion import Ingestion
 from orchestrator.sources.journal import Journal, is_gone
 from orchestrator.sources.live_input import JournaledInput, LiveInput
 from orchestrator.sources.orderer import EventTime
 from orchestrator.sources.rejections import Rejections
+from orchestrator.sources.row_form import ISO, NULLS, RowForm, Unknown
 from orchestrator.sources.waiting_tuples import WaitingTuples
-from streams.chunk import TIMESTAMP, stream_schema
+from streams.chunk import stream_schema
 
 if TYPE_CHECKING:
     from orchestrator.site_check import SiteCheck
@@ -72,6 +73,8 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         How much of the stream the journal keeps, for consumers that lack some.
     late, rejected
         Whether late tuples, and what else is refused, are streams of their own.
+    time_path, nulls, unknown
+        As `orchestrator.sources.form_options` has them.
     """
 
     time_column: str | None = None
@@ -84,6 +87,9 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
     retain_bytes: int = 128 * 2**20
     late: bool = False
     rejected: bool = False
+    time_path: tuple[str, ...] = ()
+    nulls: tuple[str, ...] = NULLS
+    unknown: Unknown = Unknown.IGNORE
 
     own_options: ClassVar[Options] = {}
     pushed: ClassVar[bool] = False
@@ -179,15 +185,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
 
     def form(self, assignment: SourceAssignment) -> RowForm:
         """The rows that a stream takes."""
-        return self.form_of(assignment.columns)
-
-    def form_of(self, columns: Mapping[str, str]) -> RowForm:
-        """The rows that a stream with these columns takes."""
-        return RowForm(
-            columns=columns,
-            time_column=self.time_column,
-            time_format=self.time_format,
-        )
+        return row_form(self, assignment.columns, assignment.fields)
 
     @property
     def event_time(self) -> EventTime:
@@ -348,30 +346,6 @@ def _retain(field: Field) -> int:
     return size
 
 
-def read_timestamp(field: Field) -> dict[str, Any]:
-    """The field `timestamp`: a column and its format, or the arrival."""
-    if not field.is_mapping():
-        field.choice([ARRIVAL])
-        return {}
-    with field.section() as section:
-        column = section.need("column")
-        name = column.text()
-        if name == TIMESTAMP:
-            column.refuse("is the name of the stream's own timestamp", "Rename the column.")
-        given = section.given({"time_format": ("format", _time_format)})
-        return {"time_column": name, **given}
-
-
-def _time_format(field: Field) -> str:
-    text = field.text()
-    if text not in (*UNITS_MS, ISO) and "%" not in text:
-        field.refuse(
-            "is no format of a timestamp",
-            f"Write one of {', '.join(UNITS_MS)}, {ISO}, or a pattern such as '%d.%m.%Y %H:%M:%S'.",
-        )
-    return text
-
-
 _options: Options = {
     "timestamp": ("timestamp", read_timestamp),
     "slack_ms": ("slack", _duration),
@@ -382,4 +356,5 @@ _options: Options = {
     "retain_bytes": ("retain", _retain),
     "late": ("late", Field.boolean),
     "rejected": ("rejected", Field.boolean),
+    **form_options,
 }

@@ -16,6 +16,7 @@ import msgspec
 
 from orchestrator.folders import PRIVATE, path_part
 from orchestrator.records import InputStatus
+from orchestrator.sources.row_form import Ignored
 
 FILE_BYTES = 2**20
 """Of a file of rejections; there are two at most."""
@@ -85,6 +86,14 @@ class Rejections:
             with self._lock:
                 status = self._status
                 self._status = msgspec.structs.replace(status, repeated=status.repeated + 1)
+
+    def ignored(self, left_out: Ignored) -> None:
+        """Count tuples that had fields which the stream does not have."""
+        with self._lock:
+            status = self._status
+            self._status = msgspec.structs.replace(
+                status, ignored=status.ignored + left_out.tuples, last_ignored=left_out.field
+            )
 
     def _note(self, kind: str, count: int, reason: str, what: bytes = b"") -> None:
         with self._lock:

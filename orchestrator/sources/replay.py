@@ -12,6 +12,7 @@ any process can tell the number of a tuple, and read the recording again from an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,8 +28,8 @@ from orchestrator.manifest.units import duration_ms, timestamp_ms
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import RecordedSource, SourceContext
 from orchestrator.sources.files import read_file
-from orchestrator.sources.formats import RowForm, Unreadable
-from orchestrator.sources.live import read_timestamp
+from orchestrator.sources.form_options import form_options, read_timestamp, row_form
+from orchestrator.sources.row_form import NULLS, FieldPath, RowForm, Unknown, Unreadable
 from streams.chunk import Position
 from topology.arrays import IntArray
 
@@ -79,6 +80,7 @@ _options: Options = {
     "interval_ms": ("interval", _interval_ms),
     "delay_ms": ("delay", lambda field: field.quantity(duration_ms)),
     "timestamp": ("timestamp", _timestamp),
+    **form_options,
 }
 
 
@@ -92,6 +94,8 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
         `orchestrator.sources.files`.
     time_column, time_format
         Column with the timestamp, and how it is written.
+    time_path, nulls, unknown
+        As `orchestrator.sources.form_options` has them.
     interval_ms
         Length of recording that enters at once.
     delay_ms
@@ -103,6 +107,9 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
     delay_ms: float = 0.0
     time_column: str = RECORDED_TIMESTAMP
     time_format: str = "ms"
+    time_path: tuple[str, ...] = ()
+    nulls: tuple[str, ...] = NULLS
+    unknown: Unknown = Unknown.IGNORE
 
     @classmethod
     def read(cls, section: Section) -> Self:
@@ -143,15 +150,18 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
         """The file."""
         return Path(self.path)
 
+    def _load(self, assignment: SourceAssignment) -> Recording:
+        return Recording.load(self, assignment.columns, assignment.fields)
+
     def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
         """Read the file, of which something is to be played."""
-        recording = Recording.load(self, assignment.columns)
+        recording = self._load(assignment)
         if recording.rows.num_rows and not recording.tuples:
             raise _outside(self, recording.rows.column(0).to_numpy())
 
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenReplay:
         """Read the file."""
-        return OpenReplay(assignment.stream, self, Recording.load(self, assignment.columns))
+        return OpenReplay(assignment.stream, self, self._load(assignment))
 
 
 @dataclass(slots=True)
@@ -176,7 +186,9 @@ class Recording:
     row_ends: IntArray
 
     @staticmethod
-    def load(source: Replay, columns: dict[str, str]) -> Recording:
+    def load(
+        source: Replay, columns: Mapping[str, str], fields: Mapping[str, FieldPath] | None = None
+    ) -> Recording:
         """Read a file.
 
         Raises
@@ -185,7 +197,7 @@ class Recording:
             If it cannot be read, its columns are not the stream's, its timestamps fall, or all lie
             outside of what is to be played.
         """
-        rows = _rows(source, columns)
+        rows = _rows(source, row_form(source, columns, fields))
         interval_ends_ms = np.arange(
             source.begin_ms, source.end_ms, source.interval_ms, dtype=np.int64
         )
@@ -214,8 +226,7 @@ class Recording:
         return int(self.row_ends[-1] - self.row_ends[0])
 
 
-def _rows(source: Replay, columns: dict[str, str]) -> pa.RecordBatch:
-    form = RowForm(columns=columns, time_column=source.time_column, time_format=source.time_format)
+def _rows(source: Replay, form: RowForm) -> pa.RecordBatch:
     try:
         return read_file(source.recording, form)
     except Unreadable as error:

@@ -25,9 +25,10 @@ from orchestrator.listening import Endpoint, need_token, read_endpoint, read_tok
 from orchestrator.manifest.document import Field, Options, Section
 from orchestrator.records import SourceAssignment
 from orchestrator.sources.driver import OpenSource, SourceContext
-from orchestrator.sources.formats import Format, RowForm, salvage
+from orchestrator.sources.formats import salvage
 from orchestrator.sources.live import LiveSource
 from orchestrator.sources.live_input import LiveInput
+from orchestrator.sources.row_form import Format, RowForm
 
 if TYPE_CHECKING:
     from orchestrator.site_check import SiteCheck
@@ -209,7 +210,7 @@ class Lines:
         self._token = token
         self._connection = connection
         self._header: bytes | None = None
-        self._count = self._bad = 0
+        self._count = self._unnumbered = self._bad = 0
 
     def read(self) -> None:
         """Bring lines in until the client ends.
@@ -252,6 +253,7 @@ class Lines:
         count, self._bad = body.count(b"\n") + 1, 0
         if self._token is not None:
             first, _, body = body.partition(b"\n")
+            self._unnumbered += 1
             count -= 1
             word, _, given = first.decode("utf-8", "replace").strip().partition(" ")
             if word != "token" or not same_token(given, self._token):
@@ -261,23 +263,40 @@ class Lines:
             self._connection.settimeout(None)
         if self._options.header and self._header is None and count:
             self._header, _, body = body.partition(b"\n")
+            self._unnumbered += 1
             count -= 1
-        header, written = self._header, self._options.format
-        for batch in salvage(self._form, written, body, self._reject, header=header):
+        found = salvage(
+            self._form,
+            self._options.format,
+            body,
+            self._reject,
+            header=self._header,
+            first=self._next_line,
+            note=self._input.rejections.ignored,
+        )
+        for batch in found:
             self._input.push(batch, confirms=self._options.acknowledge)
+        self._count += count
         if self._options.acknowledge:
-            self._count += count
             self._connection.sendall(b"%d\n" % self._count)
         return True
+
+    @property
+    def _next_line(self) -> int:
+        """Number of the line that comes next, of all of the connection."""
+        return self._count + self._unnumbered + 1
 
     def _refuse(self, line: bytes, reason: str) -> None:
         """Count what is no line; before a token was shown it may be a secret."""
         if self._token is not None:
             line, reason = b"", NO_TOKEN
+        else:
+            reason = f"line {self._next_line}: {reason}"
         self._input.rejections.malformed(line, reason)
 
-    def _reject(self, line: bytes, reason: str) -> None:
+    def _reject(self, number: int, line: bytes, reason: str) -> None:
         self._bad += 1
+        reason = f"line {number}: {reason}"
         if self._bad == MOST_BAD:
             reason = f"{MOST_BAD} lines that came together cannot be read; the last: {reason}"
             self._input.rejections.malformed(line, reason)

@@ -17,6 +17,7 @@ from orchestrator.api.sending import (
 from orchestrator.errors import InvalidInput
 from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources.driver import SourceContext
+from orchestrator.sources.form_options import row_form
 from orchestrator.sources.http import Http
 from orchestrator.sources.live_input import LiveInput
 
@@ -47,7 +48,7 @@ def send(
 ) -> vivace.Sent:
     assert source.address is not None
     address = source.address.removesuffix("/streams/north")
-    form = OPTIONS.form_of(COLUMNS)
+    form = row_form(OPTIONS, COLUMNS)
     kept = None if skip_bad is None else SkippedLines(skip_bad)
     with opened(file) as lines:
         sending = _Sending(vivace.connect(address).stream("north"), lines, form, kept)

@@ -20,11 +20,11 @@ from pyarrow import ipc
 import vivace
 from orchestrator.sources import batches as module
 from orchestrator.sources.batches import Batches
-from orchestrator.sources.formats import RowForm
 from orchestrator.sources.http import COMMIT, Http
 from orchestrator.sources.ingestion import Full
 from orchestrator.sources.live import Durable
 from orchestrator.sources.live_input import LiveInput
+from orchestrator.sources.row_form import RowForm
 from streams.chunk import stream_schema
 from tests.integration.orchestrator.sources.test_http import Site, entered, request
 

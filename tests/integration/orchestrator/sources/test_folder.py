@@ -162,7 +162,7 @@ def test_files_that_are_damaged_disappear_or_change_stop_nothing(
 def test_what_nobody_expects_of_a_file_is_a_failure_that_the_host_sees(
     site: Site, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(_: object, __: object) -> None:
+    def fails(*_: object) -> None:
         raise RuntimeError("of a library")
 
     monkeypatch.setattr(driver, "read_file", fails)

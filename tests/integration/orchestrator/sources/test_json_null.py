@@ -13,7 +13,7 @@ import socket, sys, time
 from pathlib import Path
 from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources.driver import SourceContext
-from orchestrator.sources.formats import Format
+from orchestrator.sources.row_form import Format
 from orchestrator.sources.tcp import Tcp
 
 assigned = SourceAssignment(

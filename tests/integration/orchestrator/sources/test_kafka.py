@@ -18,9 +18,9 @@ from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources import kafka as module
 from orchestrator.sources import read
 from orchestrator.sources.driver import SourceContext
-from orchestrator.sources.formats import Format
 from orchestrator.sources.kafka import Kafka
 from orchestrator.sources.live_input import LiveInput
+from orchestrator.sources.row_form import Format, Unknown
 from tests.mock_brokers import MockBrokers
 from tests.mock_kafka import PARTITIONS, PATIENCE_S, MockKafka
 
@@ -206,11 +206,33 @@ def test_a_schema_that_changes_and_times_beyond_all_calendars_spare_the_others(
     broken = [b'{"at": 1, "number": 1e400}', b'{"at": NaN, "number": 1}', b"\xff\xfe", b"\0"]
     cluster.send(topic, 0, [message(1), *changed, far[0], *broken, message(5), message(7)])
     cluster.send(topic, 1, [message(4), far[1], message(6), message(8)])
+    site.options = msgspec.structs.replace(site.options, unknown=Unknown.REJECT)
     source = site.open()
     assert entered(source, 5) == [1, 4, 5, 6, 7]
     until(lambda: source.status.ahead == 2)
     assert source.status.malformed == len(changed) + len(broken)
     assert source.status.late == 0
+
+
+def test_a_new_field_in_messages_is_counted_and_left_out(cluster: MockKafka, site: Site) -> None:
+    topic = site.options.source.name
+    newer = [msgspec.json.encode({"at": 100_000 * n, "number": n, "more": n}) for n in (2, 3)]
+    cluster.send(topic, 0, [message(1), *newer])
+    source = site.open()
+    assert entered(source, 3) == [1, 2, 3]
+    until(lambda: source.status.ignored == 2)
+    assert source.status.last_ignored == "more"
+    assert source.status.malformed == 0
+
+
+def test_a_message_that_cannot_be_read_is_named_by_its_offset(
+    cluster: MockKafka, site: Site
+) -> None:
+    cluster.send(site.options.source.name, 1, [message(1), b'{"at": 1, "number": "x"}', message(2)])
+    source = site.open()
+    assert entered(source, 2) == [1, 2]
+    reason = "partition 1, offset 1: column number: string instead of number"
+    assert source.status.last_rejected == reason
 
 
 def test_what_a_message_is_does_not_depend_on_its_neighbours(

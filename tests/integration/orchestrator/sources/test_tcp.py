@@ -17,9 +17,9 @@ from orchestrator.listening import Endpoint
 from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources import tcp
 from orchestrator.sources.driver import SourceContext
-from orchestrator.sources.formats import Format
 from orchestrator.sources.live import Durable
 from orchestrator.sources.live_input import JournaledInput, LiveInput
+from orchestrator.sources.row_form import Format
 from orchestrator.sources.tcp import MOST_LINE_BYTES, Tcp
 from streams.chunk import NO_WATERMARK
 from tests.conftest import WaitUntil
@@ -221,7 +221,7 @@ def test_a_line_within_which_a_connection_is_reset_is_counted(
         # Closing resets it then.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     wait_until(lambda: source.status.malformed == 1)
-    assert source.status.last_rejected == "the connection ended within this line"
+    assert source.status.last_rejected == "line 2: the connection ended within this line"
 
 
 def test_lines_before_those_that_end_a_connection_enter(site: Site, wait_until: WaitUntil) -> None:

@@ -20,9 +20,9 @@ from orchestrator.listening import Endpoint
 from orchestrator.records import SourceAssignment, SourceSpec
 from orchestrator.sources.driver import SourceContext
 from orchestrator.sources.folder import Folder
-from orchestrator.sources.formats import ISO
 from orchestrator.sources.http import Http
 from orchestrator.sources.live_input import LiveInput
+from orchestrator.sources.row_form import ISO
 from tests.conftest import WaitUntil
 from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.sources.test_http import Site

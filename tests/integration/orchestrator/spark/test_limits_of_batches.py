@@ -10,7 +10,7 @@ from pyarrow import ipc
 from pyspark.sql.types import LongType, StructField, StructType
 
 from orchestrator.sources.files import MOST_BYTES
-from orchestrator.sources.formats import MOST_ROWS
+from orchestrator.sources.row_form import MOST_ROWS
 from vivace.spark import files
 from vivace.spark.options import Options
 from vivace.spark.reading import ResultsStreamReader

@@ -22,7 +22,7 @@ from orchestrator.api.lines import (
     without,
 )
 from orchestrator.errors import InvalidInput
-from orchestrator.sources.formats import Format, RowForm
+from orchestrator.sources.row_form import Format, RowForm
 
 FORM = RowForm(columns={"k": "int"}, time_column="at", time_format="ms")
 

@@ -17,8 +17,8 @@ from pyarrow import csv, ipc, parquet
 from orchestrator.drivers import DriverError
 from orchestrator.sources import files as module
 from orchestrator.sources.files import read_file, read_rows
-from orchestrator.sources.formats import RowForm, Unreadable
 from orchestrator.sources.replay import Recording, Replay
+from orchestrator.sources.row_form import RowForm, Unreadable
 
 COLUMNS = {"number": "int", "name": "string"}
 FORM = RowForm(columns=COLUMNS, time_column="timestamp", time_format="ms")
@@ -93,7 +93,7 @@ def test_a_recording_that_cannot_be_played_is_refused(
         ("a.parquet", b"PAR1", "."),
         ("a.arrow", b"ARROW1", "."),
         ("a.csv", b"timestamp,number\n", "column name is missing"),
-        ("a.jsonl", b"{", "JSON parse error"),
+        ("a.jsonl", b"{", "no JSON: Missing a name"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, problem: str) -> None:

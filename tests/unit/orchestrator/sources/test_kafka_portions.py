@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.sources.formats import Format, RowForm
 from orchestrator.sources.kafka import Reader
+from orchestrator.sources.row_form import Format, RowForm
 
 
 class Message:
@@ -21,6 +21,9 @@ class Message:
     def offset(self) -> int:
         return self._offset
 
+    def partition(self) -> int:
+        return 3
+
     def timestamp(self) -> tuple[int, int]:
         return 1, 1000 + self._offset
 
@@ -31,13 +34,17 @@ class Message:
 def test_a_message_is_the_same_row_alone_and_with_others(values: list[bytes]) -> None:
     refused: list[bytes] = []
 
-    def refuse(value: bytes, _: str) -> None:
+    def refuse(value: bytes, reason: str) -> None:
         refused.append(value)
+        assert reason.startswith(f"partition 3, offset {values.index(value)}: ")
+
+    def ignore(_: object) -> None:
+        pass
 
     reader: Any = object.__new__(Reader)
     reader._form = RowForm(columns={"name": "string"})
     reader._options = SimpleNamespace(format=Format.CSV, message_time=True)
-    reader._input = SimpleNamespace(rejections=SimpleNamespace(malformed=refuse))
+    reader._input = SimpleNamespace(rejections=SimpleNamespace(malformed=refuse, ignored=ignore))
     messages = [Message(n, value) for n, value in enumerate(values)]
     together = reader._rows(messages)[0].to_pylist()
     refused_together, refused[:] = list(refused), []

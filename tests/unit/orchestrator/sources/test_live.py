@@ -13,8 +13,8 @@ from orchestrator.listening import Endpoint, read_token, same_token
 from orchestrator.manifest import load
 from orchestrator.records import Shed, SourceAssignment, SourceSpec
 from orchestrator.sources.driver import ResumableSource, SourceContext
-from orchestrator.sources.formats import Format
 from orchestrator.sources.live import Durable
+from orchestrator.sources.row_form import Format
 from orchestrator.sources.tcp import Tcp
 from streams.chunk import Position
 

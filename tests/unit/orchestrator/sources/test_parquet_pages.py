@@ -13,8 +13,8 @@ from pyarrow import parquet
 
 from orchestrator.sources import parquet_pages as module
 from orchestrator.sources.files import read_rows
-from orchestrator.sources.formats import RowForm, Unreadable
 from orchestrator.sources.parquet_pages import NotUnderstood, counted_columns, pages_of
+from orchestrator.sources.row_form import RowForm, Unreadable
 
 FORM = RowForm(
     columns={"number": "int", "name": "string"}, time_column="timestamp", time_format="ms"

@@ -7,13 +7,15 @@ import sys
 
 import pytest
 
-from orchestrator.sources.formats import Format, RowForm, Unreadable, parse
+from orchestrator.sources.formats import parse
+from orchestrator.sources.row_form import Format, RowForm, Unreadable
 
 FORM = RowForm(columns={"number": "int", "name": "string"})
 
 PARSE = """
 import sys
-from orchestrator.sources.formats import Format, RowForm, Unreadable, parse, salvage
+from orchestrator.sources.formats import parse, salvage
+from orchestrator.sources.row_form import Format, RowForm, Unreadable
 form = RowForm(columns={"number": "int", "name": "string"})
 body = sys.stdin.buffer.read()
 refused = []
@@ -21,7 +23,7 @@ try:
     if sys.argv[1] == "batch":
         parse(form, Format.JSON, body)
     else:
-        list(salvage(form, Format.JSON, body, lambda line, reason: refused.append(line)))
+        list(salvage(form, Format.JSON, body, lambda _, line, reason: refused.append(line)))
 except Unreadable:
     refused.append(body)
 print(len(refused))
