@@ -25,6 +25,7 @@ from ha.throttle import Throttle
 from streams.chunk import NO_WATERMARK, Chunk, Position, nothing_until
 from streams.compiler import Program
 from streams.engine import Evaluated, FragmentEngine
+from streams.rejected import RejectedCount
 
 FIRST_GROUP_BYTES = 16 * 1024.0
 """What the output of a timestamp is taken to need before the first one."""
@@ -365,6 +366,11 @@ class Replica:
             group_bytes = chunk.size_bytes / len(chunk.watermarks_ms)
             self._group_bytes = max(group_bytes, self._group_bytes * GROUP_KEPT)
         return evaluated
+
+    @property
+    def rejected_count(self) -> RejectedCount | None:
+        """What it has left out, as `FragmentEngine.rejected_count` says."""
+        return self.engine.rejected_count
 
     @property
     def has_work(self) -> bool:

@@ -27,12 +27,15 @@ from streams.lookup_join import LookupJoin
 from streams.newest import Newest
 from streams.panes.evaluation import Panes
 from streams.program import Evaluation, Program
+from streams.rejected import Rejected, RejectedCount
 from streams.sessions import Sessions
+from streams.skipping import Runner, Skipping, failure
 from streams.state import (
     SavedInput,
     SavedState,
     SnapshotError,
     SnapshotRecord,
+    load_operators,
     read_pieces,
     read_record,
     write_snapshot,
@@ -57,12 +60,15 @@ class Evaluated:
         As in `Chunk`.
     tuples_in
         Number of input tuples that were consumed.
+    rejected
+        Those of them that were left out, if the program skips what it fails on.
     """
 
     rows: pa.RecordBatch
     watermarks_ms: IntArray
     ingestion_times_us: IntArray
     tuples_in: int
+    rejected: tuple[Rejected, ...] = ()
 
 
 class EvaluationError(Exception):
@@ -98,9 +104,12 @@ class FragmentEngine:
         """The queue of the only input, if there is but one, as often."""
         self._evaluation = self._new_evaluation()
 
-    def _new_evaluation(
-        self,
-    ) -> Incremental | LookupJoin | Newest | Panes | Sessions | Vectorised | WindowJoin:
+    def _new_evaluation(self) -> Runner:
+        if self._program.skips:
+            return Skipping(self._new_runner, self._program.reads)
+        return self._new_runner()
+
+    def _new_runner(self) -> Runner:
         match self._program.evaluation:
             case Evaluation.STATELESS:
                 return Vectorised(self._program, self.schema)
@@ -202,14 +211,24 @@ class FragmentEngine:
                 # Results that are not numbers become NULL: numpy need not warn.
                 rows = self._evaluation.run(taken, first_ids, until_ms)
         except Exception as failed:
-            message = f"{self._program.name} cannot be evaluated at {until_ms} ms: {failed!r}"
+            new, reads = self._new_runner, self._program.reads
+            where = failure(new, reads, failed, taken, first_ids, until_ms)
+            message = f"{self._program.name} cannot be evaluated {where}"
             raise EvaluationError(message) from failed
+        skipping = self._evaluation if isinstance(self._evaluation, Skipping) else None
         return Evaluated(
             rows=rows,
             watermarks_ms=watermarks_ms,
             ingestion_times_us=ingestion_times_us,
             tuples_in=tuples_in,
+            rejected=() if skipping is None else tuple(skipping.rejected),
         )
+
+    @property
+    def rejected_count(self) -> RejectedCount | None:
+        """What was left out since the state began; None if the program skips nothing."""
+        skipping = self._evaluation
+        return skipping.count if isinstance(skipping, Skipping) else None
 
     @property
     def input_watermark_ms(self) -> int:
@@ -314,11 +333,7 @@ class FragmentEngine:
         if set(record.inputs) != set(self._queues) or set(record.operators) != set(stateful):
             raise SnapshotError("the snapshot has other inputs or operators than the statement")
         try:
-            for name, state in read_pieces(pieces):
-                stateful[name].load(state)
-                yield
-            for operator in stateful.values():
-                operator.loaded()
+            yield from load_operators(stateful, read_pieces(pieces))
         except SnapshotError:
             raise
         except Exception as failed:

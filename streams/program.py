@@ -259,6 +259,8 @@ class Program:
     naive
         Aggregates keep the values of all rows, and read them when they are emitted. The compiler
         never chooses that: it is what pushing aggregates down is compared with.
+    skips
+        Tuples on which the program fails are left out (`streams.skipping`). Its owner chooses that.
     """
 
     name: str
@@ -271,6 +273,7 @@ class Program:
     selects: tuple[SelectPlan, ...]
     to_stream: ToStream
     naive: bool = False
+    skips: bool = False
 
     @property
     def reach_ms(self) -> int | None:

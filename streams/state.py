@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -264,6 +264,17 @@ def read_pieces(pieces: Iterator[bytes]) -> Iterator[tuple[str, State]]:
         count += 1
         yield piece.operator, piece.state
     raise SnapshotError(f"the snapshot ends after {count} pieces")
+
+
+def load_operators(
+    stateful: Mapping[str, Stateful], states: Iterable[tuple[str, State]]
+) -> Iterator[None]:
+    """Have new operators take the pieces of a state, one a step."""
+    for name, state in states:
+        stateful[name].load(state)
+        yield
+    for operator in stateful.values():
+        operator.loaded()
 
 
 def _read(data: bytes, decoder: msgspec.msgpack.Decoder[Read]) -> Read:

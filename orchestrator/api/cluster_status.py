@@ -75,7 +75,9 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     does not tell. It is `throttled` if its primary waits for consumers, or did so a moment ago.
     While a replica is moved, `third` is the node that comes or goes. `snapshot_bytes` and
     `snapshot_ms` are of the last state that its primary has given a new secondary,
-    `checkpoint_bytes` of the state in its last checkpoint; None: there was none.
+    `checkpoint_bytes` of the state in its last checkpoint; None: there was none. `rejected` tuples
+    were left out since its state began, because it fails on them. `stopped` says why it runs
+    nowhere, if it has failed too often.
     """
 
     query: str
@@ -93,6 +95,8 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_bytes: int | None = None
     snapshot_ms: float | None = None
     checkpoint_bytes: int | None = None
+    rejected: int = 0
+    stopped: str | None = None
 
 
 class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,7 +261,9 @@ def _fragment(
 ) -> FragmentStatus:
     primary = view.status(record.primary, record.fragment)
     secondary = view.status(record.secondary, record.fragment)
-    if record.secondary is None:
+    if record.stopped is not None:
+        state = "stopped"
+    elif record.secondary is None:
         state = "none"
     elif not view.alive(record.secondary):
         state = "gone"
@@ -267,6 +273,7 @@ def _fragment(
         warm = "lagging" if view.lags(record) else "warm"
         state = warm if secondary.role is ReplicaRole.STANDBY else secondary.role.value
     snapshot = None if primary is None else primary.snapshot
+    rejected = view.rejected(record)
     return FragmentStatus(
         query=record.query,
         fragment=record.fragment,
@@ -283,6 +290,8 @@ def _fragment(
         snapshot_bytes=None if snapshot is None else snapshot.bytes,
         snapshot_ms=None if snapshot is None else snapshot.ms,
         checkpoint_bytes=None if primary is None else primary.checkpoint_bytes,
+        rejected=0 if rejected is None else rejected.tuples,
+        stopped=record.stopped,
     )
 
 

@@ -152,6 +152,8 @@ def _computed_elsewhere(
         (other.name, fragment.name, computed[fragment.name])
         for other in others
         if record.name not in flow.upstream_queries(other.name)
+        # What is left out is the owner's choice.
+        and record.on_error is other.on_error
         for fragment in flow.of(other.name)
         if fragment.name in computed
         # Not one that forwards the rows of another one itself.

@@ -25,6 +25,7 @@ from orchestrator.records import (
     LinkFault,
     NodeKind,
     NodeRecord,
+    OnError,
     Overflow,
     Peer,
     ReplicaId,
@@ -98,6 +99,7 @@ def _assignment(
         assigned
         for key, record in sorted(planning.fragments.items())
         if (here in record.replicas or key in kept)
+        and record.stopped is None
         and (assigned := _replica_in(planning, record, here, known.get(key))) is not None
     )
     sinks = _sinks(planning, node, before)
@@ -134,6 +136,9 @@ def _readers(planning: Planning) -> dict[str, set[str]]:
     view = planning.view
     readers: dict[str, set[str]] = {}
     for record in planning.fragments.values():
+        if record.stopped is not None:
+            # Nobody keeps for it what comes meanwhile.
+            continue
         work = planning.work.fragments.get(record.fragment)
         nodes = {replica.node for replica in record.replicas}
         for stream in () if work is None else work.fragment.inputs:
@@ -190,6 +195,7 @@ def _replica_in(
             standby_lag_ms=0.0,
             readers_ms=unreadable | dict(work.readers_ms),
             cost_us=work.cost_us,
+            skips=planning.queries[record.query].on_error is OnError.SKIP,
         )
     return msgspec.structs.replace(
         base,
@@ -319,6 +325,8 @@ def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, 
     record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
     if record is None:
         return before.producers.get(stream, ()) if stream in view.broken(STREAMS) else ()
+    if record.stopped is not None:
+        return ()
     # A primary that somebody does not hear may live, and keeps output for those that read it only.
     first = [record.primary] if view.listed(record.primary) else []
     return tuple(r.node for r in record.replicas if r in first or view.alive(r))

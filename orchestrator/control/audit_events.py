@@ -30,6 +30,7 @@ def audit_events(before: ClusterView, after: ClusterView, now_us: int) -> tuple[
         *_takeovers(before, after),
         *_recoveries(before, after),
         *_failures(before, after),
+        *_rejections(before, after),
         *_incidents(before, after),
         *_overload(before, after),
     )
@@ -100,6 +101,21 @@ def _failures(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, st
                 continue
             if old is None or (old.failure, old.epoch) != (new.failure, new.epoch):
                 yield "replica failed", name, f"on {replica.node}: {new.failure}"
+
+
+def _rejections(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
+    """Tuples that fragments have left out. Whoever is primary counts all of them."""
+    for name, found in sorted(after.fragments.items()):
+        record, old = found.record, before.fragments.get(name)
+        now = after.rejected(record)
+        if now is None or now.groups == 0:
+            continue
+        was = None
+        if old is not None and old.record.generation == record.generation:
+            was = before.rejected(old.record)
+        if was is None or was.groups < now.groups:
+            more = now.tuples - (0 if was is None else was.tuples)
+            yield "tuples rejected", name, f"{more} more, {now.tuples} in all; last {now.last}"
 
 
 def _incidents(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:

@@ -289,7 +289,7 @@ def _ready(pending: PendingDecision, streams: list[str], queries: set[str]) -> b
     records = [pending.fragments.get(f.key) for query in queries for f in view.dataflow.of(query)]
     return (
         all(site in hosts and stream in hosts[site].sources for site, stream in entering)
-        and all(record is not None and view.protected(record) for record in records)
+        and all(r is not None and (r.stopped or view.protected(r)) for r in records)
         and all(site in hosts and stream in hosts[site].sinks for site, stream in leaving)
     )
 

@@ -41,6 +41,9 @@ class DecisionSettings:
         A fragment whose input neither replica can evaluate starts over after `takeover_grace_us`.
         Each further failure doubles that time, up to this one. After as long a time without a
         failure, the next one counts as a first.
+    most_restarts
+        How often in a row it starts over because its input could not be evaluated; then it stays
+        stopped. The state is lost with the first time.
     drift, drift_share
         By which share of its planned cost, and by which share of its sub-deadline, a fragment's
         cost must have changed for a new plan to be proposed.
@@ -53,6 +56,7 @@ class DecisionSettings:
     avoided_us: int = 300_000_000
     rest_us: int = 1_000_000
     longest_rest_us: int = 300_000_000
+    most_restarts: int = 5
     drift: float = 0.5
     drift_share: float = 0.1
 

@@ -10,7 +10,9 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
     alive     lags        the same: S could take over, but not within the recovery bound
     no state  any         P's evaluation has failed: C promotes a warm S at once, and starts over
                           after the grace if S is not warm either. Each such failure in a row
-                          doubles that time, because the next attempt meets the same input
+                          doubles that time, because the next attempt meets the same input. After
+                          some of them C stops the fragment: it runs nowhere until its query is
+                          deleted and applied again
     yielded   alive       P has stepped down for a newer epoch. S records that it took over. If
                           nobody acts in that epoch, C reinstates P
     gone      alive       S takes over and records it; C waits. If S has not within the grace:
@@ -42,6 +44,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+import msgspec
+
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
@@ -66,6 +70,11 @@ REST_DOUBLINGS = 6
 def heal(pending: PendingDecision, name: str) -> None:
     """Do what a fragment needs, if it needs anything."""
     view, record = pending.view, pending.fragments[name]
+    if (why := record.stopped) is not None:
+        problem = f"{name} is stopped: {why}. Start it again with a statement that can evaluate "
+        problem += f"such tuples, or with `onError: skip`: `vivace delete {record.query}`, then "
+        pending.problems.append(problem + "`vivace apply`")
+        return
     orphaned_us = pending.now_us - view.orphaned_since_us.get(name, pending.now_us)
     patient = orphaned_us < pending.settings.takeover_grace_us
     if view.alive(record.primary):
@@ -119,14 +128,30 @@ def _replace_stateless(pending: PendingDecision, record: FragmentRecord, orphane
     lost_us, before = pending.now_us - orphaned_us, record.restarts
     in_row = before is not None and lost_us - before.last_us < settings.longest_rest_us
     count = before.count if before is not None and in_row else 0
+    failed = before.failed if before is not None and in_row else 0
+    status = view.status(record.primary, record.fragment)
+    if status is not None and status.unevaluable:
+        if failed >= settings.most_restarts:
+            _stop(pending, record, failed)
+            return
+        failed += 1
     rest_us = settings.takeover_grace_us << min(count, REST_DOUBLINGS)
     rest_us = min(rest_us, settings.longest_rest_us)
     if orphaned_us >= rest_us:
-        _start_over(pending, record, Restarts(count=count + 1, last_us=pending.now_us))
+        restarts = Restarts(count=count + 1, last_us=pending.now_us, failed=failed)
+        _start_over(pending, record, restarts)
         return
     problem = f"{record.key}: {_end(pending, record)} and nobody can take over; "
     problem += f"attempt {count + 1} to start over comes {rest_us / 1e6:.0f} s after that"
     pending.problems.append(problem)
+
+
+def _stop(pending: PendingDecision, record: FragmentRecord, failed: int) -> None:
+    """Have a fragment run nowhere: it meets input again and again that it cannot evaluate."""
+    assert record.restarts is not None, "it has started over before"
+    why = f"{_end(pending, record)}, as after each of {failed} attempts to start over"
+    restarts = msgspec.structs.replace(record.restarts, stopped=why)
+    pending.change_fragment(record, "stopped", why, restarts=restarts, third=None)
 
 
 def _overdue(pending: PendingDecision, record: FragmentRecord) -> bool:

@@ -50,6 +50,7 @@ from orchestrator.store.protocol import (
     Versioned,
 )
 from streams.chunk import type_names
+from streams.rejected import RejectedCount
 
 R = TypeVar("R", bound=Record)
 
@@ -330,6 +331,11 @@ class ClusterView:
         """Whether the primary is alive and has no state: evaluating its input has failed."""
         status = self.status(record.primary, record.fragment)
         return status is not None and status.role is ReplicaRole.WARMING
+
+    def rejected(self, record: FragmentRecord) -> RejectedCount | None:
+        """What a fragment has left out, as its primary counts; None if nobody tells."""
+        status = self.status(record.primary, record.fragment)
+        return None if status is None else status.rejected
 
     def warm(self, replica: ReplicaId | None, fragment: str) -> bool:
         """Whether a replica is alive and has its state."""

@@ -47,6 +47,7 @@ from orchestrator.host.events import (
     SourceWaits,
 )
 from orchestrator.host.failover import Failover
+from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.hosted_streams import HostedSource, Wanted
 from orchestrator.host.input_processor import InputProcessor
 from orchestrator.host.link_faults import on_machine_clock
@@ -63,6 +64,7 @@ from orchestrator.records import (
     Skipped,
     SnapshotStatus,
 )
+from streams.engine import Evaluated
 
 BATCHES_PER_TURN = 32
 """Batches without tuples that are evaluated before the host listens again: a watermark alone passes
@@ -354,6 +356,7 @@ class HostCore:
         self.counters["dispatches"] += 1
         self.counters["tuples_in"] += evaluated.tuples_in
         self.counters["tuples_out"] += evaluated.rows.num_rows
+        self._report_rejected(hosted, evaluated)
         self._outbox.feed(hosted.replica)
         hosted.replica.update_held_up(now_us)
         self._dispatcher.count(dispatch.fragment, evaluated.tuples_in, len(evaluated.watermarks_ms))
@@ -370,6 +373,13 @@ class HostCore:
             timestamp_groups=len(evaluated.watermarks_ms),
             emulated_us=cost_us if self._emulate_costs else None,
         )
+
+    def _report_rejected(self, hosted: HostedReplica, evaluated: Evaluated) -> None:
+        """Tell what a fragment has left out; its standby leaves out the same."""
+        if evaluated.rejected and hosted.replica.feeds_subscribers:
+            a, last = hosted.assignment, evaluated.rejected[-1]
+            self.counters["tuples_rejected"] += sum(each.count for each in evaluated.rejected)
+            self._outbox.report("tuples rejected", a.fragment, f"by {a.query}.{a.fragment} {last}")
 
     def wanted(self) -> list[Wanted]:
         """Pieces of streams that the sources here must read again for consumers that lack them."""
@@ -404,6 +414,8 @@ class HostCore:
                 cost=self._dispatcher.cost(name),
                 load=self._dispatcher.load(name, now_us),
                 failure=hosted.failure,
+                unevaluable=hosted.failure is not None and hosted.unevaluable,
+                rejected=hosted.replica.rejected_count,
                 throttled=hosted.replica.throttle.lately,
                 recovered=hosted.recovered,
                 snapshot=hosted.snapshot,

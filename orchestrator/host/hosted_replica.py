@@ -40,6 +40,8 @@ class HostedReplica:
         When the peer replica was last asked for its state.
     failures
         Errors of evaluating its input or of reading a state. It rests after each, ever longer.
+    unevaluable
+        Whether the last of them came from its input.
     handover
         What a primary knows of its successor; None while it has none.
     overruled
@@ -71,6 +73,7 @@ class HostedReplica:
     lag: StandbyLag = field(default_factory=StandbyLag)
     snapshot_asked_us: int | None = None
     failures: Failures = field(default_factory=Failures)
+    unevaluable: bool = False
     told: tuple[tuple[str, ...], int] | None = None
     tellings: int = 0
     handover: Handover | None = None
@@ -134,8 +137,9 @@ class HostedReplica:
         if node == self.succeeds and epoch >= self.replica.epoch:
             self.succeeds = None
 
-    def failed(self, why: str, now_us: int) -> None:
+    def failed(self, why: str, now_us: int, *, unevaluable: bool = False) -> None:
         """Note that its state could not be used any further."""
+        self.unevaluable = unevaluable
         if now_us - self.failures.retry_us > LONGEST_RETRY_US:
             self.failures.overcome()
         self.failures.add(why, now_us)

@@ -81,8 +81,11 @@ PROBLEMS = frozenset(
 )
 """Kinds of reports that a host's record repeats for `vivace status`."""
 
-EVENTS = frozenset({"input lost"})
+EVENTS = frozenset({"input lost", "tuples rejected"})
 """Further ones, which tell of an event, not of a state that another report ends."""
+
+COUNTED = frozenset({"tuples rejected"})
+"""Those of the events that the leader finds in a replica's count: both replicas have that."""
 
 EVENT_SHOWN_US = 60_000_000
 """How long a record repeats an event; counters tell of it for ever."""
@@ -354,7 +357,8 @@ class HostLoop:
         problem = f"{report.subject}: {report.kind}: {report.detail}"
         if report.kind in EVENTS:
             self._events[report.subject] = problem, self._clock_us() + EVENT_SHOWN_US
-            self._note_incident(report.kind, report.subject, report.detail)
+            if report.kind not in COUNTED:
+                self._note_incident(report.kind, report.subject, report.detail)
         elif report.kind in PROBLEMS:
             self._problems[report.subject] = problem
 

@@ -7,6 +7,7 @@ runs, starts and stops the difference, and changes roles.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import msgspec
 import pyarrow as pa
@@ -391,7 +392,7 @@ class ReplicaManager:
         schemas = {stream: stream_schema(columns) for stream, columns in a.inputs.items()}
         try:
             (statement,) = parse(a.statement)
-            program = compile_statement(statement, a.inputs)
+            program = replace(compile_statement(statement, a.inputs), skips=a.skips)
             replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
         except Exception as error:  # noqa: BLE001  One statement must not end what runs others.
             # The coordinator could compile it: it runs another version of the software, or there is

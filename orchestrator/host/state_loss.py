@@ -16,6 +16,7 @@ from orchestrator.host.events import Outbox
 from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.replica_manager import ReplicaManager
 from streams.chunk import Position
+from streams.engine import EvaluationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,11 @@ class StateLoss:
 
     def failed(self, hosted: HostedReplica, error: Exception, now_us: int) -> None:
         """Give up the state of a replica whose evaluation raised an error, and let it rest."""
-        self.outbox.report("evaluation failed", hosted.assignment.fragment, said(error))
-        hosted.failed(f"evaluation failed: {said(error)}", now_us)
+        a = hosted.assignment
+        # The statement's name comes first in what an `EvaluationError` says.
+        what = f"{a.query}.{error}" if isinstance(error, EvaluationError) else said(error)
+        self.outbox.report("evaluation failed", a.fragment, what)
+        hosted.failed(f"evaluation failed: {what}", now_us, unevaluable=True)
         self.discard(hosted, now_us, RoleEvent.STATE_UNUSABLE)
 
     def on_claim(self, node: str, stream: str, claim: Ack | Subscribe, now_us: int) -> None:

@@ -19,7 +19,7 @@ NOT_SET = "not set"
 YEAR_2000_MS = 946_684_800_000
 """Milliseconds beyond this are a point in time, not a duration."""
 
-_renamed = {"recovery_bound_ms": "recovery_ms"}
+_renamed = {"recovery_bound_ms": "recovery_ms", "on_error": "onError"}
 _units = {"_bytes_s": "B/s", "_ms": "ms", "_us": "us"}
 
 

@@ -21,6 +21,7 @@ from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s,
 from orchestrator.records import (
     ClusterRecord,
     Estimate,
+    OnError,
     Overflow,
     Partial,
     QueryRecord,
@@ -533,6 +534,7 @@ def _standby(field: Field) -> Standby:
 
 _expectations: Options = {
     "standby": ("standby", _standby),
+    "on_error": ("onError", lambda field: OnError(field.choice([each.value for each in OnError]))),
     "partial": ("partial", lambda field: Partial(field.choice([p.value for p in Partial]))),
     "share": ("share", lambda field: field.boolean()),
     "estimates": ("estimates", _by_fragment(_estimate)),

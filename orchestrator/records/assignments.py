@@ -39,6 +39,8 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     """How far such a secondary is behind at most, because of what is kept back."""
     promised: RecoverySplit | None = None
     """As in the fragment's timing; to be reported beside what a takeover has taken."""
+    skips: bool = False
+    """Whether tuples on which the statement fails are left out."""
     further_replicas: tuple[str, ...] = ()
     """Nodes of replicas besides the two, while one of them is being moved."""
 

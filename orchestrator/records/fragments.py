@@ -76,6 +76,11 @@ class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.query}.{self.fragment}"
 
     @property
+    def stopped(self) -> str | None:
+        """Why it runs nowhere and is not started again; None: it runs."""
+        return None if self.restarts is None else self.restarts.stopped
+
+    @property
     def replicas(self) -> tuple[ReplicaId, ...]:
         """All replicas, the primary first."""
         third = None if self.third is None else self.third.replica
@@ -116,6 +121,10 @@ class Restarts(Record, frozen=True, kw_only=True):
     count: int
     last_us: int
     """When the last one began, cluster clock, µs."""
+    failed: int = 0
+    """How many of them followed from input that could not be evaluated."""
+    stopped: str | None = None
+    """Why there is no further one, if there is none: the fragment runs nowhere."""
 
 
 class TakeOver(Record, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ha.roles import ReplicaRole
 from orchestrator.records.base import NodeKind, Record
 from orchestrator.records.fragments import RecoverySplit
+from streams.rejected import RejectedCount
 from topology.coordinate import MAX_RTT_MS
 
 
@@ -137,6 +138,10 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     load: ReplicaLoad | None = None
     failure: str | None = None
     """Why it has no state, if an error is the reason."""
+    unevaluable: bool = False
+    """Whether that error came from its input: it will come again with the same input."""
+    rejected: RejectedCount | None = None
+    """What it has left out since its state began; None if its query skips nothing."""
     throttled: bool = False
     """Whether it waits for its consumers to process some of its output."""
     recovered: RecoveryStatus | None = None

@@ -194,6 +194,15 @@ class Sharing(Record, frozen=True, kw_only=True):
     """Statements that are not made, since only such fragments read them."""
 
 
+class OnError(Enum):
+    """What happens if a statement fails on some tuples."""
+
+    STOP = "stop"
+    """It starts over some times, then stays stopped."""
+    SKIP = "skip"
+    """They are left out, and counted (`streams.skipping`)."""
+
+
 class Scheme(Enum):
     """Standby scheme: what secondaries are sent of their input (reliable placement, §3.1)."""
 
@@ -238,6 +247,7 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     estimates: dict[str, Estimate] = {}
     trials: dict[str, Trial] = {}
     """Fragment → what a trial found; no part of what the owner wrote."""
+    on_error: OnError = OnError.STOP
     partial: Partial = Partial.AUTO
     splits: dict[str, Split] = {}
     """Fragment whose statement may be split (`streams.partial`) → what was decided when the query

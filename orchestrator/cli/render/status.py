@@ -18,6 +18,7 @@ from orchestrator.cli.render.loads import table as _table
 noteworthy = {
     "tuples_lost": "tuples lost for good",
     "discontinuities": "streams that began anew or had a hole",
+    "tuples_rejected": "tuples left out because statements fail on them",
     "tuples_overflowed": "tuples that full output logs dropped before all readers had them",
     "divergences": "outputs of a secondary that differed",
     "internal_errors": "internal errors",

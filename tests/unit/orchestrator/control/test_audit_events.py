@@ -4,6 +4,8 @@ import msgspec
 
 from orchestrator.control.audit_events import RECOVERED, audit_events
 from orchestrator.records import Incident, RecoverySplit, RecoveryStatus
+from orchestrator.store.protocol import FRAGMENTS
+from streams.rejected import RejectedCount
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 
@@ -31,6 +33,36 @@ def test_what_a_takeover_took_is_told_once_beside_what_was_promised() -> None:
         "the plan says at most 250 + 60 + 20 ms = 330 ms"
     )
     assert audit_events(after, cluster.view(), 8) == ()
+
+
+def test_tuples_that_were_left_out_are_told_once_whoever_is_primary() -> None:
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    cluster.settle()
+    record = next(iter(cluster.view().fragments.values())).record
+    assert record.secondary is not None
+
+    def tell(node: str, tuples: int) -> None:
+        host, last = cluster.hosts[node], f"at {tuples} ms, ValueError: no"
+        count = RejectedCount(tuples=tuples, groups=tuples, last=last)
+        status = msgspec.structs.replace(host.record.replicas[record.fragment], rejected=count)
+        host.tell(replicas={**host.record.replicas, record.fragment: status})
+
+    nothing = cluster.view()
+    tell(record.primary.node, 2)
+    tell(record.secondary.node, 2)
+    some = cluster.view()
+    (event,) = audit_events(nothing, some, 7)
+    assert (event.kind, event.subject) == ("tuples rejected", record.key)
+    assert event.detail == "2 more, 2 in all; last at 2 ms, ValueError: no"
+    tell(record.secondary.node, 3)
+    assert audit_events(some, cluster.view(), 8) == ()
+    # The secondary takes over: what it counts beyond is new.
+    (found,) = (each for each in cluster.view().fragments.values() if each.record == record)
+    taken = msgspec.structs.replace(record, primary=record.secondary, secondary=record.primary)
+    cluster.store.update(FRAGMENTS.key(record.key), taken, found.version)
+    (event,) = audit_events(some, cluster.view(), 9)
+    assert event.detail == "1 more, 3 in all; last at 3 ms, ValueError: no"
 
 
 def test_each_incident_at_a_host_is_told_once() -> None:

@@ -292,7 +292,7 @@ def test_slow_warm_up_within_its_time_is_left_alone(cluster: ObedientCluster) ->
     assert secondary_of(cluster) == second
 
 
-def fail_both(cluster: ObedientCluster) -> None:
+def fail_both(cluster: ObedientCluster, *, unevaluable: bool = False) -> None:
     """Neither replica can evaluate its input, and both hosts say so."""
     record = alerts(cluster)
     assert record.secondary is not None
@@ -303,8 +303,42 @@ def fail_both(cluster: ObedientCluster) -> None:
             epoch=record.epoch,
             output_watermark_ms=None,
             failure="evaluation failed: ValueError: poison",
+            unevaluable=unevaluable,
         )
         host.tell(replicas=host.record.replicas | {"alerts": status}, reported_us=cluster.now_us)
+
+
+def test_fragment_that_cannot_evaluate_its_input_is_stopped_after_some_attempts(
+    cluster: ObedientCluster,
+) -> None:
+    generations = {alerts(cluster).generation}
+    cluster.now_us += SETTINGS.longest_rest_us
+    while alerts(cluster).stopped is None:
+        fail_both(cluster, unevaluable=True)
+        cluster.settle_coordinator()
+        cluster.now_us += 500_000
+        if alerts(cluster).generation not in generations:
+            generations.add(alerts(cluster).generation)
+            cluster.settle()
+    assert len(generations) == 1 + SETTINGS.most_restarts
+    (why,) = details(cluster, "stopped")
+    assert "ValueError: poison" in why
+    assert f"each of {SETTINGS.most_restarts} attempts" in why
+    # It runs nowhere, nobody keeps anything for it, and it holds up no stream.
+    cluster.settle()
+    record = alerts(cluster)
+    for found in cluster.view().assignments.values():
+        assert "alerts" not in [each.fragment for each in found.record.fragments]
+        assert found.record.producers.get("alerts", ()) == ()
+    # Neither time nor the loss of its nodes starts it again, and the problem says what does.
+    cluster.now_us += 10 * SETTINGS.longest_rest_us
+    cluster.kill(record.primary.node)
+    cluster.now_us += SETTINGS.takeover_grace_us
+    cluster.settle()
+    assert alerts(cluster) == record
+    (problem,) = [each for each in cluster.coordination.problems if ALERTS in each]
+    assert "`vivace delete proximity`, then `vivace apply`" in problem
+    assert "onError: skip" in problem
 
 
 def failing_for_us(cluster: ObedientCluster) -> int:

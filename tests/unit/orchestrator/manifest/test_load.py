@@ -7,7 +7,16 @@ import pytest
 
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, ZooKeeperManifest, cluster_record, load
-from orchestrator.records import ClusterRecord, DriverSpec, Estimate, Partial, Scheme, Shed, Standby
+from orchestrator.records import (
+    ClusterRecord,
+    DriverSpec,
+    Estimate,
+    OnError,
+    Partial,
+    Scheme,
+    Shed,
+    Standby,
+)
 from orchestrator.sources import recorded
 from streams.scheduling.run_queue import Policy
 from topology.cpu import DEFAULT_SCALING, Linear, Power, Queueing, Scaling, Table
@@ -155,6 +164,15 @@ def test_an_owner_says_whether_statements_are_split(folder: Path, partial: Parti
     written = f"partial: {partial.value}\nestimates: {{"
     (query,) = changed(folder, ("estimates: {", written)).queries
     assert query.record.partial is partial
+
+
+@pytest.mark.parametrize("on_error", OnError)
+def test_an_owner_says_what_happens_to_tuples_on_which_a_statement_fails(
+    folder: Path, on_error: OnError
+) -> None:
+    written = f"onError: {on_error.value}\nestimates: {{"
+    (query,) = changed(folder, ("estimates: {", written)).queries
+    assert query.record.on_error is on_error
 
 
 @pytest.mark.parametrize(
@@ -362,6 +380,11 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
             "estimates: {",
             "primaries: {alerts: []}\nestimates: {",
             "all.yaml:20: Query proximity: primaries.alerts: a list names no node",
+        ),
+        (
+            "estimates: {",
+            "onError: ignore\nestimates: {",
+            "Query proximity: onError: 'ignore' is unknown. Known: skip, stop",
         ),
         (
             "estimates: {",

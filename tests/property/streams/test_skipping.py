@@ -1,0 +1,127 @@
+"""What is left out depends on state and tuples, not on how input is cut, nor on snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streams import skipping
+from streams.engine import FragmentEngine
+from streams.program import Evaluation, Program
+from tests.fragile import FATAL, fragile_function
+from tests.unit.streams.running import Row, chunk, program, sensor
+
+shapes = {
+    Evaluation.STATELESS: "RSTREAM(SELECT k, fragile(i) AS i FROM s [NOW] WHERE x < 50)",
+    Evaluation.PANES: "RSTREAM(SELECT k, sum(fragile(i)) AS n, count(*) AS c "
+    "FROM s [RANGE 20 MILLISECONDS SLIDE 5 MILLISECONDS] GROUP BY k)",
+    Evaluation.SESSIONS: "RSTREAM(SELECT k, sum(fragile(i)) AS n, count(*) AS c "
+    "FROM s [SESSION 6 MILLISECONDS PARTITION BY k] GROUP BY k)",
+    Evaluation.NEWEST: "ISTREAM(SELECT k, fragile(i) AS i FROM s [PARTITION BY k ROWS 2])",
+    Evaluation.JOIN: "RSTREAM(SELECT a.k AS k, fragile(a.i) AS i, b.i AS j "
+    "FROM s [RANGE 8 MILLISECONDS SLIDE 8 MILLISECONDS] AS a, "
+    "t [RANGE 8 MILLISECONDS SLIDE 8 MILLISECONDS] AS b WHERE a.k = b.k AND fragile(b.i) > 3)",
+    Evaluation.LOOKUP: "RSTREAM(SELECT a.k AS k, a.i AS i, fragile(b.i) AS j "
+    "FROM s [UNBOUNDED] AS a, t [NOW] AS b WHERE a.k = b.k)",
+    Evaluation.STEPWISE: "ISTREAM(SELECT a.k AS k, a.i + fragile(b.i) AS n "
+    "FROM s [RANGE 9 MILLISECONDS] AS a, t [ROWS 4] AS b WHERE a.k < b.k AND fragile(a.i) > 2)",
+}
+"""At least one statement for each way to evaluate."""
+
+rows = st.lists(
+    st.tuples(
+        st.integers(min_value=1, max_value=60),
+        st.sampled_from(["a", "b", "c"]),
+        st.sampled_from([1, 4, 5, 7, FATAL]),
+        st.sampled_from([0.5, 99.5]),
+        st.booleans(),
+    ),
+    max_size=40,
+).map(lambda found: sorted(found, key=lambda row: row[0]))
+
+END_MS = 100
+Given = dict[str, list[Row]]
+
+
+def evaluated(
+    compiled: Program, inputs: Given, cuts: list[int], restored: Collection[int] = ()
+) -> tuple[list[Row], list[tuple[int, str, int]], FragmentEngine]:
+    """Rows, and what was rejected: timestamp, input, number of tuples.
+
+    Parameters
+    ----------
+    cuts
+        Up to where the input comes at once.
+    restored
+        Cuts after which another engine goes on with the state.
+    """
+    engine, emitted = FragmentEngine(compiled), list[Row]()
+    rejected = list[tuple[int, str, int]]()
+    taken = dict.fromkeys(inputs, 0)
+    for after_ms, until_ms in pairwise([0, *cuts, END_MS]):
+        for stream, tuples in inputs.items():
+            some = [row for row in tuples if after_ms < row[0] <= until_ms]
+            watermarks_ms = sorted({row[0] for row in some} | {until_ms})
+            engine.offer(stream, chunk(sensor, some, watermarks_ms, taken[stream]))
+            taken[stream] += len(some)
+        while (found := engine.advance(100)) is not None:
+            emitted += [tuple(row.values()) for row in found.rows.to_pylist()]
+            rejected += [
+                (one.timestamp_ms, stream, left_out.num_rows)
+                for one in found.rejected
+                for stream, left_out in one.tuples.items()
+            ]
+            rejected += [(one.timestamp_ms, "", 0) for one in found.rejected if one.state]
+        if until_ms in restored:
+            before, engine = engine, FragmentEngine(compiled)
+            engine.restore(before.snapshot())
+    return emitted, rejected, engine
+
+
+cut_lists = st.lists(st.integers(min_value=1, max_value=END_MS - 1), max_size=12).map(
+    lambda cuts: sorted(set(cuts))
+)
+
+
+@settings(max_examples=30)
+@pytest.mark.parametrize("evaluation", shapes, ids=lambda one: one.value)
+@given(s=rows, t=rows, cuts=cut_lists, others=cut_lists, data=st.data())
+def test_replicas_leave_out_the_same_tuples_however_their_input_is_cut(
+    evaluation: Evaluation,
+    s: list[Row],
+    t: list[Row],
+    cuts: list[int],
+    others: list[int],
+    data: st.DataObject,
+) -> None:
+    with fragile_function():
+        compiled = replace(program(shapes[evaluation]), skips=True)
+        assert compiled.evaluation is evaluation
+        inputs = {stream: {"s": s, "t": t}[stream] for stream in compiled.inputs}
+        emitted, rejected, engine = evaluated(compiled, inputs, cuts)
+        restored = data.draw(st.sets(st.sampled_from([END_MS, *others])))
+        with pytest.MonkeyPatch.context() as patch:
+            # How often a state is saved changes nothing.
+            patch.setattr(skipping, "KEPT_PASSES", data.draw(st.sampled_from([1, 3, 512])))
+            again, also, other = evaluated(compiled, inputs, others, restored)
+        assert (again, also) == (emitted, rejected)
+        assert other.rejected_count == engine.rejected_count
+        count = engine.rejected_count
+        assert count is not None
+        assert count.tuples == sum(number for _, _, number in rejected)
+        if count.states:
+            return
+        # All else is as if the rejected tuples had never come.
+        left_out = {(at_ms, stream) for at_ms, stream, _ in rejected}
+        rest = {
+            stream: [row for row in tuples if (row[0], stream) not in left_out]
+            for stream, tuples in inputs.items()
+        }
+        # A batch may fail on what no timestamp alone needs.
+        alone = list(range(1, END_MS))
+        assert evaluated(replace(compiled, skips=False), rest, alone)[:2] == (emitted, [])
