@@ -53,7 +53,7 @@ def tried_again(
         return made
     streams, queries = records_with(view, made)
     flow, _ = sound_dataflow(streams, queries)
-    trials = try_query(record.name, flow, streams, view.settings.batch_ms, processor_us)
+    trials = try_query(record.name, flow, streams, view, processor_us)
     return with_record(made, msgspec.structs.replace(record, trials=trials))
 
 

@@ -5,6 +5,11 @@ bring: on the beginning of the recording that a stream is played from, if this p
 else on rows of the stream's columns at its stated rate. The tuples come in the portions in which
 hosts get them, since a portion costs something whatever its tuples. The trial takes a second or
 two a query, three at most. Figures that are stated, or measured on hosts, go before what it finds.
+
+What a statement takes here, it does not take on an executor: this process may run on a faster
+machine, or on one whose processors are slow just now because others use them, up to several times.
+So a piece of work that hosts time, too (`host.processor_speed`), is timed between the portions, and
+costs are those of processors as fast as the executors'.
 """
 
 from __future__ import annotations
@@ -21,9 +26,11 @@ import pyarrow as pa
 from orchestrator import sources
 from orchestrator.clock import thread_us
 from orchestrator.control.dataflow import Dataflow, Fragment, sound_dataflow
+from orchestrator.control.measured_load import mean_speed
 from orchestrator.control.planning.workload import STRING_BYTES, row_bytes
 from orchestrator.control.view import ClusterView
 from orchestrator.drivers import DriverError
+from orchestrator.host.processor_speed import speed_ratio, timed_piece_us
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import Estimate, SourceAssignment, StreamRecord, Trial
 from orchestrator.sources.driver import SourceContext
@@ -61,6 +68,10 @@ KEYS = 10
 """Values of a generated column: many rows must meet in groups and joins."""
 
 SEED = 1
+
+PORTIONS_A_PIECE = 4
+"""Portions between two pieces of work by which the speed of the processor is measured: so many that
+these take little of the time, and so few that they meet what the evaluations meet."""
 
 EVALUATED_TIMESTAMPS = 64
 
@@ -135,10 +146,15 @@ class _Tried:
         """Whether there was enough to evaluate."""
         return self.with_tuples >= LEAST_SAMPLES
 
-    def found(self, widths: Mapping[str, float]) -> Trial:
+    def found(self, widths: Mapping[str, float], here: float, hosts: float) -> Trial:
         """What the trial says, if there was `enough`.
 
-        `widths` says how wide the rows of other fragments are.
+        Parameters
+        ----------
+        widths
+            How wide the rows of other fragments are.
+        here, hosts
+            How fast processors were in the trial, and are on executors.
         """
         inputs = self.fragment.inputs
         offered = sum(
@@ -149,8 +165,9 @@ class _Tried:
         width = self.row_bytes
         return Trial(
             selectivity=self.next_seq * width / taken,
-            fixed_us=self.cost.fixed_us,
-            per_tuple_us=self.cost.per_tuple_us,
+            fixed_us=self.cost.fixed_us * here / hosts,
+            per_tuple_us=self.cost.per_tuple_us * here / hosts,
+            speed=hosts,
             row_bytes=width if width > row_bytes(self.fragment.columns) else None,
         )
 
@@ -183,9 +200,7 @@ def with_trials(
         estimates = (record.estimates.get(each.name, Estimate()) for each in fragments)
         if all(each.cost_us is not None and each.selectivity is not None for each in estimates):
             return query
-        found = try_query(
-            record.name, flow, streams, view.settings.batch_ms, processor_us, patience_us
-        )
+        found = try_query(record.name, flow, streams, view, processor_us, patience_us)
         return msgspec.structs.replace(query, record=msgspec.structs.replace(record, trials=found))
 
     return msgspec.structs.replace(manifests, queries=tuple(map(tried, manifests.queries)))
@@ -195,7 +210,7 @@ def try_query(
     query: str,
     flow: Dataflow,
     streams: Mapping[str, StreamRecord],
-    batch_ms: float,
+    view: ClusterView,
     processor_us: Callable[[], int] = thread_us,
     patience_us: float = MOST_US,
 ) -> dict[str, Trial]:
@@ -203,6 +218,8 @@ def try_query(
 
     Parameters
     ----------
+    view
+        Gives the cluster's settings and how fast its executors are.
     patience_us
         How long it may go on beyond `QUERY_US` while a statement has had too little; `MOST_US` at
         most.
@@ -214,10 +231,11 @@ def try_query(
     """
     fragments = flow.upstream(query)
     entering = sorted({s for each in fragments for s in each.inputs if s in streams})
-    portions = _portions([streams[name] for name in entering], batch_ms)
+    portions = _portions([streams[name] for name in entering], view.settings.batch_ms)
     next_seq = dict.fromkeys(entering, 0)
     most_us = min(max(patience_us, QUERY_US), MOST_US)
     began_us = processor_us()
+    pieces = pieces_us = 0
     try:
         tried = [_begin(fragment) for fragment in fragments]
         own = [each for each in tried if each.fragment.query == query]
@@ -238,10 +256,14 @@ def try_query(
             for each in tried:
                 for chunk in each.evaluate(processor_us):
                     _pass_on(each.fragment.name, chunk, tried)
+            if number > UNCOUNTED and number % PORTIONS_A_PIECE == 0:
+                pieces += 1
+                pieces_us += timed_piece_us(processor_us)
     except (EvaluationError, RecursionError):
         return {}
     widths = {each.fragment.name: each.row_bytes for each in tried}
-    return {each.fragment.name: each.found(widths) for each in own if each.enough}
+    speeds = speed_ratio(pieces_us, pieces), mean_speed(view.executors.values())
+    return {each.fragment.name: each.found(widths, *speeds) for each in own if each.enough}
 
 
 def _begin(fragment: Fragment) -> _Tried:

@@ -105,17 +105,27 @@ class SpeedMeter:
     def read(self, now_us: int) -> Speed:
         """Time another piece of work."""
         began_us = self._used_us()
-        piece_of_work()
-        took_us = self._used_us() - began_us
+        took_us = timed_piece_us(self._used_us, began_us)
         # A host has one thread: on a machine with many processors, its own may be short.
         passed_us = now_us - self._read_us
         busy_us = max(self._busy() * passed_us, began_us - self._began_us)
         self._recent.add(took_us, 1.0, busy_us / 1e6)
         self._read_us, self._began_us = now_us, began_us
         took_s, pieces_s, busy = self._recent.read(now_us)
-        least, most = SPEEDS
-        ratio = min(max(REFERENCE_US * pieces_s / took_s, least), most) if took_s else 1.0
-        return Speed(ratio=ratio, busy=min(busy, 1.0))
+        return Speed(ratio=speed_ratio(took_s, pieces_s), busy=min(busy, 1.0))
+
+
+def speed_ratio(took_us: float, pieces: float) -> float:
+    """How fast a processor worked that so many pieces of work took so long, all in all."""
+    least, most = SPEEDS
+    return min(max(REFERENCE_US * pieces / took_us, least), most) if took_us else 1.0
+
+
+def timed_piece_us(used_us: Callable[[], int], began_us: int | None = None) -> int:
+    """What a piece of work takes the thread now, or since the clock was read."""
+    since_us = used_us() if began_us is None else began_us
+    piece_of_work()
+    return used_us() - since_us
 
 
 def piece_of_work() -> int:

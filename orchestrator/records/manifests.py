@@ -146,7 +146,9 @@ class Trial(Record, frozen=True, kw_only=True):
     fixed_us: float
     """Processor time of an evaluation, whatever its tuples …"""
     per_tuple_us: float
-    """… and of each tuple that it takes in."""
+    """… and of each tuple that it takes in, on processors of `speed`."""
+    speed: float = 1.0
+    """How fast the executors' processors were when it was tried (`HostLoad.speed`)."""
     row_bytes: float | None = None
     """Width of a row that it emits, if its texts are longer than plans take texts to be."""
 

@@ -108,17 +108,31 @@ class Basis(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What evaluating a fragment costs: fixed_us + per_tuple_us · tuples, processor time."""
+    """What evaluating a fragment costs: fixed_us + per_tuple_us · tuples, processor time.
+
+    Attributes
+    ----------
+    speed
+        Of the processors that it is known for; None: of the executors as they are, because it was
+        measured there, or its owner states it.
+    """
 
     fixed_us: float
     per_tuple_us: float
     basis: Basis
+    speed: float | None = None
 
     def at_speed(self, speed: float) -> Cost:
-        """As it is on processors of this speed, if it is merely assumed."""
-        if self.basis is not Basis.ASSUMED:
+        """As it is on processors of this speed."""
+        if self.speed is None:
             return self
-        return replace(self, per_tuple_us=self.per_tuple_us / speed)
+        slower = self.speed / speed
+        return replace(
+            self,
+            fixed_us=self.fixed_us * slower,
+            per_tuple_us=self.per_tuple_us * slower,
+            speed=speed,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -490,8 +504,13 @@ def _planned_cost(query: QueryRecord, fragment: str) -> Cost:
         return Cost(fixed_us=0.0, per_tuple_us=stated_us, basis=Basis.STATED)
     tried = query.trials.get(fragment)
     if tried is not None:
-        return Cost(fixed_us=tried.fixed_us, per_tuple_us=tried.per_tuple_us, basis=Basis.TRIED)
-    return Cost(fixed_us=0.0, per_tuple_us=COST_US, basis=Basis.ASSUMED)
+        return Cost(
+            fixed_us=tried.fixed_us,
+            per_tuple_us=tried.per_tuple_us,
+            basis=Basis.TRIED,
+            speed=tried.speed,
+        )
+    return Cost(fixed_us=0.0, per_tuple_us=COST_US, basis=Basis.ASSUMED, speed=1.0)
 
 
 def _measured_cost(measured: CostStatus | None) -> Cost | None:

@@ -15,12 +15,13 @@ from orchestrator.api.trial import with_trials
 from orchestrator.control.admission import admit
 from orchestrator.control.dataflow import dataflow
 from orchestrator.control.planning.workload import Basis, rates, workload
+from orchestrator.host.processor_speed import REFERENCE_US
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
-from orchestrator.records import Estimate, StreamRecord, Trial
+from orchestrator.records import Estimate, HostLoad, StreamRecord, Trial
 from orchestrator.sources import spec_of
 from orchestrator.sources.replay import Replay
 from orchestrator.store.protocol import CLUSTER
-from tests.obedient_cluster import ObedientCluster, query_manifest
+from tests.obedient_cluster import EXECUTORS, ObedientCluster, query_manifest
 
 RATE = 400.0
 """Tuples a second, in rows of 32 bytes."""
@@ -71,9 +72,50 @@ def test_generated_rows_give_cost_and_selectivity() -> None:
     assert trials.keys() == {"some", "counted"}
     # Rows have values from 0 to 100, so half of them pass.
     assert trials["some"].selectivity == pytest.approx(0.5, abs=0.1)
-    # By this clock every evaluation takes 100 µs.
-    some = trials["some"]
-    assert some.fixed_us + some.per_tuple_us * RATE / 100 == pytest.approx(100.0, rel=0.1)
+    assert evaluation_us(trials["some"]) == pytest.approx(REFERENCE_US, rel=0.1)
+
+
+def evaluation_us(some: Trial) -> float:
+    """What an evaluation costs. By the clock here it takes as long as any other piece of work."""
+    return some.fixed_us + some.per_tuple_us * RATE / 100
+
+
+def on_executors(speed: float) -> ObedientCluster:
+    cluster = ObedientCluster()
+    for name in EXECUTORS:
+        cluster.hosts[name].tell(
+            load=HostLoad(cores=0.1, evaluating_cores=0.0, evaluations_s=0.0, speed=speed)
+        )
+    return cluster
+
+
+def test_it_does_not_matter_how_slow_processors_are_where_a_query_is_tried() -> None:
+    # As they are where others use them: here by five times.
+    for step_us in (50, 100, 250):
+        (query,) = with_trials(ObedientCluster().view(), manifests(), ticking(step_us)).queries
+        cost_us = evaluation_us(query.record.trials["some"])
+        assert cost_us == pytest.approx(REFERENCE_US, rel=0.15), step_us
+
+
+@pytest.mark.parametrize("speed", [0.25, 0.5, 2.0])
+def test_costs_are_those_of_processors_as_fast_as_the_executors(speed: float) -> None:
+    some = tried(manifests(), on_executors(speed)).record.trials["some"]
+    assert evaluation_us(some) == pytest.approx(REFERENCE_US / speed, rel=0.1)
+    assert some.speed == pytest.approx(speed)
+
+
+def test_what_was_tried_costs_more_once_executors_have_become_slower() -> None:
+    record = tried(manifests(), on_executors(1.0)).record
+    streams, queries = {"north": manifests().streams[0].record}, {record.name: record}
+    flow = dataflow(streams, queries)
+    before, after = (
+        workload(on_executors(speed).view(), flow, streams, queries).fragments["some"]
+        for speed in (1.0, 0.5)
+    )
+    assert after.cost.fixed_us == pytest.approx(2 * before.cost.fixed_us)
+    assert after.cost.per_tuple_us == pytest.approx(2 * before.cost.per_tuple_us)
+    # Sub-deadlines, and what hosts are assigned, stay as they are.
+    assert (after.cost_us, after.instance_ms) == (before.cost_us, before.instance_ms)
 
 
 def test_first_evaluations_may_take_as_long_as_libraries_take_to_load() -> None:
