@@ -10,12 +10,12 @@ import asyncio
 import http.client
 import io
 import json
+import re
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -31,12 +31,12 @@ from vivace.exchange import (
     look_elsewhere,
     problem,
 )
-
-Rows = pa.RecordBatch | pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
-"""A batch: Arrow's, columns by name, or rows."""
+from vivace.rows import Rows, table_of
 
 BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """What a site responds with that takes the batch later."""
+
+_row = re.compile(r"^(nothing entered: )row (\d+)")
 
 MOST_NAME = 90
 """Characters of a client's name that are sent with numbers of its own."""
@@ -110,6 +110,9 @@ class Stream:
 
         Parameters
         ----------
+        rows
+            Arrow's record batch or table, a DataFrame of pandas or Polars, columns by name, or a
+            list of rows.
         number
             Of the batch, rising from one to the next. Without it, it is sent in pieces that are
             small enough for the site, under numbers of their own.
@@ -122,17 +125,18 @@ class Stream:
         Unavailable
             The site was away or full for too long.
         """
-        table = _table(rows)
+        table = table_of(rows)
         if number is not None:
             return self.send_body(_encoded(table), ARROW, number=number)
-        sent = Sent()
+        sent, before = Sent(), 0
         for piece in pieces(table):
             try:
                 sent += self.send_body(_encoded(piece), ARROW)
+                before += piece.num_rows
             except Refused as error:
-                if not sent.accepted:
-                    raise
-                problem = f"{error}; the {sent.accepted:,} tuples before have entered"
+                problem = _in_all(error, before)
+                if sent.accepted:
+                    problem += f"; the {sent.accepted:,} tuples before have entered"
                 raise Refused(error.status, problem, sent.accepted) from None
         return sent
 
@@ -156,7 +160,7 @@ class Stream:
         part
             Name of the part: letters, digits, hyphens, underscores and dots.
         """
-        self._send(_encoded(_table(rows)), ARROW, number, {"Vivace-Part": part})
+        self._send(_encoded(table_of(rows)), ARROW, number, {"Vivace-Part": part})
 
     def commit(self, number: int, parts: Sequence[str]) -> Sent:
         """Let a batch enter as a whole; returns when it has. It enters once.
@@ -236,23 +240,9 @@ def pieces(table: pa.Table) -> Iterator[pa.Table]:
     yield from pieces(table.slice(middle))
 
 
-def _table(rows: Rows) -> pa.Table:
-    if isinstance(rows, pa.Table):
-        return rows
-    if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
-    try:
-        if isinstance(rows, Mapping):
-            return pa.Table.from_pydict(rows)
-        # Otherwise the first row alone says which columns there are.
-        kept = list(rows)
-        names = dict.fromkeys(name for row in kept for name in row)
-        return pa.Table.from_pydict({n: [row.get(n) for row in kept] for n in names})
-    except (TypeError, AttributeError):
-        problem = "rows are a list of dicts, a dict of columns that are lists, or a table of Arrow"
-        raise Refused(HTTPStatus.BAD_REQUEST, f"nothing was sent: {problem}") from None
-    except (pa.ArrowException, OverflowError, UnicodeError) as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"nothing was sent: {error}") from None
+def _in_all(error: Refused, before: int) -> str:
+    """What a site says of a piece, with the row counted in all that is sent."""
+    return _row.sub(lambda at: f"{at[1]}row {int(at[2]) + before}", str(error))
 
 
 def _encoded(table: pa.Table) -> bytes:

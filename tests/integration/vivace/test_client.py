@@ -9,6 +9,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -31,6 +33,7 @@ from tests.integration.orchestrator.sources.test_http import TOKEN, Site, entere
 from vivace import client as reading
 from vivace import stream as module
 from vivace.exchange import Patience, Place, look_elsewhere
+from vivace.rows import Rows
 
 BATCH = {"number": [1, 2], "name": ["a", None]}
 
@@ -61,7 +64,7 @@ def connected(source: LiveInput, client: str | None = None) -> vivace.Stream:
         pa.Table.from_pydict(BATCH),
     ],
 )
-def test_rows_of_every_kind(opened: LiveInput, rows: module.Rows) -> None:
+def test_rows_of_every_kind(opened: LiveInput, rows: Rows) -> None:
     stream = connected(opened)
     assert stream.send(rows) == vivace.Sent(accepted=2)
     assert asyncio.run(stream.send_async(rows)) == vivace.Sent(accepted=2)
@@ -185,7 +188,7 @@ def test_rows_may_leave_columns_out_also_the_first_one(opened: LiveInput) -> Non
     ],
     ids=["too large", "no text", "mixed", "ragged"],
 )
-def test_rows_that_no_batch_can_hold_are_refused(opened: LiveInput, rows: module.Rows) -> None:
+def test_rows_that_no_batch_can_hold_are_refused(opened: LiveInput, rows: Rows) -> None:
     stream = connected(opened)
     with pytest.raises(vivace.Refused, match="nothing was sent: "):
         stream.send(rows)
@@ -493,3 +496,51 @@ def test_an_input_has_no_results(opened: LiveInput) -> None:
 def test_what_is_no_rows_is_refused_in_words(opened: LiveInput, rows: Any) -> None:
     with pytest.raises(vivace.Refused, match="rows are a list of dicts"):
         connected(opened).send(rows)
+
+
+class Frame:
+    """Offers its rows as a DataFrame of pandas or Polars does."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_a_data_frame_enters_whatever_its_layout(opened: LiveInput) -> None:
+    numbers = pa.array([Decimal("1.0"), None, Decimal("3.0")], pa.decimal128(3, 1))
+    names = pa.array(["a", None, "a"]).cast(pa.dictionary(pa.int32(), pa.string_view()))
+    frame = Frame(pa.table({"more": [1, 2, 3], "number": numbers, "name": names}))
+    assert connected(opened).send(frame).accepted == 3
+    emitted = opened.emit(0, 2**60)
+    assert emitted is not None
+    assert emitted.rows.column("number").to_pylist() == [1, None, 3]
+    assert emitted.rows.column("name").to_pylist() == ["a", None, "a"]
+    assert (opened.status.ignored, opened.status.last_ignored) == (3, "more")
+
+
+@pytest.mark.parametrize("rows", [3, 100_000])
+def test_a_row_is_named_by_its_number_among_all_that_are_sent(
+    opened: LiveInput, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PIECE_BYTES", 2**16)
+    numbers = [float(number) for number in range(rows)]
+    numbers[-1] += 0.5
+    with pytest.raises(vivace.Refused, match=f"row {rows}: column number: {numbers[-1]} is no int"):
+        connected(opened).send({"number": numbers, "name": ["a"] * rows})
+
+
+@pytest.mark.parametrize(
+    ("column", "cast"),
+    [
+        (pa.array([date(2026, 7, 2)]), r"date32\[day\]; cast it to int64"),
+        (pa.array(["1"]), "string; cast it to int64"),
+        (pa.array([[1]]), "list<.*>; cast it to int64"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_with_the_cast(
+    opened: LiveInput, column: pa.Array, cast: str
+) -> None:
+    with pytest.raises(vivace.Refused, match=f"column number is of type {cast}"):
+        connected(opened).send(pa.table({"number": column, "name": ["a"]}))
