@@ -55,6 +55,7 @@ from orchestrator.host.load_meter import LoadMeter
 from orchestrator.host.peer_control import PeerControl
 from orchestrator.host.prober import Prober
 from orchestrator.host.replica_manager import ReplicaManager
+from orchestrator.host.stand_ins import StandIns
 from orchestrator.host.state_loss import StateLoss
 from orchestrator.records import (
     Assignment,
@@ -168,7 +169,9 @@ class HostCore:
         self._failover = Failover(manager, self._dispatcher, outbox, detector)
         self._state_loss = state_loss = StateLoss(manager, self._dispatcher, outbox)
         crossing = Discontinuities(manager, outbox, state_loss)
-        self._inputs = InputProcessor(manager, self._dispatcher, outbox, state_loss, crossing)
+        self._inputs = InputProcessor(
+            manager, self._dispatcher, outbox, state_loss, crossing, StandIns(outbox)
+        )
         self._peer_control = PeerControl(
             manager, self._failover, self._inputs, state_loss, crossing, outbox
         )

@@ -36,6 +36,7 @@ from orchestrator.host.dispatcher import Dispatcher
 from orchestrator.host.events import Outbox
 from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.replica_manager import ReplicaManager
+from orchestrator.host.stand_ins import StandIns
 from orchestrator.host.state_loss import StateLoss, said
 from streams.chunk import Position, nothing_until
 
@@ -73,6 +74,8 @@ class InputProcessor:
         Takes messages, deliveries and reports.
     state_loss, discontinuities
         What replicas do that cannot go on with what they have, or with what comes.
+    stand_ins
+        Told which streams come from a standby.
     spent
         Streams of which so much has arrived that their producers may have to wait until some of it
         is processed, and acknowledged.
@@ -83,6 +86,7 @@ class InputProcessor:
     outbox: Outbox
     state_loss: StateLoss
     discontinuities: Discontinuities
+    stand_ins: StandIns
     spent: set[str] = field(default_factory=set[str])
 
     def on_data(self, sender: str, data: Data, now_us: int) -> None:
@@ -136,7 +140,9 @@ class InputProcessor:
             requests = subscription.repeated(sender, data.chunk.watermark_ms, now_us)
         self._send(requests)
         if stood_in and not subscription.stood_in:
-            self.outbox.report("fed by primary", data.stream, f"by {sender} again")
+            self.stand_ins.ended(data.stream, sender)
+        elif stood_in and is_accepted:
+            self.stand_ins.asked(data.stream, sender, subscription.producers[0], now_us)
         for reader in followed:
             # Its primary was lost: output must resume within the recovery bound.
             self.dispatcher.wake(reader, now_us)
@@ -220,8 +226,7 @@ class InputProcessor:
         ):
             self.outbox.counters["chunks_missing"] += 1
             if request.feed:
-                detail = f"does not come from {subscription.producers[0]}; {node} feeds this host"
-                self.outbox.report("fed by standby", stream, detail)
+                self.stand_ins.asked(stream, node, subscription.producers[0], now_us)
             self.outbox.send(node, request)
 
     def on_snapshot_request(self, sender: str, fragment: str) -> None:
@@ -306,6 +311,7 @@ class InputProcessor:
     def request(self, now_us: int) -> None:
         """Send the subscriptions and snapshot requests that are due."""
         self.discontinuities.cross_at_last()
+        self.stand_ins.look(self.replica_manager.subscriptions, now_us)
         for subscription in self.replica_manager.subscriptions.values():
             if self.replica_manager.withholds:
                 subscription.use_batch(self.replica_manager.batch(subscription, now_us))
