@@ -29,7 +29,7 @@ from streams.panes.evaluation import Panes
 from streams.program import Evaluation, Program
 from streams.rejected import Rejected, RejectedCount
 from streams.sessions import Sessions
-from streams.skipping import Runner, Skipping, failure
+from streams.skipping import Rejections, Runner, Skipping, failure
 from streams.state import (
     SavedInput,
     SavedState,
@@ -105,26 +105,29 @@ class FragmentEngine:
         self._evaluation = self._new_evaluation()
 
     def _new_evaluation(self) -> Runner:
-        if self._program.skips:
-            return Skipping(self._new_runner, self._program.reads)
-        return self._new_runner()
+        if not self._program.skips:
+            return self._new_runner()
+        skipping = Skipping(self._new_runner, self._program.reads)
+        return skipping if self._program.of is None else Rejections(skipping, self.schema)
 
     def _new_runner(self) -> Runner:
-        match self._program.evaluation:
+        program = self._program.of or self._program
+        schema = stream_schema(program.columns)
+        match program.evaluation:
             case Evaluation.STATELESS:
-                return Vectorised(self._program, self.schema)
+                return Vectorised(program, schema)
             case Evaluation.PANES:
-                return Panes(self._program, self.schema)
+                return Panes(program, schema)
             case Evaluation.SESSIONS:
-                return Sessions(self._program, self.schema)
+                return Sessions(program, schema)
             case Evaluation.NEWEST:
-                return Newest(self._program, self.schema)
+                return Newest(program, schema)
             case Evaluation.JOIN:
-                return WindowJoin(self._program, self.schema)
+                return WindowJoin(program, schema)
             case Evaluation.LOOKUP:
-                return LookupJoin(self._program, self.schema)
+                return LookupJoin(program, schema)
             case Evaluation.STEPWISE:
-                return Incremental(self._program, self.schema)
+                return Incremental(program, schema)
 
     def evaluates(self, program: Program) -> bool:
         """Whether it is an engine for this program."""
@@ -215,7 +218,7 @@ class FragmentEngine:
             where = failure(new, reads, failed, taken, first_ids, until_ms)
             message = f"{self._program.name} cannot be evaluated {where}"
             raise EvaluationError(message) from failed
-        skipping = self._evaluation if isinstance(self._evaluation, Skipping) else None
+        skipping = self._skipping
         return Evaluated(
             rows=rows,
             watermarks_ms=watermarks_ms,
@@ -227,8 +230,12 @@ class FragmentEngine:
     @property
     def rejected_count(self) -> RejectedCount | None:
         """What was left out since the state began; None if the program skips nothing."""
-        skipping = self._evaluation
-        return skipping.count if isinstance(skipping, Skipping) else None
+        skipping = self._skipping
+        return None if skipping is None else skipping.count
+
+    @property
+    def _skipping(self) -> Skipping | None:
+        return self._evaluation if isinstance(self._evaluation, Skipping) else None
 
     @property
     def input_watermark_ms(self) -> int:

@@ -30,6 +30,13 @@ ENDS, EXTREMES = ("first", "last"), ("min", "max")
 """Aggregates that are one of the values."""
 
 
+REJECTED_SUFFIX = ".rejected"
+"""Ends the name of the stream of tuples that a statement has rejected."""
+
+REJECTED_COLUMNS = {"input": "string", "reason": "string", "what": "string"}
+"""Which input a rejected tuple is of, the error, and the beginning of the tuple as JSON."""
+
+
 class Evaluation(Enum):
     """The ways to evaluate a program. All give the same rows in the same order."""
 
@@ -261,6 +268,8 @@ class Program:
         never chooses that: it is what pushing aggregates down is compared with.
     skips
         Tuples on which the program fails are left out (`streams.skipping`). Its owner chooses that.
+    of
+        The program whose rejected tuples this one gives (`rejections`); None: it gives results.
     """
 
     name: str
@@ -274,6 +283,13 @@ class Program:
     to_stream: ToStream
     naive: bool = False
     skips: bool = False
+    of: Program | None = None
+
+    @property
+    def rejections(self) -> Program:
+        """A program that gives the tuples which this one would leave out if it skipped them."""
+        name, columns = self.name + REJECTED_SUFFIX, dict(REJECTED_COLUMNS)
+        return replace(self, name=name, columns=columns, skips=True, of=self)
 
     @property
     def reach_ms(self) -> int | None:

@@ -134,3 +134,8 @@ def shown(rows: pa.RecordBatch) -> str:
     text = msgspec.json.encode(rows.slice(0, SHOWN_ROWS).to_pylist()).decode()
     is_whole = len(text) <= SHOWN_CHARS and rows.num_rows <= SHOWN_ROWS
     return text if is_whole else text[:SHOWN_CHARS] + " …"
+
+
+def shown_apart(rows: pa.RecordBatch) -> list[str]:
+    """Each tuple as JSON, its beginning."""
+    return [msgspec.json.encode(row).decode()[:SHOWN_CHARS] for row in rows.to_pylist()]

@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from streams.chunk import NO_WATERMARK, TIMESTAMP
-from streams.rejected import Rejected, RejectedCount, RejectedCounter, said
+from streams.rejected import Rejected, RejectedCount, RejectedCounter, said, shown_apart
 from streams.state import Pieces, State, Stateful, load_operators
 from topology.arrays import rising
 
@@ -274,6 +274,34 @@ def _states(saved: Mapping[str, Pieces]) -> Iterator[tuple[str, State]]:
     for name, pieces in saved.items():
         for state in pieces():
             yield name, msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=State)
+
+
+class Rejections:
+    """Gives the rejected tuples in place of the results.
+
+    Its own evaluation decides what is rejected: a fragment beside the one that gives the results.
+    Of what windows held when that was rejected, it gives nothing.
+    """
+
+    def __init__(self, skipping: Skipping, schema: pa.Schema) -> None:
+        self._skipping = skipping
+        self._schema = schema
+
+    def run(self, taken: Taken, first_ids: Mapping[str, int], until_ms: int) -> pa.RecordBatch:
+        """See `Runner`."""
+        self._skipping.run(taken, first_ids, until_ms)
+        rows = [
+            (each.timestamp_ms, stream, each.reason, what)
+            for each in self._skipping.rejected
+            for stream, tuples in each.tuples.items()
+            for what in shown_apart(tuples)
+        ]
+        named = [dict(zip(self._schema.names, row, strict=True)) for row in rows]
+        return pa.RecordBatch.from_pylist(named, schema=self._schema)
+
+    def stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """See `Runner`."""
+        return self._skipping.stateful()
 
 
 def failure(

@@ -29,7 +29,7 @@ from orchestrator.clock import thread_us
 from orchestrator.control.dataflow import Dataflow, Fragment, sound_dataflow
 from orchestrator.control.view import ClusterView
 from orchestrator.manifest import Manifests
-from orchestrator.records import QueryRecord, Sharing
+from orchestrator.records import OnError, QueryRecord, Sharing
 from streams.compiler import compile_statement
 from streams.language import parse
 from streams.language.ast import Statement
@@ -152,8 +152,8 @@ def _computed_elsewhere(
         (other.name, fragment.name, computed[fragment.name])
         for other in others
         if record.name not in flow.upstream_queries(other.name)
-        # What is left out is the owner's choice.
-        and record.on_error is other.on_error
+        # What is left out is the owner's choice, and told of statements as they were written.
+        and OnError.SKIP not in (record.on_error, other.on_error)
         for fragment in flow.of(other.name)
         if fragment.name in computed
         # Not one that forwards the rows of another one itself.

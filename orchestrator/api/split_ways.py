@@ -6,7 +6,7 @@ What a way costs, and whether it is taken, is `orchestrator.api.splitting`'s to 
 from __future__ import annotations
 
 from orchestrator.control.dataflow import Dataflow, Fragment
-from orchestrator.records import QueryRecord, Split
+from orchestrator.records import OnError, QueryRecord, Split
 from streams.language import parse
 from streams.partial import split
 from streams.partial_union import split_below
@@ -18,6 +18,9 @@ def ways_to_split(flow: Dataflow, query: QueryRecord) -> dict[str, tuple[Split, 
     Producers come before consumers.
     """
     found: dict[str, tuple[Split, ...]] = {}
+    if query.on_error is OnError.SKIP:
+        # What its statements reject is told of them as they were written.
+        return found
     for fragment in flow.of(query.name):
         (statement,) = parse(fragment.statement)
         parts = split(statement, fragment.inputs)

@@ -268,7 +268,8 @@ def try_query(
 
 def _begin(fragment: Fragment) -> _Tried:
     (statement,) = parse(fragment.statement)
-    return _Tried(fragment, FragmentEngine(compile_statement(statement, fragment.inputs)))
+    program = compile_statement(statement, fragment.inputs)
+    return _Tried(fragment, FragmentEngine(program.rejections if fragment.rejected else program))
 
 
 def _chunk(portion: Portion, first_seq: int) -> Chunk:

@@ -334,6 +334,9 @@ def _delivered(view: ClusterView, query: str, folder: Path) -> dict[str, Deliver
     record = view.query_records[query]
     found: dict[str, Delivered] = {}
     for stream in record.outputs:
+        if view.dataflow.fragments[stream].rejected:
+            # No statement of SQL tells on which tuples another one fails.
+            continue
         try:
             one = read_back(folder, stream, record.sinks.get(stream))
         except FileNotFoundError:

@@ -195,6 +195,7 @@ def _replica_in(
             standby_lag_ms=0.0,
             readers_ms=unreadable | dict(work.readers_ms),
             cost_us=work.cost_us,
+            rejected=work.fragment.rejected,
             skips=planning.queries[record.query].on_error is OnError.SKIP,
         )
     return msgspec.structs.replace(

@@ -17,11 +17,12 @@ import msgspec
 
 from orchestrator.errors import InvalidInput, in_sentences
 from orchestrator.manifest.kinds import QueryManifest, place_of
-from orchestrator.records import QueryRecord, Sharing, StreamRecord
+from orchestrator.records import OnError, QueryRecord, Sharing, StreamRecord
 from streams.compiler import compile_statement
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
 from streams.partial import PARTIAL_INFIX, whole_name
+from streams.program import REJECTED_SUFFIX
 from topology.suggestions import nearest
 
 Columns = Mapping[str, str]
@@ -88,6 +89,8 @@ class Fragment:
         Input stream → those of its columns that the statement uses.
     columns
         Of the stream it gives.
+    rejected
+        Whether it gives the tuples that its statement rejects, in place of results.
     """
 
     query: str
@@ -96,6 +99,7 @@ class Fragment:
     inputs: Mapping[str, Columns]
     uses: Mapping[str, Columns]
     columns: Columns
+    rejected: bool = False
 
     @property
     def key(self) -> str:
@@ -242,7 +246,11 @@ def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
                 remedy = "Choose another name."
                 raise InvalidQuery(query.name, "statements", statement.name, problem, remedy)
             owners[statement.name] = query.name
-        waiting |= {statement.name: (query, statement) for statement in running}
+        for statement in running:
+            waiting[statement.name] = query, statement
+            rejected = statement.name + REJECTED_SUFFIX
+            if rejected in query.outputs and query.on_error is OnError.SKIP:
+                waiting[rejected] = query, statement
     _check_made(waiting, owners, {q.name: q.sharing.without for q in queries if q.sharing})
     fragments = _in_order(waiting, catalogue)
     for query in queries:
@@ -318,6 +326,8 @@ def _in_order(
                 raise _in_statements(query.name, error) from None
             except Exception as error:
                 raise _bug(query.name, error) from error
+            if rejected := name != statement.name:
+                program = program.rejections
             catalogue[name] = program.columns
             fragments[name] = Fragment(
                 query=query.name,
@@ -333,6 +343,7 @@ def _in_order(
                     for stream in program.inputs
                 },
                 columns=program.columns,
+                rejected=rejected,
             )
     return fragments
 
@@ -358,4 +369,7 @@ def _check_names(query: QueryRecord, made: Iterable[str]) -> None:
     for field, name in named:
         if (name if field == "outputs" else whole_name(name)) not in made:
             problem = "is not made by any statement of the query"
+            if name.endswith(REJECTED_SUFFIX) and name.removesuffix(REJECTED_SUFFIX) in made:
+                problem, remedy = "is made only if tuples are left out", "Write `onError: skip`."
+                raise InvalidQuery(query.name, field, name, problem, remedy)
             raise InvalidQuery(query.name, field, name, problem, nearest(name, made))

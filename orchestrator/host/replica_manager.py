@@ -393,6 +393,7 @@ class ReplicaManager:
         try:
             (statement,) = parse(a.statement)
             program = replace(compile_statement(statement, a.inputs), skips=a.skips)
+            program = program.rejections if a.rejected else program
             replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
         except Exception as error:  # noqa: BLE001  One statement must not end what runs others.
             # The coordinator could compile it: it runs another version of the software, or there is

@@ -33,9 +33,12 @@ from orchestrator.records import (
 )
 from orchestrator.sources.form_options import WithForm, read_path, row_form
 from orchestrator.sources.row_form import RowForm
+from streams.bounds import MAX_NAME
 from streams.chunk import stream_schema, type_names
 from streams.language import QueryError
+from streams.language.names import is_plain
 from streams.partial import PARTIAL_INFIX
+from streams.program import REJECTED_SUFFIX
 from streams.reserved import taken
 from streams.scheduling.run_queue import Policy
 from streams.scheduling.shedder import value_of
@@ -462,7 +465,7 @@ def _shed(field: Field, columns: dict[str, str]) -> Shed:
 
 def _query(document: Field, section: Section) -> QueryManifest:
     outputs = section.need("outputs")
-    read = {key.identifier(): _output(output) for key, output in outputs.entries()}
+    read = {_stream_out(key): _output(output) for key, output in outputs.entries()}
     if not read:
         outputs.refuse("names no output", "Name at least one stream and its site.")
     statements = section.need("statements")
@@ -484,6 +487,13 @@ def _query(document: Field, section: Section) -> QueryManifest:
             **section.given(_expectations),
         ),
     )
+
+
+def _stream_out(field: Field) -> str:
+    """A stream that leaves: a statement's results, or the tuples that it has rejected."""
+    name = field.text()
+    of = name.removesuffix(REJECTED_SUFFIX)
+    return name if of != name and is_plain(of) and len(name) <= MAX_NAME else field.identifier()
 
 
 def _output(field: Field) -> dict[str, Any]:

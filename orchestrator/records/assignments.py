@@ -41,6 +41,8 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     """As in the fragment's timing; to be reported beside what a takeover has taken."""
     skips: bool = False
     """Whether tuples on which the statement fails are left out."""
+    rejected: bool = False
+    """Whether those are what it gives, in place of results."""
     further_replicas: tuple[str, ...] = ()
     """Nodes of replicas besides the two, while one of them is being moved."""
 

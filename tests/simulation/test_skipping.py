@@ -10,12 +10,13 @@ import pytest
 
 from orchestrator.control.decision import DecisionSettings
 from orchestrator.control.view import read_view
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.manifest import Manifests, load
 from orchestrator.simulation.scenario import Scenario
 from orchestrator.store.protocol import PROBLEMS
 from streams.rejected import RejectedCount
 from tests.fragile import FATAL, fragile_function
-from tests.pairs import BEGIN_MS, SETTLE_S, Input, assert_exact
+from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer, assert_exact
 
 STRONG = "pairing.strong"
 
@@ -35,7 +36,9 @@ def manifests(recording: Input, folder: Path, more: str) -> Manifests:
     """Those of a query that fails on some readings of `west`."""
     file = recording.write(folder)
     text = file.read_text().replace("WHERE value >= 20", "WHERE fragile(value) >= 20")
-    file.write_text(text.replace("recovery: 300 ms\n", f"recovery: 300 ms\n{more}"))
+    if more:
+        text = text.replace("outputs: {pairs: exit, pair_counts: exit}\n", more)
+    file.write_text(text)
     return load([file])
 
 
@@ -54,18 +57,25 @@ def test_both_replicas_leave_out_the_same_tuples_while_one_of_them_dies(
     tmp_path: Path, recording: Input
 ) -> None:
     fatal = {at_ms for at_ms, _, value in recording.west if value == FATAL}
+    more = "onError: skip\noutputs: {pairs: exit, pair_counts: exit, strong.rejected: exit}\n"
     assert fatal
     left_out = [row for row in recording.west if row[0] in fatal]
     rest = replace(recording, west=[row for row in recording.west if row[0] not in fatal])
-    scenario = Scenario(
-        manifests(recording, tmp_path, "onError: skip\n"), seed=5, settle_s=SETTLE_S
-    )
+    scenario = Scenario(manifests(recording, tmp_path, more), seed=5, settle_s=SETTLE_S)
     scenario.begin()
     scenario.run_for((min(fatal) - BEGIN_MS) / 1000 + 2)
     said = [p for node in read_view(scenario.store).hosts.values() for p in node.problems]
     assert any(each.startswith("strong: tuples rejected: by pairing.strong at ") for each in said)
     scenario.drill("strong")
-    assert_exact(scenario.finish(), rest)
+    scenario.drill("strong.rejected")
+    played = scenario.finish()
+    assert_exact(played, rest)
+    delivered = played.delivered("strong.rejected")
+    assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
+    assert answer(delivered) == sorted(
+        (at_ms, "west", "FragileError: 13 is unlucky", f'{{"_ts":{at_ms},"key":{k},"value":{v}}}')
+        for at_ms, k, v in left_out
+    )
     one, other = counts(scenario)
     assert one == other
     assert (one.tuples, one.groups, one.states) == (len(left_out), len(fatal), 0)

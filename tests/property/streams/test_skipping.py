@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import pairwise
@@ -110,6 +111,10 @@ def test_replicas_leave_out_the_same_tuples_however_their_input_is_cut(
             patch.setattr(skipping, "KEPT_PASSES", data.draw(st.sampled_from([1, 3, 512])))
             again, also, other = evaluated(compiled, inputs, others, restored)
         assert (again, also) == (emitted, rejected)
+        told, _, _ = evaluated(compiled.rejections, inputs, others, restored)
+        assert Counter(row[:2] for row in told) == {
+            (at_ms, stream): number for at_ms, stream, number in rejected if stream
+        }
         assert other.rejected_count == engine.rejected_count
         count = engine.rejected_count
         assert count is not None

@@ -22,7 +22,7 @@ from orchestrator.control.view import ClusterView
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.manifest.changes import in_words
-from orchestrator.records import Estimate, Partial, QueryRecord, StreamRecord
+from orchestrator.records import Estimate, OnError, Partial, QueryRecord, StreamRecord
 from tests.obedient_cluster import ObedientCluster, query_manifest
 from tests.unit.orchestrator.api.test_operations import connected
 from tests.unit.orchestrator.cli.render.test_loads import shown
@@ -157,6 +157,8 @@ def test_the_same_rows_over_and_over_come_from_where_they_are_computed() -> None
         (first(), second(SECOND.replace("[NOW] WHERE", "[ROWS 3] WHERE"))),
         (first(), second(estimates={"sums": Estimate(cost_us=1.0)})),
         (first(), second(primaries={"sums": ("lyon",)})),
+        (first(on_error=OnError.SKIP), second()),
+        (first(on_error=OnError.SKIP), second(on_error=OnError.SKIP)),
     ],
 )
 def test_what_nobody_offers_or_computes_is_computed_apart(

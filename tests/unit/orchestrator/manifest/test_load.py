@@ -175,6 +175,12 @@ def test_an_owner_says_what_happens_to_tuples_on_which_a_statement_fails(
     assert query.record.on_error is on_error
 
 
+def test_an_output_may_be_what_a_statement_rejects(folder: Path) -> None:
+    written = "outputs: {alerts: receiver, alerts.rejected: receiver}\nonError: skip"
+    (query,) = changed(folder, ("outputs: {alerts: receiver}", written)).queries
+    assert [*query.record.outputs] == ["alerts", "alerts.rejected"]
+
+
 @pytest.mark.parametrize(
     ("written", "standby"),
     [
