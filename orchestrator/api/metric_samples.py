@@ -117,6 +117,12 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         for each in document.streams
         if each.input is not None
     ))  # fmt: skip
+    what = "Tuples of a live source that had fields which the stream does not have."
+    yield _gauge("stream_ignored_fields_tuples", what, ("stream", "site"), (
+        ((each.stream, each.site), each.input.ignored)
+        for each in document.streams
+        if each.input is not None
+    ))  # fmt: skip
     labels = ("query", "stream", "site")
     yield from _tabled(document.outputs, "output", labels, (
         ("deadline_seconds", "End-to-end deadline.", "deadline_ms", 1000),

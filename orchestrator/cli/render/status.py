@@ -70,7 +70,7 @@ def status_view(document: api.StatusDocument) -> RenderableType:
     parts: list[RenderableType] = [_headline(document)]
     parts += [Text(f"! {problem}", style="bold red") for problem in document.problems]
     parts += [Text(f"! {_link_line(link)}", style="yellow") for link in document.links]
-    parts += [Text(f"· {line}") for line in waits(document.streams)]
+    parts += [Text(f"· {line}") for line in (*waits(document.streams), *ignores(document.streams))]
     parts.append(_nodes_table(document.nodes, document.loads))
     if any(load.is_machine for load in document.loads):
         parts.append(machines_table(document.loads))
@@ -131,6 +131,16 @@ def waits(streams: Sequence[api.StreamStatus]) -> list[str]:
         since = f"none has entered for {each.waits_s:.0f} s"
         found.append(f"{each.stream}: {tuples} for {each.waits_for}; {since}")
     return found
+
+
+def ignores(streams: Sequence[api.StreamStatus]) -> list[str]:
+    """Fields of the input that streams do not have; a sentence for each stream."""
+    return [
+        f"{each.stream}: {count(each.input.ignored)} tuples entered without fields that the stream "
+        f"does not have, such as {each.input.last_ignored}"
+        for each in streams
+        if each.input is not None and each.input.ignored
+    ]
 
 
 def concerns(document: api.StatusDocument) -> list[str]:

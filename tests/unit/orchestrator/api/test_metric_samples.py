@@ -46,7 +46,7 @@ STREAM = StreamStatus(
     site="desk",
     entered=70,
     shed=30,
-    input=InputStatus(waiting=WaitingInput(tuples=4, bytes=9, since_us=0)),
+    input=InputStatus(ignored=9, waiting=WaitingInput(tuples=4, bytes=9, since_us=0)),
 )
 OUTPUT = OutputStatus(
     query="q",
@@ -112,6 +112,7 @@ OF_OUTPUT = {"query": "q", "stream": "f", "site": "desk"}
         ("vivace_fragment_snapshot_seconds", {"query": "q", "fragment": "f"}, 0.0015),
         ("vivace_stream_tuples_total", {"stream": "s", "site": "desk"}, 70),
         ("vivace_stream_waiting_tuples", {"stream": "s", "site": "desk"}, 4),
+        ("vivace_stream_ignored_fields_tuples", {"stream": "s", "site": "desk"}, 9),
         ("vivace_stream_shed_tuples_total", {"stream": "s", "site": "desk"}, 30),
         ("vivace_output_tuples_total", OF_OUTPUT, 40),
         ("vivace_output_late_tuples_total", OF_OUTPUT, 4),

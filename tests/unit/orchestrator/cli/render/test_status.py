@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 
 from orchestrator import api
-from orchestrator.cli.render.status import concerns, status_view, waits
+from orchestrator.cli.render.status import concerns, ignores, status_view, waits
 from orchestrator.records import InputStatus, WaitingInput
 
 FRAGMENT = api.FragmentStatus(
@@ -124,6 +124,21 @@ def test_a_stream_whose_tuples_wait_for_long_is_named_with_what_they_wait_for() 
     with console.capture() as captured:
         console.print(status_view(document(streams=(waiting(560, 7.0),))))
     assert "· readings: 560 accepted tuples wait" in captured.get()
+
+
+def test_fields_that_a_stream_does_not_have_are_named_beside_how_many_tuples_had_some() -> None:
+    ignoring = msgspec.structs.replace(
+        STREAM, input=InputStatus(ignored=1200, last_ignored="referer")
+    )
+    assert ignores([STREAM, ignoring]) == [
+        "readings: 1,200 tuples entered without fields that the stream does not have, such as "
+        "referer"
+    ]
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(status_view(document(streams=(ignoring,))))
+    assert "· readings: 1,200 tuples entered without" in captured.get()
+    assert concerns(document(streams=(ignoring,))) == []
 
 
 def test_the_glossary_explains_each_phrase_of_the_first_line() -> None:
