@@ -27,6 +27,7 @@ NORTH, SOUTH = "north-receiver", "south-receiver"
 RECORDED = SourceSpec(driver="replay", resumable=True, waits=True, read_alike=True)
 SENT = SourceSpec(driver="http", waits=True)
 """What clients send and no site keeps."""
+FIELDS = {"altitude": ("state", "altitude")}
 
 
 @pytest.fixture
@@ -34,7 +35,8 @@ def cluster(request: pytest.FixtureRequest) -> ObedientCluster:
     """The stream north enters at two sites."""
     made = ObedientCluster()
     manifests = aircraft()
-    two = {"standby": SOUTH, "source": getattr(request, "param", RECORDED)}
+    source = getattr(request, "param", RECORDED)
+    two = {"standby": SOUTH, "source": source, "fields": FIELDS}
     streams = tuple(
         msgspec.structs.replace(m, record=msgspec.structs.replace(m.record, **two))
         if m.record.name == "north"
@@ -73,6 +75,12 @@ def report(
 def told(cluster: ObedientCluster) -> list[str]:
     events = [entry.event for entry in cluster.store.history()]
     return [each.detail for each in events if each.kind == "source taken over"]
+
+
+def test_sites_are_told_which_fields_columns_come_from(cluster: ObedientCluster) -> None:
+    for site in (NORTH, SOUTH):
+        found = cluster.view().assignments[site].record
+        assert [each.fields for each in found.sources if each.stream == "north"] == [FIELDS]
 
 
 def test_both_sites_are_assigned_the_stream(cluster: ObedientCluster) -> None:

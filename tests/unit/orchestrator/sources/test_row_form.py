@@ -94,6 +94,7 @@ UNKNOWN: list[tuple[Format, bytes, Ignored]] = [
     (Format.JSON, b'{"in": {"m": 1, "x": 2}}\n{"in": {"m": 1}}', Ignored(1, "in.x")),
     (Format.JSON, b'{"n": 1, "x": 1}\n' * 1000, Ignored(1000, "x")),
     (Format.JSON, b'{"n": 1}\n{"n": 1, "x": 1}\n' * 1000, Ignored(1000, "x")),
+    (Format.JSON, b'{"n": 1, "x": 1}\n{"n": 1}\n' * 1000, Ignored(1000, "x")),
     (Format.CSV, b"x,n,in.m\na,1,1\n,2,2\n", Ignored(2, "x")),
     (Format.ARROW, arrow(MORE), Ignored(2, "more")),
     (Format.ARROW, arrow(DEEPER), Ignored(2, "in.more")),
