@@ -38,6 +38,10 @@ from streams.scheduling.miss_ratio import MissRatio
 from streams.scheduling.shedder import Shedder, value_of
 from topology.arrays import IntArray
 
+ENTRIES = 32
+"""Of tuples, of which it is told how many come at once: so few are past within seconds, so many
+even out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -117,6 +121,7 @@ class HostedSource:
         self.log = OutputLog(schema, rereadable=assignment.resumes)
         self._shedder: Shedder | None = None
         self._shed = self._overflowed = 0
+        self._together = self._entries = 0.0
         self._withheld: SourceEmitted | None = None
         self._withheld_tuples = self._withheld_from_ms = 0
         self.throttle, self._overflowing = Throttle(), Throttle()
@@ -326,6 +331,9 @@ class HostedSource:
         stream has a load shedder, else as lost. Their watermarks enter when there is room again.
         """
         rows = emitted.rows
+        if rows.num_rows:
+            self._entries = min(self._entries + 1, ENTRIES)
+            self._together += (rows.num_rows - self._together) / self._entries
         if self._begins_after_ms is None:
             first_ms = rows.column(0)[0].as_py() if rows.num_rows else emitted.watermarks_ms[0]
             self._begins_after_ms = min(int(first_ms), int(emitted.watermarks_ms[0])) - 1
@@ -380,6 +388,7 @@ class HostedSource:
             role=self.told_role,
             epoch=self.told_epoch,
             lags=self.lags,
+            together=round(self._together, 2) if self._entries == ENTRIES else None,
         )
 
 

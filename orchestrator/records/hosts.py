@@ -203,6 +203,8 @@ class SourceStatus(Record, frozen=True, kw_only=True):
     """The newest in which it has acted or knows another one to."""
     lags: bool = False
     """Whether it stands by without having come as far as the site that feeds consumers."""
+    together: float | None = None
+    """Tuples that have entered at once lately, on average; None while few have."""
 
 
 class WaitingInput(Record, frozen=True, kw_only=True):

@@ -339,7 +339,7 @@ def workload(
         The dataflow to run: that of the store, or with the manifests to be applied.
     """
     batch_ms = view.settings.batch_ms
-    stream_rates = rates(flow, streams, queries, batch_ms)
+    stream_rates = rates(flow, streams, queries, batch_ms, _together(view, streams))
     due_ms = urgency_ms(flow, queries)
 
     speed = mean_speed(view.executors.values())
@@ -418,6 +418,7 @@ def rates(
     streams: Mapping[str, StreamRecord],
     queries: Mapping[str, QueryRecord],
     batch_ms: float,
+    together: Mapping[str, float] | None = None,
 ) -> dict[str, Rate]:
     """Expected rate of every stream.
 
@@ -425,8 +426,11 @@ def rates(
     ----------
     batch_ms
         Tuples that come within this interval are evaluated together.
+    together
+        Stream → tuples that have entered at once lately.
     """
-    found = {name: _entering(stream, batch_ms) for name, stream in streams.items()}
+    come = together or {}
+    found = {name: _entering(each, batch_ms, come.get(name)) for name, each in streams.items()}
     for fragment in flow.fragments.values():
         taken, query = taken_by(fragment, found), queries[fragment.query]
         given_bytes_s = taken.bytes_s * _selectivity(query, fragment.name)
@@ -460,13 +464,25 @@ def urgency_ms(flow: Dataflow, queries: Mapping[str, QueryRecord]) -> dict[str, 
     return found
 
 
-def _entering(stream: StreamRecord, batch_ms: float) -> Rate:
+def _together(view: ClusterView, streams: Mapping[str, StreamRecord]) -> dict[str, float]:
+    """Stream → tuples that have entered at once lately, as the site says that feeds consumers."""
+    found: dict[str, float] = {}
+    for name, stream in streams.items():
+        site = view.hosts.get(stream.feeding_site)
+        status = None if site is None else site.sources.get(name)
+        if status is not None and status.together is not None:
+            found[name] = max(status.together, 1.0)
+    return found
+
+
+def _entering(stream: StreamRecord, batch_ms: float, together: float | None) -> Rate:
     tuples_s = stream.rate_bytes_s / row_bytes(stream.columns)
     together_ms = stream.source.together_ms if stream.source else 0.0
     burst = stream.burst
     if burst is None:
         burst = max(tuples_s * max(batch_ms, together_ms) / 1e3, 1.0)
-    arrivals_s = 1e3 / together_ms if together_ms else tuples_s
+    # Clients send many rows in one request, and what waits for later timestamps comes at once.
+    arrivals_s = 1e3 / together_ms if together_ms else tuples_s / (together or 1.0)
     if stream.source and stream.source.advances_ms:
         # The clock advances it, but perhaps only after a silence.
         silent = tuples_s * stream.source.advances_after_ms < 1e3

@@ -7,7 +7,7 @@ import pytest
 from ha.messages import Ack, Subscribe
 from ha.producer import acknowledge, subscribe
 from orchestrator.host.events import SourceEmitted
-from orchestrator.host.hosted_streams import HostedSource
+from orchestrator.host.hosted_streams import ENTRIES, HostedSource
 from orchestrator.records import Shed, SourceAssignment, SourceSpec
 from streams.chunk import Position
 from tests.streams_of_numbers import chunk, numbers
@@ -100,3 +100,28 @@ def test_a_full_buffer_is_said_while_it_drops_and_a_moment_longer() -> None:
     made.release(0)
     made.update_held_up(3_000_000)
     assert (made.status.overflowing, made.status.overflowed) == (False, 1)
+
+
+def test_it_tells_how_many_tuples_come_at_once() -> None:
+    made = source(resumable=False)
+    made.log.capacity_bytes = 10**9
+
+    def enter(first: int, counts: list[int]) -> None:
+        for number, count in enumerate(counts, first):
+            part = chunk(0, [(10 * (number + 1), count)])
+            made.enter(
+                SourceEmitted(
+                    stream="s",
+                    rows=part.rows,
+                    watermarks_ms=part.watermarks_ms,
+                    ingestion_times_us=part.ingestion_times_us,
+                ),
+                0,
+            )
+
+    enter(0, [30] * (ENTRIES - 1))
+    assert made.status.together is None, "too few have come"
+    enter(ENTRIES, [30, 0, 0, 0])
+    assert made.status.together == 30.0, "a watermark alone is nothing that comes"
+    enter(2 * ENTRIES, [1] * 10 * ENTRIES)
+    assert made.status.together == pytest.approx(1.0, abs=0.1)

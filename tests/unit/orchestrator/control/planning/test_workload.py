@@ -18,7 +18,14 @@ from orchestrator.control.planning.workload import (
 )
 from orchestrator.control.view import ClusterView
 from orchestrator.manifest import Manifests, StreamManifest
-from orchestrator.records import Estimate, HostLoad, QueryRecord, SourceSpec, StreamRecord
+from orchestrator.records import (
+    Estimate,
+    HostLoad,
+    QueryRecord,
+    SourceSpec,
+    SourceStatus,
+    StreamRecord,
+)
 from orchestrator.sources import spec_of
 from orchestrator.sources.http import Http
 from tests.obedient_cluster import ObedientCluster, query_manifest, stream_manifest
@@ -200,6 +207,26 @@ def test_a_tight_recovery_bound_leaves_no_time_for_long_rests() -> None:
     assert work.standby_evaluations_s == pytest.approx(1e3 / 120)
     # Where detection takes longer than that, the deadline counts.
     assert of_many(300, bound_ms=100.0).fragments["f0"].evaluations_s == pytest.approx(1e3 / 240)
+
+
+def test_what_enters_at_once_is_evaluated_at_once() -> None:
+    statement = "REGISTER QUERY f RSTREAM(SELECT id FROM north [NOW]);"
+    query = query_manifest(statements=statement, outputs={"f": "control-centre"}).record
+    streams, queries = {"north": NORTH}, {"proximity": query}
+    flow = dataflow(streams, queries)
+    tuples_s = rates(flow, streams, queries, 1.0)["north"].tuples_s
+
+    def evaluations_s(together: float | None) -> float:
+        cluster = ObedientCluster()
+        status = SourceStatus(next_seq=1000, together=together)
+        cluster.hosts["north-receiver"].tell(sources={"north": status})
+        return workload(cluster.view(), flow, streams, queries).fragments["f"].evaluations_s
+
+    assert evaluations_s(None) == pytest.approx(100.0), "once in a batch interval at most"
+    assert evaluations_s(2.0) == pytest.approx(100.0)
+    assert evaluations_s(tuples_s / 10) == pytest.approx(10.0)
+    # Few of a chunk may have been shed, so that none comes in some.
+    assert evaluations_s(0.5) == pytest.approx(100.0)
 
 
 def test_a_cost_that_is_assumed_is_greater_on_slow_processors() -> None:
