@@ -121,7 +121,7 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
 
     # Refused here rather than by every executor.
     with closing(config.open_store()) as store:
-        yields = bool(store.list(FRAGMENTS).records)
+        yields = _anything_runs(store)
         nodes = {node.name for node in config.application_nodes()}
         session = start_spark(config, yields=yields)
         lost: list[SparkLost] = []
@@ -141,6 +141,20 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
             stop_session(session)
     if lost:
         raise lost[0]
+
+
+def _anything_runs(store: Store) -> bool:
+    """Whether some fragment has a replica on a host that is there.
+
+    After a start, the store tells of fragments whose hosts have ended with the former cluster. They
+    need no processor, and wait for Spark.
+    """
+    there = {name: found.record.incarnation for name, found in store.list(NODES).records.items()}
+    return any(
+        there.get(replica.node) == replica.incarnation
+        for found in store.list(FRAGMENTS).records.values()
+        for replica in found.record.replicas
+    )
 
 
 def _all_there(nodes: Set[str], store: Store) -> bool:

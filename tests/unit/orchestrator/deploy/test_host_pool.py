@@ -86,3 +86,16 @@ def test_spark_that_starts_where_something_runs_yields_from_the_beginning(
     calls = served(Pool(cluster), monkeypatch)
     assert calls[0] == "started, yields"
     assert "yields" not in calls
+
+
+def test_spark_of_a_cluster_that_is_started_again_is_as_quick_as_that_of_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The store tells of fragments whose hosts have ended: nothing runs that needs processors."""
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    cluster.settle()
+    cluster.down()
+    calls = served(Pool(cluster, *EXECUTORS), monkeypatch)
+    assert calls[0] == "started"
+    assert calls.index("yields") == len(EXECUTORS) + 1
