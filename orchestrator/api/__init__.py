@@ -28,7 +28,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orchestrator.api.applying import Applied, Change, Deleted, Effect, apply, delete
+    from orchestrator.api.applying import Applied, Change, Effect, apply
     from orchestrator.api.auditing import DrillAudit, DrilledRun, DrillRecord, drill_audit
     from orchestrator.api.cluster_status import (
         EventDocument,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         status,
     )
     from orchestrator.api.connection import Cluster, connect
+    from orchestrator.api.deleting import Deleted, delete
     from orchestrator.api.demo import MISSES_ALLOWED, Demo, Example, Verdict
     from orchestrator.api.drill_series import DrillRun, run_series
     from orchestrator.api.drilling import DrillDocument, drill, drills
@@ -90,7 +91,7 @@ if TYPE_CHECKING:
     from orchestrator.progress import Progress
 
 MODULES = {
-    "api.applying": ("Applied", "Change", "Deleted", "Effect", "apply", "delete"),
+    "api.applying": ("Applied", "Change", "Effect", "apply"),
     "api.cluster_status": (
         *("EventDocument", "FragmentStatus", "HistoryDocument", "LinkStatus", "NodeStatus"),
         *("OutputStatus", "StatusDocument", "StreamStatus", "history", "status"),
@@ -103,6 +104,7 @@ MODULES = {
         *("CordonDocument", "MoveDocument", "MovesDocument", "cordon", "drain", "move", "switch"),
         *("uncordon", "withdraw"),
     ),
+    "api.deleting": ("Deleted", "delete"),
     "api.demo": ("MISSES_ALLOWED", "Demo", "Example", "Verdict"),
     "api.auditing": ("DrillAudit", "DrilledRun", "DrillRecord", "drill_audit"),
     "api.drill_series": ("DrillRun", "run_series"),
@@ -135,3 +137,8 @@ def __getattr__(name: str) -> object:
     found = getattr(import_module(f"orchestrator.{_homes[name]}"), name)
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    """What it exports, whether or not it has been used yet."""
+    return sorted(_homes)

@@ -1,4 +1,4 @@
-"""Bringing what manifests say into a cluster, and taking it out again.
+"""Bringing what manifests say into a cluster.
 
 Everything is checked and planned before anything is written. Streams are written before the queries
 that read them, and plans before the queries they are made for. Each write names the version it
@@ -8,7 +8,7 @@ rests on, so that a change that somebody else made meanwhile is never overwritte
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
@@ -28,7 +28,6 @@ from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent, PlanRecord
 from orchestrator.store.protocol import PLANS, QUERIES, STREAMS, RecordInvalid, Store
-from topology.suggestions import nearest
 
 PROTECTED_TIMEOUT_S = 60.0
 """How long fragments may take to run with a warm standby; a second or two is usual, but a lost
@@ -130,7 +129,7 @@ def write(
     for stream in (manifest.record for manifest in manifests.streams):
         if stream.name not in view.streams:
             store.create(STREAMS.key(stream.name), stream)
-            _note(store, view, "applied", f"stream {stream.name}", f"enters at {stream.site}")
+            note(store, view, "applied", f"stream {stream.name}", f"enters at {stream.site}")
     submitted = {plan.query: plan for plan in plans}
     new = {q.record.name: q.record for q in manifests.queries if q.record.name not in view.queries}
     for name in dict.fromkeys((*submitted, *new)):
@@ -140,7 +139,7 @@ def write(
             store.create(QUERIES.key(name), new[name])
             detail = f"deadline {new[name].deadline_ms:g} ms, "
             detail += f"recovery bound {new[name].recovery_bound_ms:g} ms"
-            _note(store, view, "applied", f"query {name}", detail)
+            note(store, view, "applied", f"query {name}", detail)
 
 
 def _submit(store: Store, plan: PlanRecord, at_us: int) -> None:
@@ -354,85 +353,8 @@ def _unprotected(view: ClusterView, queries: Sequence[str]) -> list[str]:
     return [fragment.name for fragment in fragments if fragment.key not in protected]
 
 
-class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """What was deleted: a query, unless a stream alone was, and streams."""
-
-    query: str | None
-    streams: tuple[str, ...]
-
-
-def delete(cluster: Cluster, name: str) -> Deleted:
-    """Delete a query, and the streams from outside that only it reads; or a stream without a query.
-
-    Raises
-    ------
-    InvalidInput
-        There is neither, or a query reads what it makes.
-    """
-    store = cluster.store
-    view = read_view(store)
-    if name not in view.queries and name in view.stream_records:
-        return Deleted(query=None, streams=_delete_unread(store, view, name))
-    found = view.queries.get(name)
-    if found is None:
-        known = [*view.queries, *view.stream_records]
-        raise InvalidInput(
-            "command line", "NAME", name, "is no query or stream here", nearest(name, known)
-        )
-    others = [each for each in view.queries if each != name]
-    readers = [each for each in others if name in view.dataflow.upstream_queries(each)]
-    if readers:
-        raise InvalidInput(
-            "command line",
-            "NAME",
-            name,
-            f"makes streams that {', '.join(readers)} reads or shares",
-            "Delete the readers first.",
-        )
-    kept = {stream for each in others for stream in view.dataflow.entering_streams(each)}
-    unused = view.dataflow.entering_streams(name) - kept
-    store.delete(QUERIES.key(name), found.version)
-    _note(store, view, "deleted", f"query {name}", "")
-    return Deleted(query=name, streams=_delete_streams(store, view, unused, kept))
-
-
-def _delete_unread(store: Store, view: ClusterView, stream: str) -> tuple[str, ...]:
-    """Delete a stream from outside that no query reads, and its side streams."""
-    beside = view.stream_records[stream].beside
-    if beside is not None:
-        raise InvalidInput(
-            "command line", "NAME", stream, f"is a side stream of {beside}", "It goes with that."
-        )
-    read = {each: view.dataflow.entering_streams(each) for each in view.queries}
-    all_read = {one for streams in read.values() for one in streams}
-    sides = {name for name, each in view.stream_records.items() if each.beside == stream}
-    if readers := [each for each, streams in read.items() if streams & {stream, *sides}]:
-        raise InvalidInput(
-            "command line",
-            "NAME",
-            stream,
-            f"is read by {', '.join(readers)}",
-            "Delete these queries: a stream goes with the last one that reads it.",
-        )
-    return _delete_streams(store, view, {stream}, all_read)
-
-
-def _delete_streams(
-    store: Store, view: ClusterView, unused: Set[str], kept: Set[str]
-) -> tuple[str, ...]:
-    """Delete streams, and their side streams that are not kept."""
-    beside = {name for name, each in view.stream_records.items() if each.beside in unused}
-    deleted = sorted(unused | (beside - kept))
-    for stream in deleted:
-        # The version read now: the coordinator sets when a stream starts.
-        now = store.get(STREAMS.key(stream))
-        if now is not None:
-            store.delete(STREAMS.key(stream), now.version)
-            _note(store, view, "deleted", f"stream {stream}", "nothing reads it any more")
-    return tuple(deleted)
-
-
-def _note(store: Store, view: ClusterView, kind: str, subject: str, detail: str) -> None:
+def note(store: Store, view: ClusterView, kind: str, subject: str, detail: str) -> None:
+    """Keep what a client has done in the history."""
     at_us = cluster_now_us(view.cluster_clocks)
     event = HistoryEvent(at_us=at_us, kind=kind, subject=subject, detail=detail)
     store.append_history(event)

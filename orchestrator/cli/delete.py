@@ -1,7 +1,8 @@
-"""`vivace delete`: take a query or a stream out of a cluster."""
+"""`vivace delete`: take queries and streams out of a cluster."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,20 +12,50 @@ from orchestrator.cli.invocation import ClusterOption, JsonOption, show
 
 
 def command(
-    name: Annotated[
-        str, typer.Argument(help="Name of a query, or of a stream that no query reads.")
-    ],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Queries, or streams that no other query reads."),
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-f", "--file", help="What a manifest or a folder of them names; may be repeated."
+        ),
+    ] = None,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a query, and the streams that nothing else reads; or a stream that no query reads.
+    """Delete queries, and the streams that nothing else reads; or streams that no query reads.
+
+    All of it is checked before anything is deleted.
 
     [bold]Example:[/] vivace delete proximity
+    [bold]Example:[/] vivace delete -f examples/aircraft
     """
+    if not names and not files:
+        raise api.InvalidInput(
+            "command line", "NAME", None, "is missing", "Name a query, a stream, or a file with -f."
+        )
+    written = _names(api.load(files)) if files else []
     with api.connect(cluster) as connected:
-        deleted = api.delete(connected, name)
-    what = [] if deleted.query is None else [f"query [bold]{deleted.query}[/]"]
-    what += [f"stream{'s' * (len(deleted.streams) > 1)} {', '.join(deleted.streams)}"] * bool(
-        deleted.streams
-    )
-    show({"deleted": deleted}, as_json, lambda: f"Deleted {', and '.join(what)}.")
+        deleted = api.delete(connected, *(names or ()), if_there=written)
+    show({"deleted": deleted}, as_json, lambda: _told(deleted))
+
+
+def _names(manifests: api.Manifests) -> list[str]:
+    streams = [each.record for each in manifests.streams]
+    queries = [each.record.name for each in manifests.queries]
+    return [*queries, *(each.name for each in streams if each.beside is None)]
+
+
+def _told(deleted: api.Deleted) -> str:
+    what = [
+        f"{kind if len(names) == 1 else plural} [bold]{', '.join(names)}[/]"
+        for kind, plural, names in (
+            ("query", "queries", deleted.queries),
+            ("stream", "streams", deleted.streams),
+        )
+        if names
+    ]
+    absent = f" Not there: {', '.join(deleted.absent)}." if deleted.absent else ""
+    return f"Deleted {', and '.join(what)}.{absent}"

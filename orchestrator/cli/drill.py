@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from orchestrator import api
 from orchestrator.cli.commands import Verb, Verbs
@@ -20,6 +19,7 @@ from orchestrator.cli.invocation import (
     show,
 )
 from orchestrator.cli.render.drills import audit_view, report_view, series_view
+from orchestrator.cli.render.tables import Table
 
 app = typer.Typer(
     cls=Verbs,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.invocation import FilesOption, JsonOption, show
+from orchestrator.cli.render.tables import Table
 
 
 def command(files: FilesOption, as_json: JsonOption = False) -> None:

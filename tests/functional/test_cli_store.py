@@ -294,9 +294,25 @@ def test_delete_takes_unused_streams_along(
     assert wrong.returncode == 2
     assert "Did you mean high?" in wrong.stderr
     done = vivace_here("delete", "high", "--json")
-    assert json.loads(done.stdout) == {"deleted": {"query": "high", "streams": ["positions"]}}
+    deleted = {"queries": ["high"], "streams": ["positions"], "absent": []}
+    assert json.loads(done.stdout) == {"deleted": deleted}
     assert store.list(QUERIES).records == {}
     assert store.list(STREAMS).records == {}
+
+
+def test_delete_takes_what_files_name(
+    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path
+) -> None:
+    assert "NAME: is missing" in vivace_here("delete").stderr
+    vivace_here("apply", "-f", manifests, "--no-wait")
+    wrong = vivace_here("delete", "high", "low", "-f", manifests)
+    assert (wrong.returncode, "'low' is no query or stream here" in wrong.stderr) == (2, True)
+    assert [*store.list(QUERIES).records] == ["high"]
+    done = vivace_here("delete", "-f", manifests)
+    assert done.stdout == "Deleted query high, and stream positions.\n"
+    assert store.list(STREAMS).records == {}
+    again = vivace_here("delete", "-f", manifests)
+    assert (again.returncode, "are not here" in again.stderr) == (2, True)
 
 
 def test_history_tells_the_newest(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from orchestrator import api
+from orchestrator.cli.render.tables import Table
 
 
 def changes_view(changes: Sequence[api.Change], *, dry_run: bool) -> RenderableType:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.render.figures import against, count, moment, ms
+from orchestrator.cli.render.tables import Table
 
 
 def report_view(*reports: api.DrillReport) -> RenderableType:

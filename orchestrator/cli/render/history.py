@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.table import Table
-
 from orchestrator import api
 from orchestrator.cli.render.figures import clock
+from orchestrator.cli.render.tables import Table
 
 _styles = {
     "took over": "yellow",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator import api
+from orchestrator.cli.render.tables import Table
 
 CORES = "cores: measured / predicted / limit"
 """Title of the column of `cores`."""

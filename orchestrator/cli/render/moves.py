@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.invocation import EXIT_FAILED
 from orchestrator.cli.render.figures import against
+from orchestrator.cli.render.tables import Table
 
 _outcomes = {
     "done": ("done", "green"),

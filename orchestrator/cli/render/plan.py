@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.render.figures import against, bytes_text, ms, short_domain
 from orchestrator.cli.render.loads import loads_table
+from orchestrator.cli.render.tables import Table
 
 
 def plan_view(document: api.PlanDocument, *, explain: bool = False) -> RenderableType:

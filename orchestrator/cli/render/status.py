@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator import api
@@ -14,6 +13,7 @@ from orchestrator.cli.render.figures import count, ms, short_domain
 from orchestrator.cli.render.history import events_table
 from orchestrator.cli.render.loads import CORES, cores, machines_table
 from orchestrator.cli.render.loads import table as _table
+from orchestrator.cli.render.tables import Table
 
 noteworthy = {
     "tuples_lost": "tuples lost for good",

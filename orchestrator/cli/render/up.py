@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator import api
+from orchestrator.cli.render.tables import Table
 
 
 def up_view(document: api.UpDocument, *, foreground: bool) -> RenderableType:

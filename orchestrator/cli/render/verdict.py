@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.render.figures import against, count, ms
+from orchestrator.cli.render.tables import Table
 
 
 def verdict_view(verdict: api.Verdict) -> RenderableType:

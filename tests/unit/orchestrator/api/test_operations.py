@@ -380,5 +380,36 @@ def test_streams_of_refused_input_start_and_end_with_the_stream_they_stand_besid
     # Applied without a query.
     cluster.apply(msgspec.structs.replace(manifests, streams=streams, queries=()))
     deleted = api.delete(connected(cluster), "north")
-    assert (deleted.query, deleted.streams) == (None, ("north", "north.late"))
+    assert (deleted.queries, deleted.streams) == ((), ("north", "north.late"))
     assert [*cluster.store.list(STREAMS).records] == ["south"]
+
+
+def test_several_queries_are_deleted_readers_first() -> None:
+    cluster = ObedientCluster()
+    manifests = aircraft()
+    (alerts,) = manifests.queries
+    reader = msgspec.structs.replace(
+        alerts.record,
+        name="reader",
+        statements="REGISTER QUERY again RSTREAM(SELECT * FROM alerts [NOW]);",
+        outputs={"again": alerts.record.outputs["alerts"]},
+        sinks={}, deadlines_ms={}, estimates={}, primaries={}, overflow={},
+    )  # fmt: skip
+    second = msgspec.structs.replace(alerts, record=reader)
+    cluster.apply(msgspec.structs.replace(manifests, queries=(alerts, second)))
+    cluster.settle()
+    here = connected(cluster)
+    before = cluster.store.list(QUERIES).records
+    for names in (("proximity",), ("reader", "north"), ("reader", "nothing"), ()):
+        with pytest.raises(api.InvalidInput):
+            api.delete(here, *names)
+        assert cluster.store.list(QUERIES).records == before
+    deleted = api.delete(here, "proximity", if_there=("reader", "gone", "north"))
+    assert deleted.queries == ("reader", "proximity")
+    assert (deleted.streams, deleted.absent) == (("north", "south"), ("gone",))
+    assert cluster.store.list(QUERIES).records == {}
+
+
+def test_the_api_lists_what_it_has() -> None:
+    assert {"apply", "delete", "InvalidInput", "load"} <= {*dir(api)}
+    assert all(getattr(api, name) is not None for name in dir(api))
