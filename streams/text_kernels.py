@@ -22,12 +22,30 @@ _like_parts = re.compile(r"\\.|.", re.DOTALL)
 _wildcards = {"%": ".*", "_": "."}
 
 
+MOST_CHARACTERS = 1 << 22
+"""Of a text that is put together from others: a few long ones would make one that no memory holds.
+Longer ones are NULL."""
+
+_lengths = np.frompyfunc(len, 1, 1)
+
+
+def _longest(texts: Array) -> int:
+    return max(map(len, texts.ravel().tolist()), default=0)
+
+
 def concatenated(arguments: Sequence[Vector]) -> Vector:
-    """Texts one after the other."""
-    values: Array = arguments[0].values
-    for argument in arguments[1:]:
-        values = np.asarray(values + argument.values, dtype=np.object_)
-    return Vector(values, valid_in_all(arguments))
+    """Texts one after the other; NULL if that is too long."""
+    parts = [argument.values for argument in arguments]
+    valid = valid_in_all(arguments)
+    if sum(map(_longest, parts)) > MOST_CHARACTERS:
+        lengths: Array = np.asarray(sum(map(_lengths, parts)), dtype=np.int64)
+        fits: BoolArray = np.less_equal(lengths, MOST_CHARACTERS)
+        parts = [np.where(fits, part, "") for part in parts]
+        valid = fits if valid is None else fits & valid
+    values: Array = parts[0]
+    for other in parts[1:]:
+        values = np.asarray(values + other, dtype=np.object_)
+    return Vector(values, valid)
 
 
 def _substring(text: str, first: int, length: int) -> str:
@@ -102,9 +120,14 @@ def _by_arrow(function: str, arguments: Sequence[Vector]) -> Vector:
     return Vector(found.to_numpy(zero_copy_only=False).reshape(values.shape), valid)
 
 
-def replaced(text: str, sought: str, other: str) -> str:
-    """A text with another in the place of one that is sought."""
-    return text.replace(sought, other) if sought else text
+def replaced(text: str, sought: str, other: str) -> str | None:
+    """A text with another in the place of one that is sought; None if that is too long."""
+    if not sought:
+        return text
+    growth = len(other) - len(sought)
+    if growth > 0 and len(text) + text.count(sought) * growth > MOST_CHARACTERS:
+        return None
+    return text.replace(sought, other)
 
 
 def extracted(arguments: Sequence[Vector]) -> Vector:
@@ -115,6 +138,25 @@ def extracted(arguments: Sequence[Vector]) -> Vector:
     valid = valid_in_all(arguments)
     known = matched if valid is None else matched & valid
     return Vector(np.where(known, found, fillers["string"]), known)
+
+
+SPACE = " "
+"""What `trim` removes, as in SQL: no other white space."""
+
+
+def trimmed(text: str) -> str:
+    """A text without spaces at its ends."""
+    return text.strip(SPACE)
+
+
+def left_trimmed(text: str) -> str:
+    """A text without spaces at its beginning."""
+    return text.lstrip(SPACE)
+
+
+def right_trimmed(text: str) -> str:
+    """A text without spaces at its end."""
+    return text.rstrip(SPACE)
 
 
 # What has taken digits gives none back: a long text that does not match takes no more time. White

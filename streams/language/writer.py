@@ -5,6 +5,8 @@ Every operation stands in parentheses, so the text means the same whatever binds
 
 from __future__ import annotations
 
+import math
+
 from streams.language.ast import (
     Call,
     Column,
@@ -92,8 +94,8 @@ def _literal(value: float | str | bool) -> str:
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
-    # A minus before another one would begin a comment.
-    return repr(value) if value >= 0 else f"({value!r})"
+    # A minus before another one would begin a comment; -0.0 has one, too.
+    return f"({value!r})" if math.copysign(1, value) < 0 else repr(value)
 
 
 def _call(call: Call) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -409,9 +410,9 @@ def written(one: Any) -> str:
 
 
 strict: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
+    "add": lambda *terms: reduce(operator.add, terms),
     "subtract": operator.sub,
-    "multiply": operator.mul,
+    "multiply": lambda *factors: reduce(operator.mul, factors),
     "divide": divided,
     "modulo": remainder,
     "negate": operator.neg,

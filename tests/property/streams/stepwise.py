@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from streams.chunk import NO_WATERMARK
 from streams.expressions import Typed, evaluator
 from streams.language.ast import ToStream, Window
 from streams.program import AggregatePlan, GroupPlan, Program, SelectPlan, TopPlan, WindowPlan
@@ -53,7 +54,7 @@ class Stepwise:
                 at = arriving.setdefault(timestamp_ms, {})
                 at.setdefault(stream, []).append((identity, timestamp_ms, row))
         waiting = sorted(arriving)
-        now_ms = -1
+        now_ms = NO_WATERMARK
         while True:
             now_ms = min(waiting[:1] + self._firing(now_ms), default=until_ms + 1)
             if now_ms > until_ms:
@@ -216,7 +217,7 @@ class Stepwise:
             groups[()] = []
             touched[()] = None
         for inserted, row in changes:
-            key = tuple(_value(one, row, kinds) for one in group.keys)
+            key = tuple(_unsigned(_value(one, row, kinds)) for one in group.keys)
             touched[key] = None
             if inserted:
                 groups.setdefault(key, []).append(row)
@@ -338,9 +339,7 @@ def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str
     if not values:
         return None
     if plan.function in ("min", "max", "first", "last"):
-        chosen = _choices[plan.function](values)
-        # Equal zeros are one value.
-        return chosen + 0.0 if isinstance(chosen, float) else chosen
+        return _unsigned(_choices[plan.function](values))
     if plan.function == "stddev":
         return deviation(values)
     if plan.function.startswith("exact"):
@@ -356,13 +355,18 @@ def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str
         return None
 
 
+def _unsigned(value: Any) -> Any:
+    """A value of which equal zeros are one."""
+    return value + 0.0 if isinstance(value, float) else value
+
+
 def _exact(text: str) -> Fraction:
     """The number that an exact sum stands for; 0 for a text that is none."""
-    try:
-        significand, exponent = text.split("p")
-        number = int(significand, 16) * Fraction(2) ** int(exponent)
-    except ValueError:
+    significand, _, exponent = text.partition("p")
+    written = significand.removeprefix("-"), exponent.removeprefix("-")
+    if not all(written) or set(written[0]) - set("0123456789abcdef") or not written[1].isdecimal():
         return Fraction()
+    number = int(significand, 16) * Fraction(2) ** int(exponent)
     return number if abs(number) < 2**2112 else Fraction()
 
 

@@ -104,8 +104,9 @@ def evaluations(
         engine = FragmentEngine(program)
         emitted: list[Any] = []
         offered: list[tuple[str, Chunk]] = []
-        begin_ms = -1
-        for end_ms in np.unique([*rng.integers(0, until_ms + 1, cuts), until_ms]).tolist():
+        first_ms = min([0, *(rows[0][0] for rows in inputs.values() if rows)])
+        begin_ms = first_ms - 1
+        for end_ms in np.unique([*rng.integers(first_ms, until_ms + 1, cuts), until_ms]).tolist():
             for stream, rows in batches.items():
                 timestamps = rows.column(0).to_numpy()
                 begin, end = np.searchsorted(timestamps, [begin_ms, end_ms], side="right").tolist()

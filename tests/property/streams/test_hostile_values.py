@@ -1,0 +1,74 @@
+"""No value that an input accepts raises, in any function, operator, cast, aggregate or window.
+
+Random statements (`hostile.py`) over random hostile values are evaluated in different ways of
+delivery, with snapshots on the way, and compared with evaluation by the definition
+(`stepwise.py`). Each run has a fresh seed, which a failure prints.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streams.functions import functions
+from streams.program import Evaluation
+from streams.resolver import aggregate_names
+from tests.long_tests import mostly_long
+from tests.property.streams import hostile
+from tests.property.streams.array_evaluations import by_definition
+from tests.property.streams.test_passes import compiled, evaluations
+
+MEETINGS = 20_000
+"""So many times a statement meets the values of a tuple, in each block."""
+
+MOST_TUPLES, MOST_JOINED = 60, 12
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("block", mostly_long(range(10)))
+def test_hostile_values_give_rows(block: int) -> None:
+    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    statements = hostile.Statements(np.random.default_rng(seed))
+    ways: set[Evaluation] = set()
+    met = number = 0
+    while met < MEETINGS:
+        number += 1
+        body = statements.body(number)
+        ways.add(compiled(body).evaluation)
+        met += meet(body, seed, number)
+    assert statements.expressions.seen >= {*functions, *aggregate_names}
+    assert ways == set(Evaluation)
+
+
+def meet(body: str, seed: int, number: int) -> int:
+    """Check that a statement gives its rows; returns how many tuples it met."""
+    told = f"seed {seed}, statement {number}: {body}"
+    program = compiled(body)
+    rng = np.random.default_rng([seed, number])
+    start_ms = hostile.any_of(rng, hostile.starts_ms)
+    most = MOST_TUPLES if len(program.inputs) == 1 else MOST_JOINED
+    inputs = {stream: hostile.tuples(rng, most, start_ms) for stream in program.inputs}
+    until_ms = max(rows[-1][0] for rows in inputs.values()) + int(rng.choice([0, 1, 100]))
+    try:
+        ((emitted, _),) = evaluations(program, inputs, until_ms, rng, int(rng.integers(3)))
+    except Exception as raised:
+        raise AssertionError(told) from raised
+    finite = {stream: list(map(without_nan, rows)) for stream, rows in inputs.items()}
+    assert alike(emitted) == alike(by_definition(program, finite, until_ms)), told
+    return sum(map(len, inputs.values()))
+
+
+def without_nan(row: tuple[int, tuple[Any, ...]]) -> tuple[int, tuple[Any, ...]]:
+    """A tuple as the engine reads it: floats that are not finite are NULL."""
+    at, values = row
+    return at, tuple(
+        None if isinstance(one, float) and not math.isfinite(one) else one for one in values
+    )
+
+
+def alike(rows: list[tuple[Any, ...]]) -> list[str]:
+    """Rows to the bit; those of a timestamp may be in any order."""
+    return sorted(map(repr, rows))
