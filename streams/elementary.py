@@ -1,7 +1,7 @@
-"""Sine, cosine and powers with the same bits on every machine.
+"""Sine, cosine, powers, logarithms and exponentials with the same bits on every machine.
 
 IEEE 754 specifies `+ - * /`, the square root, rounding to integers, comparisons and conversions
-exactly. It does not specify sine, cosine and powers. Their implementations differ: numpy and the C
+exactly. It does not specify the functions here. Their implementations differ: numpy and the C
 library choose theirs by the processor, and the results differ in the last bit. One bit decides
 whether a tuple passes a filter, so two replicas on unlike machines would diverge. Rounding such
 results to fewer bits does not help: two values that lie on either side of a rounding boundary stay
@@ -11,8 +11,8 @@ These functions therefore use specified operations only. Each operation is a num
 so no compiler can fuse a product and a sum into one rounding. The result for an element does not
 depend on the other elements.
 
-Error against exact values, in units in the last place: at most 0.51 for powers, 0.8 for sine and
-cosine. A power that a float represents exactly is exact.
+Error against exact values, in units in the last place: at most 0.51 for powers, logarithms and
+exponentials, 0.8 for sine and cosine. A power that a float represents exactly is exact.
 
 Sine and cosine: x = k·π/512 + y, |y| ≤ π/1024; then cos(a + y) = cos a·cos y - sin a·sin y with
 cos a and sin a from a table (Tang, *Table-lookup algorithms for elementary functions*, 1991). The
@@ -24,6 +24,7 @@ terms are arranged as in Arm's optimized routines, in the variant without fused 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -64,10 +65,7 @@ def sine(angles: npt.NDArray[Any]) -> Floats:
 def _cosine(angles: Floats, steps_back: IntArray) -> Floats:
     """cos(angle - steps_back·π/512)."""
     if angles.size > BLOCK:
-        flat, result = angles.ravel(), np.empty(angles.size)
-        for start in range(0, len(flat), BLOCK):
-            result[start : start + BLOCK] = _cosine(flat[start : start + BLOCK], steps_back)
-        return result.reshape(angles.shape)
+        return _in_blocks(lambda block: _cosine(block, steps_back), angles)
     rounded = np.rint(angles * _steps_per_radian)
     high = angles - rounded * _step_high
     low = rounded * _step_low
@@ -116,6 +114,32 @@ def _reduced(angle: float) -> tuple[int, float, float]:
         high,
         (rest - numerator * unit // denominator) / unit,
     )
+
+
+def logarithm(values: npt.NDArray[Any]) -> Floats:
+    """Natural logarithm; not a number where there is none."""
+    given = np.asarray(values, dtype=np.float64)
+    defined = (given > 0) & np.isfinite(given)
+    found = _in_blocks(lambda block: _log(block)[0], np.where(defined, given, 1.0))
+    return np.where(defined, found, np.nan)
+
+
+def exponential(values: npt.NDArray[Any]) -> Floats:
+    """The base of natural logarithms to a power; infinite where too large."""
+    given = np.asarray(values, dtype=np.float64)
+    known = ~np.isnan(given)
+    # Past these bounds every result is infinite or zero.
+    bounded = np.where(known, np.minimum(np.maximum(given, -800.0), 800.0), 0.0)
+    found = _in_blocks(lambda block: _exponential(block, np.zeros_like(block)), bounded)
+    return np.where(known, found, np.nan)
+
+
+def _in_blocks(compute: Callable[[Floats], Floats], values: Floats) -> Floats:
+    """A function of each element, in passes whose intermediate results are small."""
+    flat, result = values.ravel(), np.empty(values.size)
+    for start in range(0, len(flat), BLOCK):
+        result[start : start + BLOCK] = compute(flat[start : start + BLOCK])
+    return result.reshape(values.shape)
 
 
 def power(base: npt.NDArray[Any], exponent: npt.NDArray[Any]) -> Floats:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from streams import elementary, partial_kernels, patterns, scalar_kernels, text_kernels
-from streams.kernel import Kernel, of_each, strict
+from streams.kernel import Kernel, folded, of_each, strict
 from streams.language.ast import infix
 from streams.vector import Array
 
@@ -129,9 +129,23 @@ _two_ordered = "two numbers or two strings"
 _an_angle = "an angle in radians"
 
 
-def _arithmetic(takes: str, arguments: int, compute: Callable[..., Any]) -> Function:
+MOST_TERMS = 10_000
+"""Of a sum or a product, which are one operation however long they are."""
+
+
+def _arithmetic(
+    takes: str, arguments: int, kernel: Kernel, most_arguments: int | None = None
+) -> Function:
     """An operation whose float results are checked only at the end of a sum of products."""
-    return Function(takes, arguments, _numbers, strict(compute), overflows=True, passes=True)
+    return Function(
+        takes,
+        arguments,
+        _numbers,
+        kernel,
+        overflows=True,
+        passes=True,
+        most_arguments=most_arguments,
+    )
 
 
 def _comparison(compute: Callable[..., Any]) -> Function:
@@ -146,14 +160,14 @@ def _choice(better: Callable[[Array, Array], Array]) -> Function:
 
 
 functions: dict[str, Function] = {
-    "add": _arithmetic(_two_numbers, 2, np.add),
-    "subtract": _arithmetic(_two_numbers, 2, np.subtract),
-    "multiply": _arithmetic(_two_numbers, 2, np.multiply),
+    "add": _arithmetic("numbers", 2, folded(np.add), MOST_TERMS),
+    "subtract": _arithmetic(_two_numbers, 2, strict(np.subtract)),
+    "multiply": _arithmetic("numbers", 2, folded(np.multiply), MOST_TERMS),
     "divide": Function(
         _two_numbers, 2, _to("float"), strict(scalar_kernels.quotient), overflows=True
     ),
     "modulo": Function(_two_numbers, 2, _numbers, scalar_kernels.modulo),
-    "negate": _arithmetic("a number", 1, np.negative),
+    "negate": _arithmetic("a number", 1, strict(np.negative)),
     "equal": Function(_two_alike, 2, _comparable, strict(np.equal)),
     "not_equal": Function(_two_alike, 2, _comparable, strict(np.not_equal)),
     "less": _comparison(np.less),
@@ -174,6 +188,12 @@ functions: dict[str, Function] = {
     "coalesce": Function(
         "two or more values of one type", 2, _alike, scalar_kernels.first_known, most_arguments=100
     ),
+    "nullif": Function(
+        _two_alike,
+        2,
+        lambda kinds: kinds[0] if _alike(kinds) else None,
+        scalar_kernels.unless_equal,
+    ),
     "like": Function(
         "a string and a pattern",
         2,
@@ -184,12 +204,7 @@ functions: dict[str, Function] = {
     ),
     "cast_int": Function("one value", 1, lambda kinds: "int", text_kernels.to_int, cost=3),
     "cast_float": Function(
-        "a number or a string",
-        1,
-        lambda kinds: None if kinds[0] == "bool" else "float",
-        text_kernels.to_float,
-        cost=3,
-        overflows=True,
+        "one value", 1, lambda kinds: "float", text_kernels.to_float, cost=3, overflows=True
     ),
     "cast_string": Function("one value", 1, lambda kinds: "string", text_kernels.to_text, cost=40),
     "concat": Function(
@@ -212,6 +227,9 @@ functions: dict[str, Function] = {
     ),
     "lower": Function("a string", 1, _texts, text_kernels.lowered, cost=40),
     "upper": Function("a string", 1, _texts, text_kernels.raised, cost=40),
+    "trim": Function("a string", 1, _texts, of_each(text_kernels.trimmed, "string", 1), cost=40),
+    "ltrim": Function("a string", 1, _texts, of_each(text_kernels.left_trimmed, "string", 1), 40),
+    "rtrim": Function("a string", 1, _texts, of_each(text_kernels.right_trimmed, "string", 1), 40),
     "replace": Function(
         "a string, what to replace, and by what",
         3,
@@ -234,7 +252,7 @@ functions: dict[str, Function] = {
         of_each(len, "int", 1),
         cost=40,
     ),
-    "abs": _arithmetic("a number", 1, np.abs),
+    "abs": _arithmetic("a number", 1, strict(np.abs)),
     "floor": Function("a number", 1, _to("int"), scalar_kernels.to_integer(np.floor)),
     "ceil": Function("a number", 1, _to("int"), scalar_kernels.to_integer(np.ceil)),
     "round": Function("a number", 1, _numbers, strict(scalar_kernels.rounded)),
@@ -242,6 +260,12 @@ functions: dict[str, Function] = {
     "cos": Function(_an_angle, 1, _to("float"), strict(elementary.cosine), cost=30),
     "sin": Function(_an_angle, 1, _to("float"), strict(elementary.sine), cost=30),
     "radians": Function("an angle in degrees", 1, _to("float"), strict(elementary.radians)),
+    "ln": Function(
+        "a number", 1, _to("float"), strict(elementary.logarithm), cost=8, overflows=True
+    ),
+    "exp": Function(
+        "a number", 1, _to("float"), strict(elementary.exponential), cost=8, overflows=True
+    ),
     "power": Function(
         "a base and an exponent",
         2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,12 @@ def strict(compute: Callable[..., Any]) -> Kernel:
         return Vector(values, valid_in_all(arguments))
 
     return kernel
+
+
+def folded(compute: Callable[[Any, Any], Any]) -> Kernel:
+    """An operation on two or more values, from the left; NULL where any of them is."""
+    two, several = strict(compute), strict(lambda *values: reduce(compute, values))
+    return lambda arguments: (two if len(arguments) == 2 else several)(arguments)
 
 
 def of_each(compute: Callable[..., Any], kind: str, arguments: int) -> Kernel:

@@ -11,6 +11,7 @@ from streams.functions import functions, written
 from streams.language import QueryError
 from streams.language.ast import Call, Column, Expression, Item, Literal, Select, Top, Window
 from streams.language.names import written_name
+from streams.other_systems import BOUNDS_OF_WINDOWS, TIME, clocks, known_elsewhere, window_bounds
 from streams.program import EXACT_SUMS, AggregatePlan, GroupPlan, RankedBy, TopPlan
 from streams.reserved import taken
 from topology.suggestions import hint
@@ -90,36 +91,6 @@ class Resolved:
         for aggregate in self.group.aggregates:
             if aggregate.argument is not None:
                 yield from fields(aggregate.argument)
-
-
-window_bounds = frozenset(
-    {
-        *("window_start", "window_end", "wstart", "wend", "_wstart", "_wend"),
-        *("tumble_start", "tumble_end", "hop_start", "hop_end", "session_start", "session_end"),
-    }
-)
-"""What other systems call the beginning and the end of a result's window."""
-
-BOUNDS_OF_WINDOWS = (
-    "the end of a window is the timestamp of its result, which a statement that reads the result "
-    f"can select: SELECT {TIMESTAMP} AS ends, {TIMESTAMP} - 1000 AS begins FROM … [NOW]"
-)
-
-known_elsewhere = {
-    **dict.fromkeys(("ifnull", "nvl", "isnull"), "coalesce(a, b)"),
-    "mod": "a % b",
-    "first_value": "first(a)",
-    "last_value": "last(a)",
-    "mean": "avg(a)",
-    **dict.fromkeys(("stddev_samp", "std"), "stddev(a)"),
-    **dict.fromkeys(("variance", "var_samp"), "power(stddev(a), 2)"),
-    "if": "CASE WHEN c THEN a ELSE b END",
-    "pow": "power(a, b)",
-    "ceiling": "ceil(a)",
-    **dict.fromkeys(("substr", "mid"), "substring(a, from, length)"),
-    "approx_count_distinct": "count(DISTINCT a)",
-}
-"""Function of other systems → what to write."""
 
 
 class Resolver:
@@ -289,6 +260,8 @@ class Resolver:
             if any(column is key for key in self._select.group_by):
                 return f"{found}; GROUP BY takes columns: group the stream of this one"
             return f"{found}; write {self._text[item.expression.start : item.expression.end]}"
+        if name.lower() in clocks:
+            return f"there is no {name}; {TIME}"
         return BOUNDS_OF_WINDOWS if name.lower() in window_bounds else None
 
     def _check_function(self, call: Call) -> None:
@@ -298,12 +271,15 @@ class Resolver:
         message = f"there is no function {name}"
         if name.lower() in window_bounds:
             message = BOUNDS_OF_WINDOWS
+        elif name.lower() in clocks:
+            message += f"; {TIME}"
         elif (other := known_elsewhere.get(name.lower())) is not None:
             message += f"; write {other}"
         else:
             internal = ("exact_", "joined_")
             names = [each for each in (*functions, *aggregate_names) if each not in written]
-            message += hint(name, [each for each in names if not each.startswith(internal)])
+            known = [each for each in names if not each.startswith(internal)]
+            message += hint(name, known, most=len(known))
         raise self._error(call, message)
 
     def _applied(self, call: Call, arguments: tuple[Typed, ...]) -> Typed:
@@ -320,7 +296,7 @@ class Resolver:
         kinds = [argument.kind for argument in arguments]
         result = known.result(kinds)
         if result is None:
-            message = f"{shown} takes {known.takes}, not {' and '.join(kinds)}"
+            message = f"{shown} takes {known.takes}, not {' and '.join(dict.fromkeys(kinds))}"
             raise self._error(call, message)
         if known.problem is not None:
             values = [one.value if isinstance(one, Constant) else None for one in arguments]

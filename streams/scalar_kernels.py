@@ -134,6 +134,16 @@ def first_known(arguments: Sequence[Vector]) -> Vector:
     return result
 
 
+def unless_equal(arguments: Sequence[Vector]) -> Vector:
+    """The first value; NULL where the second one is equal."""
+    one, other = arguments
+    differs: BoolArray = np.not_equal(one.values, other.values)
+    if other.valid is not None:
+        differs = differs | ~other.valid
+    valid = differs if one.valid is None else differs & one.valid
+    return Vector(np.broadcast_to(one.values, differs.shape), valid)
+
+
 def _null_like(vector: Vector) -> Vector:
     filler: Array = np.array(filler_of(vector.values), dtype=vector.values.dtype)
     return Vector(filler, np.zeros((), dtype=np.bool_))

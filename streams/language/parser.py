@@ -50,6 +50,9 @@ operators = {
 }
 """Terminal → the function an operator stands for."""
 
+ASSOCIATIVE = frozenset({"add", "multiply"})
+"""Operators whose function takes any number of operands, from the left."""
+
 CAST_TYPES = ("int", "float", "string")
 """Types that CAST gives."""
 
@@ -327,11 +330,23 @@ class _Builder(Transformer[Token, Any]):
             infix=True,
         )
 
-    def binary(self, meta: Meta, items: list[Any]) -> Call:
-        (function,) = (operators[one.type] for one in _only(items, Token) if one.type in operators)
-        return self._call(meta, function, _expressions(items))
+    def comparison(self, meta: Meta, items: list[Any]) -> Expression:
+        """Operands with operators between them, from the left.
 
-    addition = multiplication = comparison = binary
+        A sum or a product of any number is one operation, so that its length is no depth.
+        """
+        signs = [operators[one.type] for one in _only(items, Token) if one.type in operators]
+        result, *others = _expressions(items)
+        gathered: list[Expression] = [result]
+        for sign, following, other in zip(signs, [*signs[1:], ""], others, strict=True):
+            gathered.append(other)
+            if sign != following or sign not in ASSOCIATIVE:
+                whole = _Span(start=result.start, end=other.end)
+                result = Call(**whole, function=sign, arguments=tuple(gathered), infix=True)
+                gathered = [result]
+        return result
+
+    addition = multiplication = comparison
 
     def is_null(self, meta: Meta, items: list[Any]) -> Call:
         return self._test(meta, items, self._call(meta, "is_null", _expressions(items)))

@@ -58,6 +58,23 @@ OUTER_JOIN = f"for an inner join, {JOIN}"
 HOPS = "write [RANGE r SLIDE s]"
 NEWEST = "a window [ROWS n] keeps the newest n tuples, TOP n BY x the rows with the greatest x"
 
+_remaining = {"EXCEPT": "max(side) = 0", "INTERSECT": "min(side) <> max(side)"}
+"""Operation of SQL on two relations → which keys it leaves, by the sides that they come from."""
+
+
+def _set_operation(word: str) -> str:
+    """Statements that stand for one with an operation on the rows of two streams."""
+    both = " UNION ALL ".join(
+        f"SELECT k, {side} AS side FROM {stream} [NOW]" for side, stream in enumerate("ab")
+    )
+    rest = f"SELECT k FROM both [RANGE 1 HOUR] GROUP BY k HAVING {_remaining[word]}"
+    return f"REGISTER QUERY both RSTREAM({both}); REGISTER QUERY rest RSTREAM({rest});"
+
+
+_comment_or_quoted = re.compile(
+    r"""'(?:[^']|'')*' | "[^"]*" | --[^\n]* | /\*.*?\*/""", re.DOTALL | re.VERBOSE
+)
+
 absent = {
     "ORDER": ("ORDER BY", "tuples leave in the order of their timestamps"),
     **{word: (word, NEWEST) for word in ("LIMIT", "FETCH")},
@@ -65,7 +82,7 @@ absent = {
     **dict.fromkeys(
         ("LEFT", "RIGHT", "FULL", "OUTER"), ("outer joins", f"for an inner join, {JOIN}")
     ),
-    **{word: (word, "") for word in ("EXCEPT", "INTERSECT")},
+    **{word: (word, f"write {_set_operation(word)}") for word in ("EXCEPT", "INTERSECT")},
     **{word: (word, HOPS) for word in ("STEP", "HOP", "EVERY", "TUMBLE")},
     "OVER": ("OVER", "aggregates range over the window in FROM, such as [RANGE 1 MINUTE]"),
     "WITH": ("WITH", STATEMENT),
@@ -107,6 +124,9 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
     if not word:
         return f"the text ends; expected {_listed(expected)}"
     found, upper = f"{word!r} is not expected here", word.upper()
+    if word + after[:1] == "/*":
+        return "the comment does not end; close it with */"
+    before, after = map(_without_comments, (before, after))
     last = "".join(re.findall(r"\w+|\S", before)[-1:]).upper()
     following = "".join(re.findall(r"^\s*(\w+|\S)", after)).upper()
     subquery = (upper == "SELECT" and expected >= VALUES) or (word == "(" and last == "FROM")
@@ -141,8 +161,6 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
         return f"{found}; HAVING stands before TOP"
     if upper == "PARTITION" and re.search(r"\bTOP\s+\d+\s*$", before, re.IGNORECASE):
         return f"{found}; write TOP n BY x PARTITION BY c"
-    if word + following == "/*":
-        return f"{found}; a comment begins with --, and ends with its line"
     # The word passes for the name of a column until the word after it.
     if last == "TOP" and word.isdecimal():
         return f"{found}; TOP stands at the end of a SELECT: SELECT … FROM s [NOW] TOP {word} BY x"
@@ -157,6 +175,10 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
     if "AS" in expected and upper not in RESERVED and re.fullmatch(r"[A-Za-z_]\w*", word):
         return f"{found}; write AS before a new name: AS {word}"
     return f"{found}; expected {_listed(expected)}"
+
+
+def _without_comments(text: str) -> str:
+    return _comment_or_quoted.sub(lambda found: found[0] if found[0][0] in "'\"" else " ", text)
 
 
 def _absent(word: str) -> str:

@@ -62,8 +62,7 @@ def call_sql(call: Call, arguments: list[str]) -> str:
     """A function or an operator of arguments in SQL."""
     name = call.function
     if name in _infix:
-        left, right = arguments
-        return f"({left} {_infix[name]} {right})"
+        return f"({f' {_infix[name]} '.join(arguments)})"
     if name in _same or name in NEAR:
         return f"{name}({', '.join(arguments)})"
     match name:

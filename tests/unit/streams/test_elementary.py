@@ -164,3 +164,71 @@ def test_a_result_does_not_depend_on_its_neighbours() -> None:
     assert table_of_two.shape == (50, 300)
     one = elementary.power(np.abs(given[49]), exponents[299])
     assert float(one) == table_of_two[49, 299]
+
+
+positive: dict[str, FloatArray] = {
+    "moderate": rng.uniform(0.1, 100, 500),
+    "near one": rng.uniform(0.99, 1.01, 500),
+    "nearest to one": 1 + np.arange(-20.0, 20.0) * 2.0**-53,
+    "all sizes": np.ldexp(rng.uniform(0.5, 1, 500), rng.integers(-1074, 1025, 500)),
+    "whole": np.arange(1.0, 300),
+}
+
+
+@pytest.mark.parametrize("kind", list(positive))
+def test_logarithms_are_hardly_worse_than_rounded_exactly(kind: str) -> None:
+    given = positive[kind][positive[kind] > 0]
+    worst = Decimal(0)
+    with localcontext() as context:
+        context.prec = 50
+        for one, value in zip(given.tolist(), elementary.logarithm(given).tolist(), strict=True):
+            exact = Decimal(one).ln()
+            unit = Decimal(math.ulp(value)) if value else Decimal(1)
+            worst = max(worst, abs(Decimal(value) - exact) / unit)
+    assert worst < Decimal("0.52")
+
+
+exponents_of_e: dict[str, FloatArray] = {
+    "moderate": rng.uniform(-5, 5, 500),
+    "small": np.ldexp(rng.uniform(-1, 1, 300), rng.integers(-60, 0, 300)),
+    "all sizes": rng.uniform(-745, 709.7, 500),
+    "whole": np.arange(-700.0, 700.0, 7),
+}
+
+
+@pytest.mark.parametrize("kind", list(exponents_of_e))
+def test_exponentials_are_hardly_worse_than_rounded_exactly(kind: str) -> None:
+    given = exponents_of_e[kind]
+    worst = Decimal(0)
+    with localcontext() as context:
+        context.prec = 50
+        for one, value in zip(given.tolist(), elementary.exponential(given).tolist(), strict=True):
+            error = abs(Decimal(value) - Decimal(one).exp())
+            worst = max(worst, error / Decimal(math.ulp(value)))
+    # Subnormal results are rounded twice.
+    assert worst < (Decimal(1) if kind == "all sizes" else Decimal("0.52"))
+
+
+def test_edges_of_logarithms_and_exponentials() -> None:
+    edges = np.array([1.0, 0.0, -0.0, -1.0, math.inf, -math.inf, math.nan])
+    with np.errstate(all="ignore"):
+        logarithms, exponentials = elementary.logarithm(edges), elementary.exponential(edges)
+        assert elementary.exponential(np.array([709.782712893384, 709.79, 1e308]))[1:].tolist() == [
+            math.inf,
+            math.inf,
+        ]
+    assert logarithms[0] == 0
+    assert np.isnan(logarithms[1:]).all()
+    assert exponentials[:6].tolist()[1:] == [1, 1, 0.36787944117144233, math.inf, 0]
+    assert math.isnan(exponentials[6])
+    assert elementary.exponential(np.array([5e-324, -1e-300])).tolist() == [1, 1]
+    assert elementary.logarithm(np.array(8.0)).shape == ()
+
+
+def test_logarithms_and_exponentials_do_not_depend_on_their_neighbours() -> None:
+    given = rng.uniform(0, 700, 2 * elementary.BLOCK + 7)
+    for function in (elementary.logarithm, elementary.exponential):
+        whole = function(given)
+        halves = [function(part) for part in np.split(given, [5, 5000])]
+        assert np.concatenate(halves).tobytes() == whole.tobytes()
+        assert float(function(given[9])) == whole[9]

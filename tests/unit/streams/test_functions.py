@@ -40,6 +40,29 @@ def value(
         ("sqrt(16)", 4.0),
         ("power(2, 10)", 1024.0),
         ("power(x, 2)", 6.25),
+        ("ln(1)", 0.0),
+        ("ln(i)", 1.9459101490553132),
+        ("ln(0)", None),
+        ("ln(-1)", None),
+        ("exp(0)", 1.0),
+        ("exp(x)", 12.182493960703473),
+        ("exp(1000)", None),
+        ("exp(-1000)", 0.0),
+        ("nullif(i, 7)", None),
+        ("nullif(i, 7.5)", 7),
+        ("nullif(k, 'other')", "key"),
+        ("nullif(k, CASE WHEN FALSE THEN 'a' END)", "key"),
+        ("nullif(CASE WHEN FALSE THEN 1 END, i)", None),
+        ("trim('  a b ')", "a b"),
+        ("trim(' \t ')", "\t"),
+        ("ltrim('  a ')", "a "),
+        ("rtrim(' a  ')", " a"),
+        ("CAST(b AS float)", 1.0),
+        ("CAST(i > 7 AS float)", 0.0),
+        ("x + i + 3", 12.5),
+        ("i + 9223372036854775807 + x", -(2.0**63) + 8.5),
+        ("1e308 * 10 * 0.1", None),
+        ("i + 1 + CASE WHEN FALSE THEN 1 END + 2", None),
         ("least(i, x, 3)", 2.5),
         ("greatest('a', k)", "key"),
         ("floor(-9223372036854775808.0)", -(2**63)),
@@ -198,6 +221,36 @@ def test_a_text_is_a_whole_number_of_digits_or_null(text: str, number: int | Non
 def test_a_text_is_a_decimal_number_or_null(text: str, number: float | None) -> None:
     assert value(f"CAST('{text}' AS float)") == number
     assert value("CAST(k AS float)", k=text) == number
+
+
+@pytest.mark.parametrize("sign", ["+", "*"])
+@pytest.mark.parametrize("terms", [200, 5000])
+def test_a_sum_is_as_long_as_it_is_and_added_from_the_left(sign: str, terms: int) -> None:
+    numbers = [1 + (n * 0.37) % 0.01 for n in range(terms)]
+    expected = numbers[0]
+    for number in numbers[1:]:
+        expected = expected + number if sign == "+" else expected * number
+    assert value(f" {sign} ".join(map(repr, numbers))) == expected
+    assert value(f" {sign} ".join(["x", *map(repr, numbers)])) is not None
+    assert run(
+        f"RSTREAM(SELECT sum({f' {sign} '.join(['i'] * terms)}) AS y FROM s [NOW])",
+        [(1, "a", 1, 1.5, True)],
+    ) == [(1, terms if sign == "+" else 1)]
+
+
+def test_a_text_that_grows_beyond_all_bounds_is_null() -> None:
+    many = "a" * 2**20
+    assert value("length(replace(k, 'a', k))", k=many) is None
+    assert value("length(replace(k, 'a', 'bcde'))", k=many) == 2**22
+    assert value("length(replace(k, 'a', 'bcdef'))", k=many) is None
+    assert value("length(replace(k, 'a', ''))", k=many) == 0
+    assert value("length(concat(k, k, k, k))", k=many) == 2**22
+    assert value("concat(k, k, k, k, 'b') IS NULL", k=many)
+    twice = "concat({0}, {0}, {0}, {0}, {0}, {0}, {0}, {0})"
+    assert value(twice.format(twice.format(twice.format("k"))), k=many) is None
+    rows = [(1, "a", 1, 1.5, True), (1, many, 1, 1.5, True), (1, None, 1, 1.5, True)]
+    found = run("RSTREAM(SELECT length(concat(k, k, k, k, 'b')) AS y FROM s [NOW])", rows)
+    assert [row[1] for row in found] == [5, None, None]
 
 
 def refused(expression: str) -> str:

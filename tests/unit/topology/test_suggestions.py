@@ -14,6 +14,15 @@ from topology.suggestions import closest, hint, nearest
         ("three", ["other"], None),
         ("uk1", ["uk2"], "uk2"),
         ("x", [], None),
+        # Short names hold most of their letters in order, and mean something else.
+        ("median", ["min", "max", "sum", "round"], None),
+        ("mean", ["min", "name"], None),
+        ("moment", ["count"], None),
+        ("variance", ["name"], None),
+        ("len", ["length"], "length"),
+        ("flaot", ["float"], "float"),
+        ("recieved", ["received"], "received"),
+        ("deadlines", ["deadline"], "deadline"),
     ],
 )
 def test_closest_ignores_case(name: str, known: list[str], found: str | None) -> None:

@@ -33,6 +33,8 @@ def test_statements_keep_their_names_and_texts() -> None:
     [
         ("[NOW]", None, 1, []),
         ("[UNBOUNDED]", None, None, []),
+        ("[ROWS UNBOUNDED]", None, None, []),
+        ("[RANGE UNBOUNDED]", None, None, []),
         ("[ROWS 5]", 5, None, []),
         ("[RANGE 250 MILLISECONDS]", None, 250, []),
         ("[RANGE 1 SECOND]", None, 1_000, []),
@@ -84,11 +86,16 @@ def shown(expression: object) -> str:
         ("Power(x, 2)", "power(x, 2)"),
         ("'it''s' = name", 'equal("it\'s", name)'),
         ("TRUE AND false", "and(True, False)"),
-        ("1.5 + .5 + 1e3 + 2.", "add(add(add(1.5, 0.5), 1000.0), 2.0)"),
+        ("1 + 2 + 3 - 4 - 5 + 6", "add(subtract(subtract(add(1, 2, 3), 4), 5), 6)"),
+        ("a * b * c / d * e", "multiply(divide(multiply(a, b, c), d), e)"),
+        ("a + (b + c) + d", "add(a, add(b, c), d)"),
+        ("a /* + b */ + /* c\n ** / */ d /**/ -- e", "add(a, d)"),
+        ("'/* a' = '*/'", "equal('/* a', '*/')"),
+        ("1.5 + .5 + 1e3 + 2.", "add(1.5, 0.5, 1000.0, 2.0)"),
     ],
 )
 def test_expressions(text: str, tree: str) -> None:
-    (item,) = select(f"SELECT {text} AS y FROM s [NOW]").items
+    (item,) = select(f"SELECT {text}\n AS y FROM s [NOW]").items
     assert shown(item.expression) == tree
 
 
@@ -207,7 +214,9 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
         ("SELECT a FROM s [RANGE 1.5 SECONDS]", "windows take whole numbers: write it in MILLI"),
         ("SELECT count(*) FILTER (WHERE a) AS n FROM s [NOW]", "no FILTER yet; count what CASE"),
         ("SELECT a FROM s [NOW] WHERE a == 1", "write a single ="),
-        ("SELECT /* c */ a FROM s [NOW]", "a comment begins with --"),
+        ("SELECT /* c  a FROM s [NOW]", "the comment does not end; close it with */"),
+        ("SELECT a /* select */ b /* c */ -- d\n FROM s [NOW]", "write AS before a new name: AS b"),
+        ("SELECT a FROM s [NOW] WHERE a = /* = */ = 1", "write a single ="),
         ('SELECT a FROM s [NOW] WHERE a LIKE "x"', "strings stand in single quotes"),
     ],
 )

@@ -116,7 +116,7 @@ def test_condition_is_worth_one_where_it_holds() -> None:
         ("sped * 2", 1, "stream has no column sped; did you mean speed?"),
         ("2 * sped", 5, "did you mean speed?"),
         ("name", 1, "a value is a number or a condition, this is of type string"),
-        ("speed + name", 1, "+ takes two numbers, not float and string"),
+        ("speed + name", 1, "+ takes numbers, not float and string"),
         ("sqr(speed)", 1, "there is no function sqr"),
         ("count(*)", 1, "an aggregate has no value for a single tuple"),
         ("speed)", 6, "')' is not expected here"),
