@@ -25,7 +25,7 @@ from enum import Enum
 
 import numpy as np
 
-from ha.messages import Data
+from ha.messages import Beginning, Data
 from streams.chunk import NO_WATERMARK, Chunk, Position
 
 REMEMBERED_CLAIMS = 32
@@ -83,6 +83,12 @@ class StreamCursor:
         it continues from a state and has crossed none since.
     started
         Where it began to read, or went on from a state or after a discontinuity; None: nowhere yet.
+    begins
+        Where its reader needs the stream from, if it begins from nothing; None: from where it is
+        kept.
+    lost
+        Tuples that no producer had for such a beginning, although they led to no results yet; None:
+        nobody knows how many.
     claims
         What its host has said lately that it has: received, or processed.
     kept
@@ -105,6 +111,8 @@ class StreamCursor:
         self.kept: Position | None = None
         self.began_at: Position | None = None
         self.started: Position | None = None
+        self.begins: Beginning | None = None
+        self.lost: int | None = 0
         self.crossing = self._moved = False
         self.claims.clear()
 
@@ -123,6 +131,12 @@ class StreamCursor:
             return True
         is_forgotten = bool(self.claims) and had.is_before(self.claims[0])
         return is_forgotten and self.started is not None and self.started.is_before(had)
+
+    @property
+    def seeks(self) -> bool:
+        """Whether some producer may yet have more for the beginning of its reader, if it begins
+        from nothing."""
+        return self.begins is not None and (self.position is None or self.provisional)
 
     @property
     def needs_from(self) -> Position | None:

@@ -59,6 +59,23 @@ class Sent(Struct, frozen=True, array_like=True):
     """Base of what travels between hosts: as its fields in their order, without their names."""
 
 
+class Beginning(Struct, frozen=True, kw_only=True):
+    """Where a replica that begins from nothing needs its input from.
+
+    Attributes
+    ----------
+    after_ms
+        It needs what follows this event time: its windows reach back to there. `NO_WATERMARK`:
+        everything.
+    delivered_ms
+        Up to where all results that its output leads to have been delivered. What follows, and no
+        producer keeps, is lost. `NO_WATERMARK`: nobody knows.
+    """
+
+    after_ms: EventTime
+    delivered_ms: EventTime
+
+
 class Data(Sent, frozen=True, kw_only=True):
     """A run of a stream, from a producer to one host that reads it.
 
@@ -112,6 +129,9 @@ class Subscribe(Sent, frozen=True, kw_only=True):
         count.
     columns
         Those that some reader there uses; None: all.
+    begins
+        Where output is needed from, if `position` is None because a replica there begins from
+        nothing; None: from where it is kept.
     """
 
     stream: Name
@@ -126,15 +146,24 @@ class Subscribe(Sent, frozen=True, kw_only=True):
     departs_ms: EventTime | None = None
     complete_ms: EventTime | None = None
     columns: Columns | None = None
+    begins: Beginning | None = None
 
 
 class Subscribed(Sent, frozen=True, kw_only=True):
-    """The replica's answer: it keeps its output from `position` on until that is acknowledged."""
+    """The replica's answer: it keeps its output from `position` on until that is acknowledged.
+
+    Attributes
+    ----------
+    lost
+        How many tuples after `Beginning.delivered_ms` lie before `position`, at most; None: nobody
+        knows how many.
+    """
 
     stream: Name
     position: Position
     epoch: Number
     generation: Number
+    lost: Number | None = 0
 
 
 class Contradiction(Sent, frozen=True, kw_only=True):

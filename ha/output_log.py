@@ -36,7 +36,7 @@ from operator import is_
 import pyarrow as pa
 
 from ha.errors import InvariantViolation
-from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Columns
+from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Beginning, Columns
 from ha.subscriber import Subscriber
 from streams.chunk import NO_WATERMARK, Chunk, Position
 from topology.arrays import IntArray
@@ -56,6 +56,9 @@ lacks at the secondary."""
 CREDIT_US = 1_000_000
 """How long a subscriber's credit holds a producer up after its last acknowledgement: 20 intervals.
 A dead or cut off consumer must not stop the others; after that time it only has output kept."""
+
+REMEMBERED_CUTS = 4096
+"""Where chunks began that were dropped: by these, tuples are counted that nobody can have now."""
 
 DEMAND_US = 3_000_000
 """How long a host that acknowledges nothing has output kept that it demands, beyond the log's
@@ -91,6 +94,9 @@ class OutputLog:
         Node → what it has acknowledged and has been sent, in the order of subscription.
     retained
         If output can be had again, the cut from which on.
+    located
+        Event time → the cut after it, as far as that was looked up for readers that begin before
+        the log does.
     is_read
         Whether there are consumers, subscribed or not.
     readers
@@ -120,6 +126,9 @@ class OutputLog:
         self._linger_us = linger_us
         self._rereadable = rereadable
         self.retained = Position()
+        self.located: dict[int, Position] = {}
+        self._dropped: deque[Position] = deque(maxlen=REMEMBERED_CUTS)
+        """Where chunks began that were dropped."""
         self.subscribers: dict[str, Subscriber] = {}
         self.overflowed_tuples = 0
         self.is_read = True
@@ -221,6 +230,30 @@ class OutputLog:
         """Where those begin who have no position: where every replica has the output."""
         passed = self._passed
         return self.base if passed is None or passed.is_before(self.base) else passed
+
+    def begin(self, begins: Beginning) -> Position | None:
+        """Where a reader begins that needs what follows an event time; None: look up the cut.
+
+        Standbys that may keep nothing from there are left out of account: what is sent now would
+        have to be sent again by one that takes over at this moment.
+        """
+        after_ms = begins.after_ms
+        if not self._rereadable or after_ms >= self.base.watermark_ms:
+            return self._position_at(after_ms)
+        if after_ms <= self.retained.watermark_ms:
+            return self.retained
+        return self.located.get(after_ms)
+
+    def count_lost(self, begins: Beginning, start: Position) -> int | None:
+        """How many tuples that were not delivered lie before a reader's beginning, at most.
+
+        None if there may be some, and it is not known any more how many.
+        """
+        delivered_ms = begins.delivered_ms
+        if delivered_ms == NO_WATERMARK or start.watermark_ms <= delivered_ms:
+            return 0
+        known = bisect_right(self._dropped, delivered_ms, key=_watermark_ms)
+        return start.next_seq - self._dropped[known - 1].next_seq if known else None
 
     @property
     def demanding(self) -> list[str]:
@@ -441,6 +474,7 @@ class OutputLog:
         """
         self._chunks.clear()
         self._ends.clear()
+        self._dropped.append(self.base)
         self._dropped_bytes = self._appended_bytes
         self.base = self.end = end
         for subscriber in self.subscribers.values():
@@ -492,6 +526,7 @@ class OutputLog:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
+        self._dropped.append(self.base)
         self.base = self._chunks.popleft().end
         _, self._dropped_bytes = self._ends.popleft()
 

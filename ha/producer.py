@@ -61,10 +61,18 @@ class Producer(Protocol):
         ...
 
 
-def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) -> Subscribed:
-    """Subscribe a host from its position on, or from the log's beginning if that is unknown."""
+def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) -> Subscribed | None:
+    """Subscribe a host from its position on, or from the log's beginning if that is unknown.
+
+    None if a reader begins before the log, and it has yet to be looked up where.
+    """
     known = request.generation == producer.generation
     position = request.position if known else None
+    begins, lost = request.begins if position is None else None, 0
+    if begins is not None:
+        if (position := producer.log.begin(begins)) is None:
+            return None
+        lost = producer.log.count_lost(begins, position)
     start = producer.log.subscribe(
         node,
         position,
@@ -83,6 +91,7 @@ def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) ->
         position=start,
         epoch=producer.epoch,
         generation=producer.generation,
+        lost=lost,
     )
 
 

@@ -20,6 +20,7 @@ from ha.messages import (
     ANY_BYTES,
     EVERY_TUPLE,
     Ack,
+    Beginning,
     Columns,
     Data,
     Offer,
@@ -282,7 +283,8 @@ class Subscription:
 
         A reader without a position starts at the position in the answer. Replicas trim at different
         times. Until data arrives, it starts at the latest offered position: the replica that sends
-        may have trimmed older output.
+        may have trimmed older output. One that begins from nothing starts at the earliest, since it
+        needs all that anybody has.
         """
         link = self._links.get(node)
         if link is None or answer.generation < self.least_generation:
@@ -292,13 +294,13 @@ class Subscription:
         self._note_confirmed()
         behind: list[str] = []
         for reader, cursor in self.readers.items():
-            begins = cursor.position
-            if begins is None or (
+            if cursor.position is None or (
                 cursor.provisional
                 and answer.generation == cursor.generation
-                and answer.position.watermark_ms > begins.watermark_ms
+                and _is_better(answer.position, cursor.position, cursor.begins)
             ):
                 cursor.start(answer.position, answer.generation, provisional=True)
+                cursor.lost = answer.lost
             elif answer.generation > cursor.generation and self._feeds(node):
                 behind.append(reader)
             cursor.epoch = max(cursor.epoch, answer.epoch)
@@ -599,7 +601,7 @@ class Subscription:
             link.waits_since_us = link.heard_us = now_us
         generations = {cursor.generation for cursor in self.readers.values()}
         positions = [
-            reached if cursor.kept is None else cursor.kept
+            None if cursor.seeks else reached if cursor.kept is None else cursor.kept
             for _, cursor, reached in self._reached()
         ]
         for _, cursor, reached in self._reached():
@@ -624,7 +626,29 @@ class Subscription:
             departs_ms=self._departs_ms(generation),
             complete_ms=min(complete, default=None),
             columns=self.columns,
+            begins=self._begins() if whole else None,
         )
+
+    def _begins(self) -> Beginning | None:
+        """Where the readers that begin from nothing need the stream from."""
+        found = [
+            cursor.begins
+            for cursor in self.readers.values()
+            if cursor.seeks and cursor.begins is not None
+        ]
+        if not found:
+            return None
+        return Beginning(
+            after_ms=min(each.after_ms for each in found),
+            delivered_ms=min(each.delivered_ms for each in found),
+        )
+
+
+def _is_better(offered: Position, begins_at: Position, begins: Beginning | None) -> bool:
+    """Whether a reader begins at an offered position rather than where it would begin."""
+    if begins is None:
+        return begins_at.is_before(offered)
+    return offered.is_before(begins_at)
 
 
 def _watermark_ms(position: Position) -> int:

@@ -84,6 +84,11 @@ class WindowPlan:
         return (self.rows, self.range_ms, self.session_ms) == (None, None, None)
 
     @property
+    def reach_ms(self) -> int:
+        """How long before a timestamp tuples matter for what it shows; 0 if no time bounds that."""
+        return 0 if self.range_ms is None else self.range_ms + (self.slide_ms or 0)
+
+    @property
     def tumbling(self) -> tuple[int, int] | None:
         """Length and offset, ms, if each tuple is in it at one boundary only; else None."""
         if self.rows is not None or self.partition_by or self.range_ms is None:

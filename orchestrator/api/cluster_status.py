@@ -20,6 +20,7 @@ from orchestrator.records import (
     FragmentRecord,
     HistoryEvent,
     InputStatus,
+    LostInput,
     MemoryStatus,
     NodeRecord,
     ReplicaId,
@@ -78,6 +79,7 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     `checkpoint_bytes` of the state in its last checkpoint; None: there was none. `rejected` tuples
     were left out since its state began, because it fails on them. `stopped` says why it runs
     nowhere, if it has failed too often.
+    `lost_input` is what it lacked of its inputs when it began from nothing, by stream.
     """
 
     query: str
@@ -97,6 +99,12 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_bytes: int | None = None
     rejected: int = 0
     stopped: str | None = None
+    lost_input: dict[str, LostInput] = {}
+
+    @property
+    def lost_input_tuples(self) -> int:
+        """How many tuples that were at most; an unknown number counts as one."""
+        return sum(1 if each.tuples is None else each.tuples for each in self.lost_input.values())
 
 
 class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,6 +300,12 @@ def _fragment(
         checkpoint_bytes=None if primary is None else primary.checkpoint_bytes,
         rejected=0 if rejected is None else rejected.tuples,
         stopped=record.stopped,
+        lost_input={
+            stream: lost
+            for status in view.reports_of(record.fragment).values()
+            if status.generation == record.generation
+            for stream, lost in status.lost_input.items()
+        },
     )
 
 

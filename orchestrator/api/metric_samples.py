@@ -102,6 +102,7 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ("snapshot_seconds", "Processor time of writing that.", "snapshot_ms", 1000),
         ("checkpoint_bytes", "Size of the state in its last checkpoint.", "checkpoint_bytes", 1),
         ("rejected_tuples_total", "Tuples left out because it fails on them.", "rejected", 1),
+        ("lost_input_tuples", "Input without results, of a state lost.", "lost_input_tuples", 1),
     ))  # fmt: skip
     yield from _tabled(document.streams, "stream", ("stream", "site"), (
         ("tuples_total", "Tuples that have entered.", "entered", 1),

@@ -212,6 +212,7 @@ def _replica_in(
         checkpoint_ms=record.timing.checkpoint_ms,
         covered_ms=record.timing.covered_ms,
         promised=record.timing.promised,
+        begins=record.begins if record.epoch == record.generation else None,
     )
 
 

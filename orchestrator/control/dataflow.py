@@ -91,6 +91,8 @@ class Fragment:
         Of the stream it gives.
     rejected
         Whether it gives the tuples that its statement rejects, in place of results.
+    reach_ms
+        How long before a timestamp its results depend on input, as far as time bounds that.
     """
 
     query: str
@@ -100,6 +102,7 @@ class Fragment:
     uses: Mapping[str, Columns]
     columns: Columns
     rejected: bool = False
+    reach_ms: int = 0
 
     @property
     def key(self) -> str:
@@ -344,6 +347,7 @@ def _in_order(
                 },
                 columns=program.columns,
                 rejected=rejected,
+                reach_ms=max((window.reach_ms for window in program.windows), default=0),
             )
     return fragments
 

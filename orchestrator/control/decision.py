@@ -23,6 +23,9 @@ class DecisionSettings:
         How long a primary may be gone before the coordinator stops waiting for its secondary.
         Taking over takes the data plane a fraction of a second; the grace leaves time for a host
         to get a session again after the server was away.
+    site_patience_us
+        How long a fragment that has lost its state waits for the sites of its outputs to say what
+        they have: as long as producers keep output for a sink that is away.
     start_delay_us
         From the decision to start streams until they start: time for every site to hear of it.
     submission_grace_us
@@ -50,6 +53,7 @@ class DecisionSettings:
     """
 
     takeover_grace_us: int = 3_000_000
+    site_patience_us: int = 15_000_000
     start_delay_us: int = 1_000_000
     submission_grace_us: int = 10_000_000
     warm_up_us: int = 30_000_000

@@ -46,6 +46,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from ha.messages import Beginning
 from ha.roles import ReplicaRole
 from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
@@ -56,9 +57,11 @@ from orchestrator.control.placing import (
     put_retimed,
     retimed,
 )
+from orchestrator.control.undelivered import undelivered
 from orchestrator.records import FragmentRecord, ReplicaId, ReplicaLoss, Restarts
 from placement.errors import PlacementError
 from placement.records import Secondary
+from streams.chunk import NO_WATERMARK
 
 WARM_UP_DOUBLINGS = 4
 """How often the time for warming up is doubled at most: 8 minutes after 30 s."""
@@ -363,10 +366,24 @@ def _give_back(pending: PendingDecision, record: FragmentRecord, former: Replica
     pending.change_fragment(record, "switched back", detail, epoch=epoch, **fields)
 
 
+def _where(begins: Beginning) -> str:
+    """From where on a fragment reads that begins from nothing."""
+    if begins.after_ms == NO_WATERMARK:
+        return "with all input that is kept: nobody knows what was delivered"
+    windows_ms = begins.delivered_ms - begins.after_ms
+    reach = f", windows of {windows_ms} ms before that" if windows_ms else ""
+    return f"after {begins.delivered_ms} ms, up to where results were delivered{reach}"
+
+
 def _start_over(
     pending: PendingDecision, record: FragmentRecord, restarts: Restarts | None = None
 ) -> None:
     planning = pending.planning
+    begins = undelivered(pending, record)
+    if isinstance(begins, str):
+        problem = f"{record.key}: {_end(pending, record)} and nobody can take over; it starts over "
+        pending.problems.append(f"{problem}once site {begins} says up to where it has the results")
+        return
     planning.running.pop(record.fragment, None)
     plan = plan_query(pending, record.query, relax=True)
     if plan is None:
@@ -376,5 +393,7 @@ def _start_over(
     (renewed,) = new_records(planning, plan, epochs)
     detail = f"{_end(pending, record)} and nobody can take over; epoch {renewed.epoch} "
     detail += f"begins from nothing on {renewed.primary.node}"
+    if begins is not None:
+        detail += f", {_where(begins)}"
     restarts = restarts or record.restarts
-    pending.change_fragment(renewed, "state lost", detail, restarts=restarts)
+    pending.change_fragment(renewed, "state lost", detail, restarts=restarts, begins=begins)

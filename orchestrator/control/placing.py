@@ -259,7 +259,9 @@ def changes_since(planning: Planning, plan: PlanRecord) -> list[str]:
 
 def _placed(record: FragmentRecord) -> FragmentRecord:
     """A fragment's place and timing, whatever its epoch: plans do not rest on that."""
-    return msgspec.structs.replace(record, epoch=UNISSUED, generation=UNISSUED, told_cost_us=None)
+    return msgspec.structs.replace(
+        record, epoch=UNISSUED, generation=UNISSUED, told_cost_us=None, begins=None
+    )
 
 
 def _digest(record: Record) -> str:

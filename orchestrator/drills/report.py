@@ -49,6 +49,9 @@ class DrillReport(Failover, frozen=True, kw_only=True):
         Whether that is what the simulated world predicts.
     predicted_ms
         The recovery that the simulated world had predicted; None: nobody had asked it.
+    input_lost
+        Input that has no results because a state was lost, and that nobody keeps: a phrase for each
+        fragment.
     remarks
         What was not done as planned, although no promise depends on it.
     late_ms
@@ -68,6 +71,7 @@ class DrillReport(Failover, frozen=True, kw_only=True):
     compared: tuple[str, ...] = ()
     differing: int = 0
     aborted: bool = False
+    input_lost: tuple[str, ...] = ()
     simulated: bool = False
     predicted_ms: float | None = None
     remarks: tuple[str, ...] = ()
@@ -86,7 +90,8 @@ class DrillReport(Failover, frozen=True, kw_only=True):
             f"{self.differing} tuples differ in the archive": self.differing > 0,
             "the fault was ended early, because an output was silent for too long": self.aborted,
         }
-        return (*super().failures, *(failure for failure, failed in more.items() if failed))
+        lost = [f"input was lost: {each}" for each in self.input_lost]
+        return (*super().failures, *(failure for failure, failed in more.items() if failed), *lost)
 
 
 def for_history(report: DrillReport) -> dict[str, object]:
@@ -135,11 +140,12 @@ def measured(
     compared = {s: differences(delivered[s], each) for s, each in kept.items()}
     watched = {**delivered, **{f"{stream} at its sink": each for stream, each in at_sinks.items()}}
     figures = msgspec.structs.asdict(consequences)
+    struck_us = found.killed_us if isinstance(found, Killed) else found.struck_us
     figures["lost"] += sum(each.lost for each in compared.values())
     figures["repeated"] += sum(each.repeated for each in compared.values())
     return DrillReport(
         drill=chosen.name,
-        struck_us=found.killed_us if isinstance(found, Killed) else found.struck_us,
+        struck_us=struck_us,
         fragments=blast.primaries,
         causes=tuple(sorted(set(found.causes))) if isinstance(found, Killed) else (),
         outputs=blast.outputs,
@@ -147,6 +153,13 @@ def measured(
         blast=blast,
         compared=tuple(compared),
         differing=sum(each.differing for each in compared.values()),
+        input_lost=tuple(
+            f"{event.subject}: {event.detail}"
+            for event in events
+            if event.kind == "input lost"
+            and event.subject in view.dataflow.fragments
+            and event.at_us >= struck_us
+        ),
         remarks=found.remarks if isinstance(found, Disturbed) else (),
         timeline=timeline(found, consequences.bound_ms, watched, events),
         **figures,

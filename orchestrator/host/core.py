@@ -13,6 +13,7 @@ measures latencies, and `access_control` refuses messages that their sender may 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,6 +43,7 @@ from orchestrator.host.events import (
     SinkOpened,
     SourceEmitted,
     SourceFailed,
+    SourceLocated,
     SourceOpened,
     SourceReread,
     SourceWaits,
@@ -238,6 +240,10 @@ class HostCore:
                 if source is not None and (data := source.reread(event)) is not None:
                     self._outbox.send(node, data)
                     self._outbox.feed(source)
+            case SourceLocated(stream=stream):
+                if (source := self.replica_manager.sources.get(stream)) is not None:
+                    for node, request in source.located(event).items():
+                        self._on_message(node, request, now_us)
             case InputSkipped(stream=stream, skipped=skipped):
                 if (source := self.replica_manager.sources.get(stream)) is not None:
                     source.skipped = skipped
@@ -390,6 +396,12 @@ class HostCore:
             part for source in self.replica_manager.sources.values() for part in source.wanted()
         ]
 
+    def sought(self) -> Iterator[tuple[str, int]]:
+        """Streams, and event times at which somebody needs to know where they stood."""
+        for stream, source in self.replica_manager.sources.items():
+            for after_ms in source.sought:
+                yield stream, after_ms
+
     def unexplained(self) -> dict[str, Skipped]:
         """Ranges that streams left out when they began anew, and that nobody has looked at yet."""
         sources = self.replica_manager.sources.items()
@@ -423,6 +435,7 @@ class HostCore:
                 recovered=hosted.recovered,
                 snapshot=hosted.snapshot,
                 checkpoint_bytes=hosted.replica.sender.state_bytes,
+                lost_input=dict(hosted.lost_input),
             )
             for name, hosted in self.replica_manager.replicas.items()
         }
@@ -478,10 +491,14 @@ class HostCore:
                 if (source := self.replica_manager.sources.get(stream)) is not None:
                     source.asked(message)
                 self._state_loss.on_claim(sender, stream, message, now_us)
-                if (producer := self.replica_manager.producer(stream)) is not None:
-                    self._outbox.send(sender, subscribe(producer, sender, message, now_us))
+                if (producer := self.replica_manager.producer(stream)) is None:
+                    return
+                if (answer := subscribe(producer, sender, message, now_us)) is not None:
+                    self._outbox.send(sender, answer)
                     self._outbox.feed(producer)
                     self._dispatcher.update_held_up(stream, now_us)
+                elif source is not None and message.begins is not None:
+                    source.seek(sender, message, message.begins)
             case messages.Subscribed():
                 self._inputs.on_subscribed(sender, message, now_us)
                 self._failover.on_answer(now_us)

@@ -93,6 +93,20 @@ class SourceReread(msgspec.Struct, frozen=True, kw_only=True):
     emitted: SourceEmitted
 
 
+class SourceLocated(msgspec.Struct, frozen=True, kw_only=True):
+    """A source has looked up where its stream stood at an event time.
+
+    Attributes
+    ----------
+    position
+        The cut after it, or the first one from which on the stream can be read again.
+    """
+
+    stream: str
+    after_ms: int
+    position: Position
+
+
 class InputSkipped(msgspec.Struct, frozen=True, kw_only=True):
     """The source of a stream has looked at what it left out when the stream began anew."""
 
@@ -163,6 +177,7 @@ Event = (
     | SourceFailed
     | SourceWaits
     | SourceReread
+    | SourceLocated
     | InputSkipped
     | SinkOpened
     | SinkFlushed

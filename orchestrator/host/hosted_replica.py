@@ -13,6 +13,7 @@ from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.drivers import LONGEST_RETRY_US, Failures
 from orchestrator.records import (
     FragmentAssignment,
+    LostInput,
     RecoverySplit,
     RecoveryStatus,
     SnapshotStatus,
@@ -64,6 +65,8 @@ class HostedReplica:
         stepped down.
     snapshot
         The last state that it has given another replica.
+    lost_input
+        Input stream → what it lacked of that when it began from nothing.
     told, tellings
         The hosts of the other replicas with the epoch that they were last told, and how often.
     """
@@ -86,6 +89,7 @@ class HostedReplica:
     follows: str | None = None
     succeeds: str | None = None
     snapshot: SnapshotStatus | None = None
+    lost_input: dict[str, LostInput] = field(default_factory=dict[str, LostInput])
 
     def __post_init__(self) -> None:
         self.use(self.assignment)

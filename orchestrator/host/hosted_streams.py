@@ -19,11 +19,17 @@ import pyarrow as pa
 from ha.cursor import Receipt, StreamCursor, past
 from ha.handover import Handover
 from ha.lag import StandbyLag
-from ha.messages import Data, Subscribe
+from ha.messages import Beginning, Data, Subscribe
 from ha.output_log import OutputLog
 from ha.roles import ReplicaRole, RoleEvent, succeed
 from ha.throttle import Throttle
-from orchestrator.host.events import Deliver, Durable, SourceEmitted, SourceReread
+from orchestrator.host.events import (
+    Deliver,
+    Durable,
+    SourceEmitted,
+    SourceLocated,
+    SourceReread,
+)
 from orchestrator.host.recent_latencies import RecentLatencies
 from orchestrator.records import (
     InputStatus,
@@ -41,6 +47,9 @@ from topology.arrays import IntArray
 ENTRIES = 32
 """Of tuples, of which it is told how many come at once: so few are past within seconds, so many
 even out."""
+
+MOST_LOCATED = 64
+"""Event times at which a source remembers where it stood: hosts ask again until they are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,8 @@ class HostedSource:
     ----------
     accepts_subscribers
         Whether it is known where the log begins.
+    sought
+        Event time → hosts that are to be subscribed once it is known where the stream stood then.
     had_ms
         Up to where some consumer has said that it had the stream before it began anew.
     skipped
@@ -127,6 +138,7 @@ class HostedSource:
         self.throttle, self._overflowing = Throttle(), Throttle()
         self.slipped_us = 0
         self.input: InputStatus | None = None
+        self.sought: dict[int, dict[str, Subscribe]] = {}
         self.had_ms = NO_WATERMARK
         self._demanded_ms: int | None = None
         self._begins_after_ms: int | None = None
@@ -262,6 +274,9 @@ class HostedSource:
         had less by design; they count as long as nobody demands anything.
         """
         generation, had_ms = request.generation, request.complete_ms
+        if (begins := request.begins) is not None and begins.delivered_ms != NO_WATERMARK:
+            # Whatever a former state of the reader has had beyond that is of no use any more.
+            generation, had_ms = 0, begins.delivered_ms
         if self.assignment.resumes or generation is None or had_ms is None:
             return
         if generation >= self.generation:
@@ -281,6 +296,18 @@ class HostedSource:
         if known is not None and (known.after_ms, known.until_ms) == (had_ms, until_ms):
             return None
         return Skipped(after_ms=had_ms, until_ms=until_ms)
+
+    def seek(self, node: str, request: Subscribe, begins: Beginning) -> None:
+        """Have it looked up where a host begins that needs the stream from before the log."""
+        self.sought.setdefault(begins.after_ms, {})[node] = request
+
+    def located(self, event: SourceLocated) -> dict[str, Subscribe]:
+        """Note where the stream stood at an event time; returns the requests that waited for it."""
+        located = self.log.located
+        located[event.after_ms] = event.position
+        for oldest in list(located)[:-MOST_LOCATED]:
+            del located[oldest]
+        return self.sought.pop(event.after_ms, {})
 
     def wanted(self) -> Iterator[Wanted]:
         """Parts of the stream that must be read again."""
@@ -418,6 +445,7 @@ class HostedSink:
         self.schema = stream_schema(assignment.columns)
         self.cursor = StreamCursor()
         self.is_open = self.was_open = False
+        self.kept_ms: int | None = None
         self.address: str | None = None
         self._latencies = RecentLatencies(LATENCY_WINDOW)
         self._percentiles_ms: tuple[float, ...] = ()
@@ -454,6 +482,7 @@ class HostedSink:
         if durable is not None:
             self.cursor.start(durable.position, durable.generation)
             self.cursor.kept = durable.position
+            self.kept_ms = durable.position.watermark_ms
 
     def close(self) -> None:
         """Receive nothing until the driver works again."""
@@ -470,6 +499,7 @@ class HostedSink:
 
         Numbers of an earlier generation than the cursor's mean nothing to producers.
         """
+        self.kept_ms = durable.position.watermark_ms
         if durable.generation == self.cursor.generation:
             self.cursor.kept = durable.position
         # Timestamps rise also from one generation to the next.
@@ -563,4 +593,5 @@ class HostedSink:
             repeated=self._repeated + self.cursor.repeated_tuples,
             address=self.address,
             unkept_ms=max(now_us - self._held[0][1], 0) / 1000 if self._held else 0.0,
+            kept_ms=self.kept_ms,
         )

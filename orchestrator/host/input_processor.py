@@ -38,6 +38,7 @@ from orchestrator.host.hosted_replica import HostedReplica
 from orchestrator.host.replica_manager import ReplicaManager
 from orchestrator.host.stand_ins import StandIns
 from orchestrator.host.state_loss import StateLoss, said
+from orchestrator.records import LostInput
 from streams.chunk import Position, nothing_until
 
 ACKNOWLEDGES = 8
@@ -320,6 +321,7 @@ class InputProcessor:
         for hosted in self.replica_manager.replicas.values():
             self.discontinuities.give_up_if_passed(hosted, now_us)
             self._request_snapshot(hosted, now_us)
+            self._tell_lost(hosted)
 
     def acknowledgements(self, now_us: int, interval: int) -> Iterator[tuple[str, str, Ack]]:
         """Node, stream, what the readers here have processed of it, and how much more they take.
@@ -509,6 +511,26 @@ class InputProcessor:
         self.outbox.report("left behind", hosted.assignment.fragment, detail)
         self.outbox.counters["standbys_left_behind"] += 1
         self.state_loss.discard(hosted, now_us)
+
+    def _tell_lost(self, hosted: HostedReplica) -> None:
+        """Count and report input that a replica lacks which has begun from nothing.
+
+        Which of several producers can give it the most is known once all have answered.
+        """
+        for stream, entry in hosted.replica.inputs.items():
+            cursor = entry.cursor
+            begins, began_at = cursor.begins, cursor.began_at
+            if begins is None or began_at is None or cursor.lost == 0:
+                continue
+            if not self.replica_manager.subscriptions[stream].confirmed:
+                continue
+            after_ms, until_ms = begins.delivered_ms, began_at.watermark_ms
+            lost = LostInput(after_ms=after_ms, until_ms=until_ms, tuples=cursor.lost)
+            cursor.lost = 0
+            hosted.lost_input[stream] = lost
+            self.outbox.counters["tuples_lost"] += 1 if lost.tuples is None else lost.tuples
+            detail = f"{lost.detail} of {stream} have no results, and no producer keeps them"
+            self.outbox.report("input lost", hosted.assignment.fragment, detail)
 
     def _request_snapshot(self, hosted: HostedReplica, now_us: int) -> None:
         """Ask the peer replica for its state, once every producer keeps what will follow it.

@@ -408,6 +408,8 @@ class HostLoop:
         for stream, retained in self._source_drivers.retained.items():
             manager.sources[stream].log.retained = retained
         self._source_drivers.confirm(manager.held_by_readers, manager.had_before_ms)
+        for event in self._source_drivers.locate(list(self.core.sought()), now_us):
+            self._handle(event)
         for piece in self._source_drivers.reread(sources, self.core.wanted(), now_us):
             self._handle(piece)
         for counted in self._source_drivers.count(self.core.unexplained()):

@@ -403,6 +403,8 @@ class ReplicaManager:
             return
         if a.role == "primary" and a.epoch == a.generation:
             replica.apply(RoleEvent.FOUNDED, a.epoch)
+            for entry in replica.inputs.values():
+                entry.cursor.begins = a.begins
         self.replicas[a.fragment] = HostedReplica(assignment=a, replica=replica)
         yield Report(
             kind="started", subject=a.fragment, detail=f"{replica.role.value}, epoch {a.epoch}"

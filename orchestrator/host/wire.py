@@ -27,7 +27,7 @@ from streams.chunk import NO_WATERMARK, Chunk, Position, joined, widened
 from streams.state import PIECE_ROWS, SavedState
 from topology.arrays import IntArray
 
-WIRE_VERSION = 10
+WIRE_VERSION = 11
 
 PORTION_CHUNKS = 256
 """Most chunks of an output log that a snapshot contains as one."""

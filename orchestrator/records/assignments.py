@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ha.messages import Beginning
 from orchestrator.records.base import Peer, Record
 from orchestrator.records.fragments import RecoverySplit
 from orchestrator.records.manifests import DriverSpec, Overflow, Shed, SourceSpec
@@ -45,6 +46,8 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Whether those are what it gives, in place of results."""
     further_replicas: tuple[str, ...] = ()
     """Nodes of replicas besides the two, while one of them is being moved."""
+    begins: Beginning | None = None
+    """Where its input begins, if it is to begin from nothing; None: where producers keep it."""
 
     @property
     def others(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ha.messages import Beginning
 from orchestrator.records.base import LinkFault, Record, ReplicaId
 
 
@@ -69,6 +70,8 @@ class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     lacked: tuple[str, ...] = ()
     """Nodes of the manifest that were not there when its place was chosen, until it was chosen
     again with them."""
+    begins: Beginning | None = None
+    """From where on the present state has its input, if it is not the fragment's first one."""
 
     @property
     def key(self) -> str:

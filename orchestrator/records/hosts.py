@@ -151,6 +151,30 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     """The last that it has given; None: none."""
     checkpoint_bytes: int | None = None
     """Size of the state in the last checkpoint that it was to send; None: none."""
+    lost_input: dict[str, LostInput] = {}
+    """Input stream → what it lacked of that when it began from nothing."""
+
+
+class LostInput(Record, frozen=True, kw_only=True):
+    """Input that a fragment cannot have any more, and that led to no results.
+
+    Attributes
+    ----------
+    after_ms, until_ms
+        Its range of timestamps; the first is excluded.
+    tuples
+        How many there were, at most; None: nobody knows.
+    """
+
+    after_ms: int
+    until_ms: int
+    tuples: int | None
+
+    @property
+    def detail(self) -> str:
+        """A phrase for people."""
+        count = "an unknown number of" if self.tuples is None else f"up to {self.tuples}"
+        return f"{count} tuples with timestamps after {self.after_ms} ms up to {self.until_ms} ms"
 
 
 class SinkStatus(Record, frozen=True, kw_only=True):
@@ -177,6 +201,9 @@ class SinkStatus(Record, frozen=True, kw_only=True):
     """Where clients get the results; None: nowhere."""
     unkept_ms: float = 0.0
     """How long the oldest delivery has waited that the sink has not kept for good."""
+    kept_ms: int | None = None
+    """Timestamp up to which it has kept all results for good, in whatever life of its host; None:
+    it has kept none."""
 
 
 class SourceStatus(Record, frozen=True, kw_only=True):

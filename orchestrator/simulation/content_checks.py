@@ -98,6 +98,11 @@ def _sink(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterato
     if not excused:
         yield f"content: {stream}: {_difference(rows, wanted)}; {told_lost} reported lost"
         return
+    if _enters_again(seen, stream) and not _same_relations(seen, stream, rows, wanted):
+        yield (
+            f"promise: {stream}: {_difference(rows, wanted)}, though all that was taken in is kept "
+            "where fragments read that began from nothing"
+        )
     said = losses_us(seen) | _began_anew_us(seen)
     if not told_lost and not any(name in said for name in upstream):
         yield f"truth: {stream}: {_difference(rows, wanted)}, and nothing says so"
@@ -114,6 +119,33 @@ def _sink(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterato
     right = [row for row in wanted if row[0] > settled_ms]
     if not _same_relations(seen, stream, late, right):
         yield f"content: {stream} is wrong long after the loss: {_difference(late, right)}"
+
+
+def _enters_again(seen: Observed, stream: str) -> bool:
+    """Whether a stream is whole although a state was lost that it is made with.
+
+    Whatever was taken in and not delivered enters again, with as much before that as windows reach
+    back to. It does where time bounds all windows, unless it is said to be lost. What another
+    fragment has made is kept for those only that had not processed it: windows on that begin anew.
+    """
+    setting, upstream = seen.setting, seen.setting.upstream(stream)
+    made = {name: program for name, program in setting.every_program.items() if name in upstream}
+    windows = [window for program in made.values() for window in program.windows]
+    lost = losses_us(seen).keys() & made.keys()
+    told = {
+        entry.text.split(":")[0].rpartition(" ")[2]
+        for entry in seen.entries
+        if entry.text.startswith("input lost ")
+    }
+    return (
+        all(setting.recordings[each].resumes for each in upstream - made.keys())
+        and all(window.range_ms is not None for window in windows)
+        and not told & upstream
+        and (
+            all(window.range_ms == 1 for window in windows)
+            or not any(made.keys() & {*made[name].inputs} for name in lost)
+        )
+    )
 
 
 def _watched(

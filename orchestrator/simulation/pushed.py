@@ -138,6 +138,10 @@ class OpenPushed:
         self._reached_ms = max(self._reached_ms, most_ms)
         return Position(next_seq=position.next_seq, watermark_ms=most_ms)
 
+    def position_at(self, watermark_ms: int) -> Position:
+        """The cut after a watermark, by the journal."""
+        return self._input.position_at(watermark_ms)
+
     def seek(self, watermark_ms: int) -> None:
         """Have `emit` continue after this watermark."""
         self._reached_ms = watermark_ms

@@ -329,6 +329,8 @@ def random_schedule(
                 Crash(at_ms=ms, target=f"{role}:{fragment}", for_ms=_round(rng.uniform(1000, 5000)))
                 for ms, role in ((at_ms[0], "primary"), (at_ms[0], "secondary"))
             ]
+            if seed % 4 == 3 and "site" in kinds and edition == LATEST:
+                faults += _everything(np.random.default_rng((seed, 14)), setting, at_ms[0])
         case _:
             count = 1 if shape is Shape.SINGLE else int(rng.integers(2, 4))
             drawn = [str(name) for name in rng.choice(names, count, p=weights / weights.sum())]
@@ -350,6 +352,12 @@ def random_schedule(
         ),
         edition=edition,
     )
+
+
+def _everything(rng: np.random.Generator, setting: Setting, at_ms: int) -> list[AnyFault]:
+    """All sites crash together with a fragment's replicas, or all hosts do."""
+    nodes = setting.sites if rng.random() < 0.5 else (*setting.executors, *setting.sites)
+    return [Crash(at_ms=at_ms, target=n, for_ms=_round(rng.uniform(500, 3000))) for n in nodes]
 
 
 def _absence(rng: np.random.Generator, setting: Setting) -> list[AnyFault]:

@@ -156,6 +156,16 @@ class ResumableSource(OpenSource, Protocol):
         """The cut after all that is due by now: where a process begins that opens it now."""
         ...
 
+    def position_at(self, watermark_ms: int) -> Position:
+        """The cut after a watermark that lies within what can be read again.
+
+        Raises
+        ------
+        DriverError
+            It does not, or cannot be read.
+        """
+        ...
+
     def seek(self, watermark_ms: int) -> None:
         """Have `emit` continue after this watermark."""
         ...

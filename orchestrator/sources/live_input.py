@@ -439,12 +439,16 @@ class JournaledInput(LiveInput):
             if watermark_ms == self._end.watermark_ms:
                 self._emitted = self._end
                 return
-        assert self._journal is not None
         cut = Position()
         if watermark_ms != NO_WATERMARK:
-            cut = self._journal.position_at(watermark_ms)
+            cut = self.position_at(watermark_ms)
         with self._changed:
             self._emitted = cut
+
+    def position_at(self, watermark_ms: int) -> Position:
+        """The cut after a watermark, by the journal."""
+        assert self._journal is not None
+        return self._journal.position_at(watermark_ms)
 
     def read(self, start_at_us: int, after: Position, until: Position) -> SourceEmitted | None:
         """A part of the stream out of the journal."""

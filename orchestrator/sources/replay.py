@@ -318,6 +318,10 @@ class OpenReplay:
         number = elapsed_us // self._round_us if self._source.repeat else 0
         return self._position(number, self._due(elapsed_us - number * self._round_us))
 
+    def position_at(self, watermark_ms: int) -> Position:
+        """The cut after the last watermark up to this one."""
+        return self._position(*self._place(watermark_ms))
+
     def seek(self, watermark_ms: int) -> None:
         """Have `emit` continue after this watermark."""
         self._round, self._next = self._place(watermark_ms)

@@ -23,6 +23,7 @@ from orchestrator.host.events import (
     InputSkipped,
     SourceEmitted,
     SourceFailed,
+    SourceLocated,
     SourceOpened,
     SourceReread,
     SourceWaits,
@@ -247,6 +248,26 @@ class SourceDrivers:
                 events.append(_fail(each, part.stream, error, now_us))
                 continue
             events.append(SourceReread(node=part.node, after=part.after, emitted=piece))
+        return events
+
+    def locate(
+        self, sought: Iterable[tuple[str, int]], now_us: int
+    ) -> list[SourceLocated | SourceFailed]:
+        """Where streams stood at event times, of those whose sources are open."""
+        events: list[SourceLocated | SourceFailed] = []
+        for stream, after_ms in sought:
+            each = self._attended.get(stream)
+            if each is None or each.resumable is None:
+                continue
+            try:
+                retained = each.resumable.retained
+                known = retained.watermark_ms < after_ms
+                position = each.resumable.position_at(after_ms) if known else retained
+            except Exception as error:  # noqa: BLE001
+                events.append(_fail(each, stream, error, now_us))
+                continue
+            located = SourceLocated(stream=stream, after_ms=after_ms, position=position)
+            events.append(located)
         return events
 
     def confirm(

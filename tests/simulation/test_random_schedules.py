@@ -81,6 +81,13 @@ def test_every_promise_is_kept_that_once_was_not(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [3000000003, 3000000011, 3000000023])
+def test_what_was_taken_in_enters_again_after_sites_or_all_hosts_have_died(seed: int) -> None:
+    """Were it not read again from where results were delivered, it would have none."""
+    _judge(seed, Selection(shapes=(Shape.BOTH,)))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(FRESH)))
 def test_every_promise_is_kept_with_a_fresh_seed(number: int) -> None:
     # The seed is not a parameter: names of tests must be the same in every run.

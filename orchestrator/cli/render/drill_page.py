@@ -174,6 +174,7 @@ def _run(number: int, run: api.DrilledRun) -> str:
         "processors used": "" if report.processors is None else report.processors.summary,
         "noticed by": escape(", ".join(report.causes)),
         "would lose": escape("; ".join(report.blast.would_lose)),
+        "input lost": escape("; ".join(report.input_lost)),
         "remarks": escape("; ".join(report.remarks)),
         "failures": escape("; ".join(report.failures)),
         "machine": escape(report.machine_told or ""),

@@ -208,10 +208,11 @@ def _nodes_table(nodes: Sequence[api.NodeStatus], loads: Sequence[api.PlaceLoad]
 
 
 def _fragments_table(fragments: Sequence[api.FragmentStatus]) -> Table:
+    any_lost = any(each.lost_input for each in fragments)
     table = _table(
         "\nFragments",
         ("fragment", "primary", "secondary", "standby"),
-        ("unprotected", "sub-deadline", "epoch"),
+        ("unprotected", "sub-deadline", "epoch", *(["input lost"] if any_lost else [])),
     )
     for each in fragments:
         mark = ("✓ ", "green") if each.redundant else ("! ", "yellow")
@@ -224,8 +225,16 @@ def _fragments_table(fragments: Sequence[api.FragmentStatus]) -> Table:
             "–" if each.unprotected_s is None else f"{each.unprotected_s:.2f} s",
             ms(each.sub_deadline_ms),
             str(each.epoch),
+            *([_lost_input(each)] if any_lost else []),
         )
     return table
+
+
+def _lost_input(fragment: api.FragmentStatus) -> Text:
+    """Tuples without results that a fragment lacked when it began from nothing, at most."""
+    unknown = any(each.tuples is None for each in fragment.lost_input.values())
+    lost = fragment.lost_input_tuples
+    return _bad(lost, "some" if unknown else count(lost))
 
 
 def _standbys(fragment: api.FragmentStatus) -> str:

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from ha.errors import InvariantViolation
-from ha.messages import Ack, Data, Offer, Subscribe
+from ha.messages import Ack, Beginning, Data, Offer, Subscribe, Subscribed
 from ha.output_log import OutputLog
 from ha.producer import acknowledge, feed_subscribers, overdue_offer, subscribe
 from ha.subscriber import OVERDUE_AFTER
@@ -201,9 +201,9 @@ def test_a_position_of_another_generation_says_nothing_about_this_ones_output() 
     made = Made(log_of((10, 2), (20, 1)))
     position = Position(next_seq=2, watermark_ms=10)
     before = Subscribe(stream="s", position=position, generation=1)
-    assert subscribe(made, ALICE, before, 0).position == Position()
+    assert started(subscribe(made, ALICE, before, 0)) == Position()
     now = Subscribe(stream="s", position=position, generation=3)
-    assert subscribe(made, ALICE, now, 0).position == position
+    assert started(subscribe(made, ALICE, now, 0)) == position
 
 
 def test_subscribers_that_are_sent_the_same_share_the_message() -> None:
@@ -595,3 +595,69 @@ def test_nobody_begins_where_standbys_may_keep_nothing() -> None:
     log.pass_on(cut)
     assert log.subscribe(ALICE, None) == cut
     assert log.subscribe(BOB, Position()) == Position()
+
+
+def started(answer: Subscribed | None) -> Position:
+    """Where a subscriber begins that lacks nothing."""
+    assert answer is not None
+    assert answer.lost == 0
+    return answer.position
+
+
+def beginning(after_ms: int, delivered_ms: int | None = None) -> Beginning:
+    return Beginning(
+        after_ms=after_ms, delivered_ms=after_ms if delivered_ms is None else delivered_ms
+    )
+
+
+def test_a_reader_that_begins_from_nothing_gets_what_follows_its_time() -> None:
+    log = log_of((10, 2), (20, 1), (30, 1))
+    request = Subscribe(stream="s", position=None, generation=None, begins=beginning(15))
+    answer = subscribe(Made(log), ALICE, request, now_us=0)
+    assert started(answer) == Position(next_seq=2, watermark_ms=15)
+    assert numbers(log.take_unsent(ALICE)) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "delivered_ms", "lost"),
+    [
+        (25, 25, 0),
+        (20, 20, 0),
+        # What windows reach back to had its results.
+        (5, 20, 0),
+        (10, 10, 1),
+        # Two tuples at 10 ms came in one chunk, which was dropped: more is not known of it.
+        (5, 5, 3),
+        (NO_WATERMARK, NO_WATERMARK, 0),
+    ],
+)
+def test_what_a_reader_that_begins_from_nothing_can_no_longer_have_is_counted(
+    after_ms: int, delivered_ms: int, lost: int
+) -> None:
+    log = log_of((10, 2), (20, 1), (30, 1), (40, 1))
+    log.subscribe(BOB, None)
+    log.acknowledge(BOB, Position(next_seq=3, watermark_ms=20))
+    begins = beginning(after_ms, delivered_ms)
+    start = log.begin(begins)
+    assert start is not None
+    assert start == Position(next_seq=3, watermark_ms=max(after_ms, 20))
+    assert log.count_lost(begins, start) == lost
+
+
+def test_of_a_log_that_began_later_nobody_knows_how_many_tuples_came_before() -> None:
+    log = OutputLog(schema, base=Position(next_seq=7, watermark_ms=50))
+    assert log.begin(beginning(40)) == log.base
+    assert log.count_lost(beginning(40), log.base) is None
+
+
+def test_a_reader_that_begins_before_a_log_which_can_be_read_again_waits_for_its_cut() -> None:
+    base, begins = Position(next_seq=7, watermark_ms=50), beginning(40)
+    log = OutputLog(schema, base=base, rereadable=True)
+    request = Subscribe(stream="s", position=None, generation=None, begins=begins)
+    assert subscribe(Made(log), ALICE, request, now_us=0) is None
+    assert not log.subscribers
+    log.located[40] = Position(next_seq=4, watermark_ms=40)
+    assert started(subscribe(Made(log), ALICE, request, now_us=0)) == log.located[40]
+    log.retained = Position(next_seq=5, watermark_ms=45)
+    assert log.begin(begins) == log.retained
+    assert log.count_lost(begins, log.retained) is None

@@ -1,7 +1,7 @@
 import pytest
 
 from ha.cursor import StreamCursor
-from ha.messages import Data, Offer, Subscribe, Subscribed
+from ha.messages import Beginning, Data, Offer, Subscribe, Subscribed
 from ha.subscription import PATIENCE_US, REPEATED_US, RETRY_US, STALLED_US, Subscription
 from streams.chunk import Position
 from tests.streams_of_numbers import chunk
@@ -66,6 +66,27 @@ def test_the_latest_offered_position_counts_until_data_arrives() -> None:
     made.answered("secondary", answer(AT_80))
     assert cursor.position == Position(next_seq=9, watermark_ms=90)
     assert not made.unrecoverable("r0", 0)
+
+
+def test_a_reader_that_begins_from_nothing_says_what_it_needs_and_starts_at_the_earliest() -> None:
+    cursor, other = StreamCursor(), StreamCursor()
+    cursor.begins = Beginning(after_ms=60, delivered_ms=65)
+    other.begins = Beginning(after_ms=50, delivered_ms=70)
+    made = subscription(cursor, other, at(AT_80), StreamCursor())
+    needs = Beginning(after_ms=50, delivered_ms=65)
+    assert [request.begins for _, request in made.requests(0)] == [needs, needs]
+    made.answered("secondary", answer(Position(next_seq=7, watermark_ms=70)))
+    first = Position(next_seq=6, watermark_ms=60)
+    made.answered("primary", answer(first))
+    made.answered("secondary", answer(AT_80))
+    assert (cursor.position, other.position) == (first, first)
+    # It may have been lost, or not answered yet. Once data has come, it has a position.
+    made.ask_again()
+    assert [request.begins for _, request in made.requests(RETRY_US)] == [needs, needs]
+    for each in (cursor, other):
+        each.receive(Data(stream="s", epoch=1, generation=1, chunk=chunk(6, [(90, 1)])))
+    made.ask_again()
+    assert [request.begins for _, request in made.requests(2 * RETRY_US)] == [None, None]
 
 
 def test_a_position_of_ones_own_is_not_moved_by_producers() -> None:

@@ -15,7 +15,7 @@ from orchestrator.api.cluster_status import (
 )
 from orchestrator.api.loads import PlaceLoad
 from orchestrator.api.metric_samples import exposition_of, samples
-from orchestrator.records import InputStatus, WaitingInput
+from orchestrator.records import InputStatus, LostInput, WaitingInput
 
 NODE = NodeStatus(
     node="paris",
@@ -40,6 +40,10 @@ FRAGMENT = FragmentStatus(
     redundant=False,
     snapshot_bytes=2048,
     snapshot_ms=1.5,
+    lost_input={
+        "s": LostInput(after_ms=10, until_ms=20, tuples=7),
+        "t": LostInput(after_ms=10, until_ms=20, tuples=None),
+    },
 )
 STREAM = StreamStatus(
     stream="s",
@@ -110,6 +114,7 @@ OF_OUTPUT = {"query": "q", "stream": "f", "site": "desk"}
         ("vivace_fragment_sub_deadline_seconds", {"query": "q", "fragment": "f"}, 0.0125),
         ("vivace_fragment_snapshot_bytes", {"query": "q", "fragment": "f"}, 2048),
         ("vivace_fragment_snapshot_seconds", {"query": "q", "fragment": "f"}, 0.0015),
+        ("vivace_fragment_lost_input_tuples", {"query": "q", "fragment": "f"}, 8),
         ("vivace_stream_tuples_total", {"stream": "s", "site": "desk"}, 70),
         ("vivace_stream_waiting_tuples", {"stream": "s", "site": "desk"}, 4),
         ("vivace_stream_ignored_fields_tuples", {"stream": "s", "site": "desk"}, 9),

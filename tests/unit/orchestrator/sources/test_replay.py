@@ -11,7 +11,14 @@ import pytest
 from pyarrow import parquet
 
 from orchestrator.drivers import DriverError
-from orchestrator.host.events import SourceEmitted, SourceFailed, SourceOpened
+from orchestrator.host.events import (
+    SourceEmitted,
+    SourceFailed,
+    SourceLocated,
+    SourceOpened,
+    SourceReread,
+)
+from orchestrator.host.hosted_streams import Wanted
 from orchestrator.records import SourceAssignment
 from orchestrator.sources import replay as replay_module
 from orchestrator.sources import spec_of
@@ -332,3 +339,23 @@ def test_a_recording_that_was_exchanged_is_noticed(tmp_path: Path) -> None:
             Position(next_seq=2, watermark_ms=1050),
             Position(next_seq=9, watermark_ms=1400),
         )
+
+
+@pytest.mark.parametrize(("at_ms", "cut"), [(900, (0, None)), (1000, (1, 1000)), (1250, (3, 1200))])
+def test_where_a_stream_stood_is_looked_up_and_read_from_there(
+    tmp_path: Path, at_ms: int, cut: tuple[int, int | None]
+) -> None:
+    replay = source(tmp_path, [1000, 1050, 1200, 1300])
+    drivers = SourceDrivers()
+    assert drivers.locate([("s", at_ms)], 0) == [], "it is not open yet"
+    drivers.feed([assigned(replay)], START_US)
+    next_seq, watermark_ms = cut
+    position = Position(next_seq=next_seq)
+    if watermark_ms is not None:
+        position = Position(next_seq=next_seq, watermark_ms=watermark_ms)
+    located = SourceLocated(stream="s", after_ms=at_ms, position=position)
+    assert drivers.locate([("s", at_ms)], START_US) == [located]
+    end = Position(next_seq=4, watermark_ms=1400)
+    (piece,) = drivers.reread([assigned(replay)], [Wanted("s", "one", position, end)], START_US)
+    assert isinstance(piece, SourceReread)
+    assert piece.emitted.rows.num_rows == 4 - next_seq

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from orchestrator import api
 from orchestrator.cli.render.status import concerns, ignores, status_view, waits
-from orchestrator.records import InputStatus, WaitingInput
+from orchestrator.records import InputStatus, LostInput, WaitingInput
 
 FRAGMENT = api.FragmentStatus(
     query="q",
@@ -206,3 +207,20 @@ def test_a_row_of_an_output_is_whole_in_120_columns() -> None:
     with console.capture() as shown:
         console.print(status_view(document(outputs=(named,))))
     assert "proximity.alerts_per_minute  control-centre  21,598  83.1 ms" in shown.get()
+
+
+@pytest.mark.parametrize(("tuples", "shown"), [(4_640, "4,640"), (None, "some")])
+def test_input_that_has_no_results_stands_beside_its_fragment(
+    tuples: int | None, shown: str
+) -> None:
+    lost = LostInput(after_ms=10, until_ms=20, tuples=tuples)
+    fragment = msgspec.structs.replace(FRAGMENT, lost_input={"readings": lost})
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(status_view(document(fragments=(fragment,))))
+    heading, row = (
+        next(line for line in captured.get().splitlines() if word in line)
+        for word in ("input lost", "q.count")
+    )
+    assert heading.split()[-2:] == ["input", "lost"]
+    assert row.split()[-1] == shown
