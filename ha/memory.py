@@ -5,7 +5,8 @@ Every queue on the way of a tuple is bounded in bytes, and all of them together 
 can take the room that another one needs to go on, which is part of the reason why back-pressure
 does not deadlock (ARCHITECTURE.md). A live source takes up to a sixteenth in addition, for input
 that its host has not numbered yet, and another one for tuples that wait for a later timestamp; more
-of these lie in files.
+of these lie in files. Clients of a site's HTTP server hold up to a quarter in bodies of requests, a
+sixteenth in results that they do not take, and as much in the latest results, which all share.
 
 | share | for |
 | --- | --- |
@@ -26,6 +27,9 @@ LOG_SHARE = 1 / 2
 INPUT_SHARE = 1 / 4
 TRANSIT_SHARE = 1 / 4
 SOURCE_SHARE = 1 / 16
+
+BODY_SHARE = 1 / 4
+READER_SHARE = 1 / 16
 
 WINDOW_SHARE = 1 / 2
 
@@ -54,6 +58,16 @@ class MemoryBudget:
     def waiting_bytes(self) -> int:
         """For tuples of a live source that wait for a later timestamp, most of them in files."""
         return self.total_bytes
+
+    @property
+    def body_bytes(self) -> int:
+        """For bodies of requests to a site."""
+        return int(self.total_bytes * BODY_SHARE)
+
+    @property
+    def reader_bytes(self) -> int:
+        """For results that readers do not take, and again for the latest ones of all outputs."""
+        return int(self.total_bytes * READER_SHARE)
 
     @property
     def unheard_bytes(self) -> int:

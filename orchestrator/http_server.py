@@ -1,8 +1,9 @@
 """The HTTP server of a site: streams enter by `POST /streams/NAME`, results leave by `GET`.
 
 All streams of a site that name the same address share one server, a thread a connection. The server
-bounds whatever a client may choose: connections, lines, bodies, decompressed bodies, all bodies
-that are held at a time, and how long a client may be silent within a request. The bodies of one
+bounds whatever a client may choose: connections, heads, bodies, decompressed bodies, all bodies
+that are held at a time, what readers do not take, and how long a client may be silent within a
+request. The bodies of one
 stream take no more than they leave free: its clients, however slow, leave every other stream some.
 An error is one JSON document, `{"error": …}`.
 """
@@ -21,12 +22,15 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NoReturn
+from io import BufferedIOBase
+from typing import Any, NoReturn, cast
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import msgspec
 
+from orchestrator.held_parts import HeldParts
 from orchestrator.listening import Endpoint, same_token
 from streams.bounds import MOST_DIGITS
 
@@ -36,9 +40,17 @@ SILENCE_S = 60.0
 """How long a connection may be silent."""
 
 HELD_BYTES = 128 * 2**20
-"""Bodies that a server holds at a time: of one stream at most half of what others leave."""
+"""Bodies that a server holds at a time, if the process may: of one stream at most half of what
+others leave."""
+
+LARGEST_SHARE = 4
+"""So many bodies of the largest size a server holds anyhow: one of a stream is taken while one
+other stream has all that it may."""
 
 READ_BYTES = 2**18
+
+MOST_HEAD_BYTES = 2**16
+"""Of the lines before a body; a connection holds them while there is a response."""
 
 DRAIN_S = 2.0
 """How long a refused client may go on sending until its connection is closed."""
@@ -180,11 +192,14 @@ class Streamed:
         Sent as they come. Closed when the client has gone.
     headers
         Further ones.
+    dropped
+        Called when a client has lost its connection that did not take what was sent.
     """
 
     content_type: str
     parts: Iterator[bytes]
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    dropped: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +244,12 @@ class _Server(ThreadingHTTPServer):
         self._connections: set[socket.socket] = set()
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
 
+    @property
+    def most_held_bytes(self) -> int:
+        """What bodies may take, within the lock."""
+        largest = max((route.most_bytes for route in self.routes.values()), default=0)
+        return min(HELD_BYTES, max(_bounds.body_bytes, LARGEST_SHARE * largest))
+
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):
             with contextlib.suppress(OSError):
@@ -259,6 +280,21 @@ class _Server(ThreadingHTTPServer):
         for connection in connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Head:
+    """The lines of a head, which are few enough together."""
+
+    def __init__(self, file: BufferedIOBase) -> None:
+        self._file = file
+        self._left = MOST_HEAD_BYTES
+
+    def readline(self, size: int) -> bytes:
+        line = self._file.readline(min(size, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise LineTooLong("head")
+        return line
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -292,6 +328,14 @@ class _Handler(BaseHTTPRequestHandler):
         # What is no request of HTTP counts as one of version 0.9, whose responses have no headers.
         self.request_version = self.protocol_version
         self._refuse(HttpError(status, problem, headers))
+
+    def parse_request(self) -> bool:
+        """Read the head, of bounded size."""
+        whole, self.rfile = self.rfile, cast("BufferedIOBase", _Head(self.rfile))
+        try:
+            return super().parse_request()
+        finally:
+            self.rfile = whole
 
     def _respond(self, handle: Callable[[], Streamed | object]) -> None:
         try:
@@ -384,7 +428,7 @@ class _Handler(BaseHTTPRequestHandler):
             nonlocal held
             with self.server.lock:
                 all_held = self.server.held_bytes
-                free_bytes = HELD_BYTES - all_held.total() - size_bytes
+                free_bytes = self.server.most_held_bytes - all_held.total() - size_bytes
                 if all_held[stream] + size_bytes > free_bytes:
                     raise busy("too many requests at a time; send this again")
                 all_held[stream] += size_bytes
@@ -491,6 +535,14 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(body)
 
     def _stream(self, response: Streamed) -> None:
+        is_dropped = False
+
+        def drop() -> None:
+            nonlocal is_dropped
+            is_dropped = True
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+
         try:
             self.send_response(HTTPStatus.OK)
             self.send_header("Content-Type", response.content_type)
@@ -501,10 +553,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             for part in response.parts:
                 if part:
-                    self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+                    # In three writes: framed, it would be there twice.
+                    with held_parts.holding(len(part), drop):
+                        self.wfile.write(b"%x\r\n" % len(part))
+                        self.wfile.write(part)
+                        self.wfile.write(b"\r\n")
             self.wfile.write(b"0\r\n\r\n")
-        except OSError:
+        except OSError as error:
             self.close_connection = True
+            if is_dropped or isinstance(error, TimeoutError):
+                response.dropped()
         finally:
             close = getattr(response.parts, "close", None)
             if close is not None:
@@ -532,6 +590,38 @@ class _Servers:
 
 
 _servers = _Servers()
+
+
+@dataclass(slots=True)
+class _Bounds:
+    body_bytes: int = HELD_BYTES
+
+
+_bounds = _Bounds()
+
+held_parts = HeldParts()
+"""Of all servers of this process."""
+
+
+def bound(*, body_bytes: int, reader_bytes: int) -> None:
+    """Bound what clients hold in this process, whatever servers it has.
+
+    Parameters
+    ----------
+    body_bytes
+        Of bodies, for each server.
+    reader_bytes
+        Of what readers do not take.
+    """
+    _bounds.body_bytes = body_bytes
+    held_parts.most_bytes = reader_bytes
+
+
+def outputs() -> int:
+    """How many streams of this process have readers only."""
+    with _servers.lock:
+        routes = [r for shared in _servers.running.values() for r in shared.server.routes.values()]
+    return sum(route.post is None for route in routes)
 
 
 def is_served(endpoint: Endpoint) -> bool:

@@ -140,6 +140,7 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ("late_timestamps_total", "Timestamps completed late.", "deadline_misses", 1),
         ("lost_tuples_total", "Tuples known to be missing.", "lost", 1),
         ("repeated_tuples_total", "Tuples that came again, and were dropped.", "repeated", 1),
+        ("dropped_readers_total", "Readers cut off, as they did not read.", "readers_dropped", 1),
         ("unkept_seconds", "How long its sink has kept nothing of it.", "unkept_ms", 1000),
     ))  # fmt: skip
     what = "From the entry of a timestamp to its completion."

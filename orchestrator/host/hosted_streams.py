@@ -447,6 +447,7 @@ class HostedSink:
         self.is_open = self.was_open = False
         self.kept_ms: int | None = None
         self.address: str | None = None
+        self.readers_dropped = 0
         self._latencies = RecentLatencies(LATENCY_WINDOW)
         self._percentiles_ms: tuple[float, ...] = ()
         self._ranked = 0
@@ -592,6 +593,7 @@ class HostedSink:
             lost=self._lost + self._lost_now,
             repeated=self._repeated + self.cursor.repeated_tuples,
             address=self.address,
+            readers_dropped=self.readers_dropped,
             unkept_ms=max(now_us - self._held[0][1], 0) / 1000 if self._held else 0.0,
             kept_ms=self.kept_ms,
         )

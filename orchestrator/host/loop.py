@@ -81,7 +81,7 @@ PROBLEMS = frozenset(
 )
 """Kinds of reports that a host's record repeats for `vivace status`."""
 
-EVENTS = frozenset({"input lost", "tuples rejected"})
+EVENTS = frozenset({"input lost", "readers dropped", "tuples rejected"})
 """Further ones, which tell of an event, not of a state that another report ends."""
 
 COUNTED = frozenset({"tuples rejected"})
@@ -205,8 +205,8 @@ class HostLoop:
         self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000), clock, context)
         self._preparations = SnapshotPreparations()
         self._problems: dict[str, str] = {}
-        self._events: dict[str, tuple[str, int]] = {}
-        """Subject → what has happened, and until when it is shown."""
+        self._events: dict[tuple[str, str], tuple[str, int]] = {}
+        """Kind and subject → what has happened, and until when it is shown."""
         self._incidents = Incidents()
         self._throttled: set[str] = set()
         self._published: object = None
@@ -301,13 +301,14 @@ class HostLoop:
         self._next_publish_us = now_us + min(max(PUBLISH_US, many_us), RAREST_PUBLISH_US)
         if (load := self._surroundings.cpu_load(now_us)) is not None:
             self._handle(CpuMeasured(load=load, speed=self._surroundings.speed(now_us)))
-        self._events = {s: told for s, told in self._events.items() if told[1] > now_us}
+        self._events = {of: told for of, told in self._events.items() if told[1] > now_us}
         for stream, status in self._source_drivers.statuses.items():
             if (source := self.core.replica_manager.sources.get(stream)) is not None:
                 source.input = status
         for stream, address in self._surroundings.sinks.addresses.items():
             if (sink := self.core.replica_manager.sinks.get(stream)) is not None:
                 sink.address = address
+        self._note_dropped_readers()
         counters = self._surroundings.link_counters + self.link.counters
         drivers = self._source_drivers.problems | self._surroundings.sinks.problems
         self._note_failures()
@@ -353,14 +354,24 @@ class HostLoop:
     def _note(self, report: Report) -> None:
         """Keep a problem until the next report about the same fragment or stream, an event for a
         while."""
-        self._problems.pop(report.subject, None)
         problem = f"{report.subject}: {report.kind}: {report.detail}"
         if report.kind in EVENTS:
-            self._events[report.subject] = problem, self._clock_us() + EVENT_SHOWN_US
+            until_us = self._clock_us() + EVENT_SHOWN_US
+            self._events[report.kind, report.subject] = problem, until_us
             if report.kind not in COUNTED:
                 self._note_incident(report.kind, report.subject, report.detail)
-        elif report.kind in PROBLEMS:
+            return
+        self._problems.pop(report.subject, None)
+        if report.kind in PROBLEMS:
             self._problems[report.subject] = problem
+
+    def _note_dropped_readers(self) -> None:
+        """Tell that readers have lost their connections, which do not read what they asked for."""
+        for stream, count in self._surroundings.sinks.take_dropped().items():
+            if (sink := self.core.replica_manager.sinks.get(stream)) is not None:
+                sink.readers_dropped += count
+            detail = f"{count} did not read, and lost their connections"
+            self._note(Report(kind="readers dropped", subject=stream, detail=detail))
 
     def _note_failures(self) -> None:
         """Have the history keep why drivers have failed: each may be open again in a moment."""

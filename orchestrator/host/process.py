@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ha.memory import MemoryBudget
 from ha.messages import Data, Heartbeat, Message, Snapshot, SnapshotRequest
+from orchestrator import http_server
 from orchestrator.clock import anchor_us, machine, monotonic_us, now_us, thread_us
 from orchestrator.errors import InvalidInput
 from orchestrator.folders import FolderClaim
@@ -123,6 +124,7 @@ class HostProcess:
         keys = Keys.generate()
         # Bundles are stamped for the link shaper, which only delays what stays on one machine.
         budget = MemoryBudget(found.record.memory_bytes)
+        http_server.bound(body_bytes=budget.body_bytes, reader_bytes=budget.reader_bytes)
         advertised = advertised_address(spec.bind, spec.advertise, spec.zookeeper)
         pace = StatePace(found.record.state_rate_bytes_s)
         self._transport = Transport(

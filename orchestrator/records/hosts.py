@@ -199,6 +199,8 @@ class SinkStatus(Record, frozen=True, kw_only=True):
     """Tuples that arrived again and were dropped."""
     address: str | None = None
     """Where clients get the results; None: nowhere."""
+    readers_dropped: int = 0
+    """Readers that lost their connection because they did not read."""
     unkept_ms: float = 0.0
     """How long the oldest delivery has waited that the sink has not kept for good."""
     kept_ms: int | None = None

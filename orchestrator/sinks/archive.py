@@ -21,7 +21,8 @@ repeated.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,6 +48,9 @@ from topology.arrays import IntArray
 
 if TYPE_CHECKING:
     from orchestrator.manifest.document import Section
+
+MESSAGE_BYTES = 2**18
+"""Of tuples in one message of a file, about. Readers read a message at a time."""
 
 ROWS = "rows"
 COMPLETED = "completed"
@@ -108,50 +112,105 @@ def ends(folder: Path, assignment: SinkAssignment) -> dict[int, int]:
     return found
 
 
-def archived(
-    folder: Path,
-    assignment: SinkAssignment,
-    begin: tuple[int, int],
-    first_ms: int | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Committed tuples from a generation and sequence number on, piece by piece.
+_read_pool = pa.system_memory_pool()
+"""For readers, each of which has a thread: Arrow's own pool keeps megabytes for any thread that has
+read something."""
 
-    The columns are those of `numbered_schema`. The archive may grow meanwhile.
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """A file with tuples, and up to where they are committed and no later file has them again."""
+
+    path: Path
+    end: tuple[int, int]
+    until_ms: int
+
+
+class ArchiveReader:
+    """Reads committed tuples from a place on, piece by piece, up to what was committed by now.
+
+    Between two pieces it holds a place in a file, and nothing of the file's content: there may be
+    many readers, and some of them slow.
 
     Parameters
     ----------
-    first_ms
-        Files that end before this timestamp are left out.
+    files
+        Those with the tuples, in their order.
+    begin
+        Generation and sequence number.
     """
-    stream, generation, seq = assignment.stream, *begin
-    parts = [part for part in _committed(folder, stream) if part.life == assignment.life]
-    for part in _continued(parts):
-        end = part.durable
-        if (end.generation, end.position.next_seq) <= begin:
-            continue
-        if first_ms is not None and part.watermark_ms < first_ms:
-            continue
-        try:
-            raw = _file(folder, stream, ROWS, part.number).open("rb")
-        except FileNotFoundError:
-            continue
-        with raw:
-            for batch in _whole(ipc.open_stream(raw)):
-                timestamps = batch.column(TIMESTAMP).to_numpy()
-                count = int(np.searchsorted(timestamps, part.watermark_ms, side="right"))
-                generations = batch.column(GENERATION).to_numpy()[:count]
-                numbers = batch.column(SEQUENCE).to_numpy()[:count]
-                wanted = (generations > generation) | (
-                    (generations == generation) & (numbers >= seq)
-                )
-                if wanted.any():
-                    rows = batch.slice(0, count).filter(pa.array(wanted))
-                    schema = pa.schema(list(rows.schema))
-                    yield pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+
+    def __init__(self, files: Iterable[ArchivedFile], begin: tuple[int, int]) -> None:
+        self._at = begin
+        self._files = deque(files)
+        self._schema: pa.Schema | None = None
+        self._offset = 0
+
+    def read(self, most_bytes: int) -> pa.RecordBatch | None:
+        """The next tuples, at least one, with the columns of `numbered_schema`; None at the end."""
+        while self._files:
+            file = self._files[0]
+            try:
+                with pa.OSFile(str(file.path), memory_pool=_read_pool) as raw:
+                    if (found := self._read(raw, file.until_ms, most_bytes)) is not None:
+                        return found
+            except FileNotFoundError:
+                pass
+            self._files.popleft()
+            self._schema, self._offset = None, 0
+        return None
+
+    def _read(self, raw: pa.OSFile, until_ms: int, most_bytes: int) -> pa.RecordBatch | None:
+        """The next tuples of a file; None if it has no more."""
+        raw.seek(self._offset)
+        while True:
+            try:
+                message = ipc.read_message(raw)
+                if self._schema is None:
+                    self._schema = ipc.read_schema(message)
+                    self._offset = raw.tell()
+                    continue
+                batch = ipc.read_record_batch(message, self._schema)
+            except (EOFError, pa.ArrowInvalid, OSError):
+                # What follows has not been written whole.
+                return None
+            wanted = self._wanted(batch, until_ms)
+            piece = head(wanted, most_bytes)
+            if piece.num_rows == wanted.num_rows:
+                self._offset = raw.tell()
+            if piece.num_rows:
+                last = piece.slice(piece.num_rows - 1)
+                generation, seq = (int(last.column(c)[0].as_py()) for c in (GENERATION, SEQUENCE))
+                self._at = generation, seq + 1
+                schema = pa.schema(list(piece.schema))
+                return pa.RecordBatch.from_arrays(piece.columns, schema=schema)
+
+    def _wanted(self, batch: pa.RecordBatch, until_ms: int) -> pa.RecordBatch:
+        """The rows of a batch that are committed, from the place on."""
+        generation, seq = self._at
+        generations = batch.column(GENERATION).to_numpy()
+        numbers = batch.column(SEQUENCE).to_numpy()
+        wanted = (generations > generation) | ((generations == generation) & (numbers >= seq))
+        wanted &= batch.column(TIMESTAMP).to_numpy() <= until_ms
+        places = np.flatnonzero(wanted)
+        if not len(places):
+            return batch.slice(0, 0)
+        # Numbers and timestamps rise. If they ever should not, what lies between is not wanted.
+        between = batch.slice(places[0], places[-1] + 1 - places[0])
+        if between.num_rows == len(places):
+            return between
+        return batch.filter(pa.array(wanted))
+
+
+def head(batch: pa.RecordBatch, most_bytes: int) -> pa.RecordBatch:
+    """The first rows of a batch that take so much about, at least one if there is one."""
+    if batch.nbytes <= most_bytes or batch.num_rows <= 1:
+        return batch
+    return batch.slice(0, max(most_bytes * batch.num_rows // batch.nbytes, 1))
 
 
 class OpenArchive:
-    """The growing files of one stream.
+    """The growing files of one stream, and those of former processes.
 
     Attributes
     ----------
@@ -167,9 +226,13 @@ class OpenArchive:
         self._metadata = {LIFE: str(assignment.life).encode()}
         self.durable: Durable | None = None
         number = 0
+        parts: list[_Part] = []
         for part in _committed(folder, self._stream):
             number = part.number + 1
             self.durable = part.durable if part.life == assignment.life else None
+            if part.life == assignment.life:
+                parts.append(part)
+        self._former = [self._archived(part.number, part.durable) for part in _continued(parts)]
         if number:
             # The process that wrote it may have ended before the disk had it.
             for series in (ROWS, COMPLETED):
@@ -181,6 +244,28 @@ class OpenArchive:
             self._raw[series] = file.open("xb")
         self._number = number
         sync(folder)
+
+    def reader(self, begin: tuple[int, int], first_ms: int | None = None) -> ArchiveReader:
+        """What reads the tuples from a place on; for any thread.
+
+        Parameters
+        ----------
+        begin
+            Generation and sequence number.
+        first_ms
+            Files that end before this timestamp are left out.
+        """
+        files = list(self._former)
+        if (durable := self.durable) is not None:
+            files.append(self._archived(self._number, durable))
+        wanted = (f for f in files if first_ms is None or f.until_ms >= first_ms)
+        return ArchiveReader((file for file in wanted if file.end > begin), begin)
+
+    def _archived(self, number: int, durable: Durable) -> ArchivedFile:
+        position = durable.position
+        end = durable.generation, position.next_seq
+        path = _file(self._folder, self._stream, ROWS, number)
+        return ArchivedFile(path, end, position.watermark_ms)
 
     def keep(self, delivery: Deliver) -> None:
         """Take a delivery in."""
@@ -225,7 +310,9 @@ class OpenArchive:
         if series not in self._writers:
             schema = batch.schema.with_metadata(self._metadata)
             self._writers[series] = ipc.new_stream(raw, schema)
-        self._writers[series].write_batch(batch)
+        most_rows = max(MESSAGE_BYTES * batch.num_rows // max(batch.nbytes, 1), 1)
+        for first in range(0, max(batch.num_rows, 1), most_rows):
+            self._writers[series].write_batch(batch.slice(first, most_rows))
         raw.flush()
         os.fsync(raw.fileno())
 

@@ -63,6 +63,10 @@ class LiveSink(OpenSink, Protocol):
 
     address: str
 
+    def take_dropped(self) -> int:
+        """How many readers have lost their connection since the last call, as they did not read."""
+        ...
+
     def arrived(self, delivery: Deliver) -> None:
         """Told at once of what `keep` will be given; must not block."""
         ...

@@ -10,34 +10,51 @@ A client may want a part: up to a place, of a range of time, of some columns, un
 (`orchestrator.sinks.selection`). `?describe` tells the columns and how far the results have come.
 
 Clients are sent results when they arrive at the site. The latest are kept in memory; a client that
-is further behind is sent the rest out of the archive's files, at its own pace.
+is further behind is sent the rest out of the archive's files, at its own pace
+(`orchestrator.sinks.result_reader`).
 """
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import threading
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 import pyarrow as pa
-from pyarrow import ipc
 
 from orchestrator.drivers import DriverError
 from orchestrator.host.events import Deliver, Durable
-from orchestrator.http_server import JSON, HttpError, Request, Route, Streamed, serve
+from orchestrator.http_server import (
+    JSON,
+    HttpError,
+    Request,
+    Route,
+    Streamed,
+    held_parts,
+    outputs,
+    serve,
+)
 from orchestrator.listening import Endpoint, need_token, read_endpoint, read_token
 from orchestrator.manifest.document import Options, Section
 from orchestrator.records import SinkAssignment
-from orchestrator.sinks.archive import Archive, OpenArchive, archived, ends
-from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered, numbered, numbered_schema
+from orchestrator.sinks.archive import Archive, ArchiveReader, OpenArchive, ends, head
+from orchestrator.sinks.delivered import Delivered, numbered, numbered_schema
 from orchestrator.sinks.driver import SinkDriver
+from orchestrator.sinks.result_reader import (
+    ArrowForm,
+    Begin,
+    EventForm,
+    Form,
+    ResultReader,
+    begin_of,
+    end_of,
+    from_place,
+)
 from orchestrator.sinks.selection import PARAMETERS, Place, Selection, place
 from streams.chunk import NO_WATERMARK, stream_schema
 
@@ -45,7 +62,7 @@ if TYPE_CHECKING:
     from orchestrator.site_check import SiteCheck
 
 KEPT_BYTES = 8 * 2**20
-"""Results kept in memory for clients, besides what is not in the archive yet."""
+"""Results kept in memory for clients at most, besides what is not in the archive yet."""
 
 VALUE_BYTES = 16
 """What a value is taken to need before any results have come."""
@@ -54,32 +71,10 @@ KEEP_ALIVE_S = 2.0
 """How often a client is sent a sign of life. Only then is it noticed that one has gone, here and by
 a `curl` whose reader has had enough."""
 
-MOST_ROWS, MOST_ARROW_ROWS = 4096, 65_536
-"""Of one part of a response, of events and of Arrow."""
-
 EVENTS, ARROW = "text/event-stream", "application/vnd.apache.arrow.stream"
 
 BEGINS = "Vivace-From"
 """Header of a response: the place from which on it has results."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
-    """Where a client begins.
-
-    Attributes
-    ----------
-    at
-        What lies before is not sent.
-    least_seq
-        In the first generation that there is, tuples with lesser numbers are not sent.
-    is_now
-        Whether the client asked for what comes from now on.
-    """
-
-    at: Place = (0, 0)
-    least_seq: int = 0
-    is_now: bool = False
 
 
 class HttpResults(SinkDriver, frozen=True, kw_only=True):
@@ -138,10 +133,10 @@ class OpenHttpResults:
     def __init__(self, options: HttpResults, assignment: SinkAssignment, folder: Path) -> None:
         token = read_token(options.token_file)
         self._assignment = assignment
-        self._folder = folder
         self._schema = numbered_schema(stream_schema(assignment.columns))
         self._archive = OpenArchive(assignment, folder)
         self._changed = threading.Condition()
+        self._dropped = 0
         self._latest: deque[tuple[Place, pa.RecordBatch]] = deque()
         """Results with the place where each batch ends."""
         self._latest_bytes = 0
@@ -149,7 +144,7 @@ class OpenHttpResults:
         self._ends = ends(folder, assignment)
         """Of each generation, the number after its last tuple in the archive."""
         self._unflushed: dict[int, int] = {}
-        self._closed = False
+        self.closed = False
         try:
             address, self._end = serve(
                 options.listen, assignment.stream, Route(token=token, get=self._get)
@@ -191,20 +186,25 @@ class OpenHttpResults:
     def close(self) -> None:
         """End the clients' responses, and the archive."""
         with self._changed:
-            self._closed = True
+            self.closed = True
             self._changed.notify_all()
         self._end()
         self._archive.close()
 
     def _drop(self) -> None:
         """Forget the oldest results that the archive has."""
-        while len(self._latest) > 1 and self._latest_bytes > KEPT_BYTES:
+        while len(self._latest) > 1 and self._latest_bytes > self._most_latest_bytes:
             end, batch = self._latest[0]
             kept = self._kept_until
             if kept is None or kept < end:
                 return
             self._latest.popleft()
             self._latest_bytes -= batch.nbytes
+
+    @property
+    def _most_latest_bytes(self) -> int:
+        """What the latest results may take, beside those of all other outputs of the process."""
+        return min(KEPT_BYTES, held_parts.most_bytes // max(outputs(), 1))
 
     def _get(self, request: Request) -> Streamed | object:
         request.check_parameters("an output", "describe", "after", "from", *PARAMETERS)
@@ -218,12 +218,19 @@ class OpenHttpResults:
         except (ValueError, msgspec.DecodeError) as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
         content_type = request.preferred("results come", EVENTS, ARROW)
-        form = self._as_arrow if content_type == ARROW else self._as_events
+        form: Form = EventForm(self._assignment.stream, selection, self._schema)
+        if content_type == ARROW:
+            form = ArrowForm(selection)
         # Where `now` was, so that a client whose connection breaks before the first result goes on
         # from there.
         headers = {BEGINS: f"{begin.at[0]}-{begin.at[1]}"} if begin.is_now else {}
-        parts = form(begin, selection)
-        return Streamed(content_type=content_type, parts=parts, headers=headers)
+        reader = ResultReader(self, begin, selection, form)
+        return Streamed(
+            content_type=content_type,
+            parts=reader.parts(),
+            headers=headers,
+            dropped=self._dropped_one,
+        )
 
     def _described(self) -> object:
         with self._changed:
@@ -277,95 +284,49 @@ class OpenHttpResults:
             problem = f"there is no generation {generation} yet; the newest is {newest}"
             raise HttpError(HTTPStatus.BAD_REQUEST, problem)
 
-    def _as_events(self, begin: Begin, selection: Selection) -> Iterator[bytes]:
-        yield b": results of " + self._assignment.stream.encode() + b"\n\n"
-        shown = [name for name in selection.schema.names if name != GENERATION]
-        whole = dataclasses.replace(selection, schema=self._schema)
-        for batch in self._following(begin, selection, MOST_ROWS):
-            if batch is None:
-                yield b": still here\n\n"
-                continue
-            events: list[bytes] = []
-            for row in whole.of(batch).to_pylist():
-                identity = f"id: {row[GENERATION]}-{row[SEQUENCE]}\n".encode()
-                data = msgspec.json.encode({name: row[name] for name in shown})
-                events.append(identity + b"data: " + data + b"\n\n")
-            # A sign of life, if the reader wants none of them.
-            yield b"".join(events) or b": still here\n\n"
+    def latest(self, at: Place, most_bytes: int) -> tuple[list[pa.RecordBatch], Place | None]:
+        """Results in memory from a place on; or up to where they must be read from the archive."""
+        with self._changed:
+            begin = begin_of(self._latest[0][1]) if self._latest else None
+            kept = self._kept_until
+            if kept is not None and kept > at and (begin is None or begin > at):
+                return [], kept
+            first = bisect_right(self._latest, at, key=lambda each: each[0])
+            found: list[pa.RecordBatch] = []
+            for _, batch in islice(self._latest, first, None):
+                if most_bytes <= 0:
+                    break
+                found.append(head(from_place(batch, at), most_bytes))
+                most_bytes -= found[-1].nbytes
+                if end_of(found[-1]) < end_of(batch):
+                    break
+            return found, None
 
-    def _as_arrow(self, begin: Begin, selection: Selection) -> Iterator[bytes]:
-        sink = io.BytesIO()
-        writer = ipc.new_stream(sink, selection.schema)
-        nothing = pa.RecordBatch.from_pylist([], schema=selection.schema)
-        for batch in self._following(begin, selection, MOST_ARROW_ROWS):
-            # A batch without rows is the sign of life.
-            writer.write_batch(nothing if batch is None else selection.of(batch))
-            yield sink.getvalue()
-            sink.seek(0)
-            sink.truncate()
-        writer.close()
-        yield sink.getvalue()
+    def archive_from(self, at: Place, first_ms: int | None) -> ArchiveReader:
+        """What reads the archive from a place on."""
+        return self._archive.reader(at, first_ms)
 
-    def _following(
-        self, begin: Begin, selection: Selection, most_rows: int
-    ) -> Iterator[pa.RecordBatch | None]:
-        """Results from a place on up to the selection's end; None after a while without any."""
-        at, least_seq = begin.at, begin.least_seq
-        meant: int | None = None
-        until = selection.until
-        while not self._closed:
-            if until is not None and at >= until:
-                return
-            # What completes an end arrives before it, and may do so after a look.
-            completed_ms = self._completed_ms
-            found, archived_until = self._next(at)
-            if archived_until is not None:
-                found = archived(self._folder, self._assignment, at, selection.first_ms)
-            sent = False
-            for batch in found:
-                if least_seq:
-                    # It is meant in the numbers of the first generation that there is.
-                    generation = _number(batch, 0)
-                    meant = generation if meant is None else meant
-                    least_seq = least_seq if generation == meant else 0
-                    batch, least_seq = _skipped(batch, least_seq)
-                for first in range(0, batch.num_rows, most_rows):
-                    piece = batch.slice(first, most_rows)
-                    at, sent = _end(piece), True
-                    yield piece if until is None or at <= until else _before(piece, until)
-                    if selection.is_past(piece) or (until is not None and at >= until):
-                        return
-            if archived_until is not None:
-                at = max(at, archived_until)
-            elif not sent:
-                if selection.last_ms is not None and completed_ms >= selection.last_ms:
-                    return
-                if not self._await(at):
-                    yield None
-        if selection.is_bounded:
-            # An end would tell the client that it has all.
-            raise ConnectionAbortedError("the sink ends")
-
-    def _await(self, at: Place) -> bool:
+    def wait_past(self, at: Place) -> bool:
         """Wait for results past a place, or the end; False if none came for a while."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._closed or (bool(self._latest) and self._latest[-1][0] > at),
+                lambda: self.closed or (bool(self._latest) and self._latest[-1][0] > at),
                 KEEP_ALIVE_S,
             )
 
-    def _next(self, at: Place) -> tuple[Iterator[pa.RecordBatch], Place | None]:
-        """Results in memory from a place on; or up to where they must be read from the archive."""
+    def take_dropped(self) -> int:
+        """How many readers have lost their connection since the last call."""
         with self._changed:
-            begin = _begin(self._latest[0][1]) if self._latest else None
-            kept = self._kept_until
-            if kept is not None and kept > at and (begin is None or begin > at):
-                return iter(()), kept
-            batches = [batch for end, batch in self._latest if end > at]
-        return (_from(batch, at) for batch in batches), None
+            dropped, self._dropped = self._dropped, 0
+        return dropped
+
+    def _dropped_one(self) -> None:
+        with self._changed:
+            self._dropped += 1
 
     @property
-    def _completed_ms(self) -> int:
+    def completed_ms(self) -> int:
+        """Up to where results are complete and archived."""
         kept = self._kept
         return NO_WATERMARK if kept is None else kept.position.watermark_ms
 
@@ -373,35 +334,3 @@ class OpenHttpResults:
     def _kept_until(self) -> Place | None:
         kept = self._kept
         return None if kept is None else (kept.generation, kept.position.next_seq)
-
-
-def _before(batch: pa.RecordBatch, until: Place) -> pa.RecordBatch:
-    """The rows of a batch before a place."""
-    generations, numbers = batch.column(0).to_numpy(), batch.column(1).to_numpy()
-    before = (generations < until[0]) | ((generations == until[0]) & (numbers < until[1]))
-    return batch.filter(pa.array(before))
-
-
-def _begin(batch: pa.RecordBatch) -> Place:
-    return _number(batch, 0), _number(batch, 1)
-
-
-def _end(batch: pa.RecordBatch) -> Place:
-    last = batch.slice(batch.num_rows - 1)
-    return _number(last, 0), _number(last, 1) + 1
-
-
-def _skipped(batch: pa.RecordBatch, least_seq: int) -> tuple[pa.RecordBatch, int]:
-    """The rows from a number on, and what is to be skipped of further batches."""
-    rest = batch.slice(min(max(least_seq - _number(batch, 1), 0), batch.num_rows))
-    return rest, 0 if rest.num_rows else least_seq
-
-
-def _number(batch: pa.RecordBatch, column: int) -> int:
-    return int(batch.column(column)[0].as_py())
-
-
-def _from(batch: pa.RecordBatch, at: Place) -> pa.RecordBatch:
-    """The rows of a batch of one generation, which ends past a place, from there on."""
-    generation, first_seq = _begin(batch)
-    return batch.slice(max(at[1] - first_seq, 0)) if generation == at[0] else batch

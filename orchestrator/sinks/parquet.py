@@ -35,7 +35,7 @@ from orchestrator.host.events import Deliver, Durable
 from orchestrator.manifest.document import Field, Section
 from orchestrator.manifest.units import duration_ms
 from orchestrator.records import SinkAssignment
-from orchestrator.sinks.archive import Archive, OpenArchive, archived
+from orchestrator.sinks.archive import Archive, OpenArchive
 from orchestrator.sinks.delivered import Delivered, numbered, numbered_schema
 from orchestrator.sinks.driver import SinkDriver
 from streams.bounds import EventTime, Number
@@ -150,7 +150,7 @@ class OpenParquet:
         self._archive = OpenArchive(assignment, folder)
         try:
             self._opened = os.open(self._folder, os.O_RDONLY)
-            self._begin_anew(assignment, folder)
+            self._begin_anew()
         except BaseException:
             self.close()
             raise
@@ -202,11 +202,12 @@ class OpenParquet:
         if self._interval is not None:
             self._interval.check()
 
-    def _begin_anew(self, assignment: SinkAssignment, folder: Path) -> None:
+    def _begin_anew(self) -> None:
         durable = self._archive.durable
         if durable is None:
             return
-        for rows in archived(folder, assignment, (0, 0), self._published_ms):
+        reader = self._archive.reader((0, 0), self._published_ms)
+        while (rows := reader.read(GROUP_BYTES)) is not None:
             self._take(rows, NO_WATERMARK)
         self._take(self._schema.empty_table(), durable.position.watermark_ms)
 

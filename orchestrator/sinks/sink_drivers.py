@@ -109,6 +109,11 @@ class SinkDrivers:
         """Stream → where clients get its results; None: nowhere."""
         return {s: getattr(each.sink, "address", None) for s, each in self._attended.items()}
 
+    def take_dropped(self) -> dict[str, int]:
+        """Stream → how many slow readers have lost their connection since the last call."""
+        takes = {s: getattr(each.sink, "take_dropped", None) for s, each in self._attended.items()}
+        return {s: count for s, take in takes.items() if take is not None and (count := take())}
+
     def keep(self, delivery: Deliver, now_us: int) -> None:
         """Hand a delivery to its sink; it is dropped, to come again, if the sink has failed."""
         stream = delivery.stream

@@ -66,6 +66,11 @@ class WriteBehind:
         live = self._live
         return None if live is None else live.address
 
+    def take_dropped(self) -> int:
+        """How many slow readers have lost their connection since the last call."""
+        live = self._live
+        return 0 if live is None else live.take_dropped()
+
     @property
     def durable(self) -> Durable | None:
         """Up to where the stream is kept for good; raises what made the sink fail."""

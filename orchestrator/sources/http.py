@@ -24,6 +24,7 @@ from orchestrator.drivers import DriverError
 from orchestrator.http_server import (
     HELD_BYTES,
     JSON,
+    LARGEST_SHARE,
     RETRY_AFTER_S,
     HttpError,
     Request,
@@ -54,7 +55,7 @@ BATCHES = "batches"
 MOST_KEY = 128
 """Characters of a client's name or key."""
 
-LARGEST_BYTES = HELD_BYTES // 4
+LARGEST_BYTES = HELD_BYTES // LARGEST_SHARE
 """Of any manifest's `largest`: what a server holds for a stream when one other takes all it may."""
 
 COMMIT = "application/vnd.vivace.commit+json"

@@ -292,17 +292,17 @@ def test_a_bounded_response_has_what_comes_between_a_look_and_its_end(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.deliver(7, 0, 2)
-    look = OpenHttpResults._next  # pyright: ignore[reportPrivateUsage]
+    look = OpenHttpResults.latest
     late = [True]
 
-    def looked(sink: OpenHttpResults, at: tuple[int, int]) -> object:
-        found = look(sink, at)
+    def looked(sink: OpenHttpResults, at: tuple[int, int], most_bytes: int) -> object:
+        found = look(sink, at, most_bytes)
         if at == (7, 2) and late:
             late.clear()
             site.deliver(7, 2, 2)
         return found
 
-    monkeypatch.setattr(OpenHttpResults, "_next", looked)
+    monkeypatch.setattr(OpenHttpResults, "latest", looked)
     address = site.sink.address.rpartition("/streams/")[0]
     batches = vivace.connect(address).results("alerts", times_ms=(None, 7003))
     assert [seq for each in batches for seq in each.column("_seq").to_pylist()] == [0, 1, 2, 3]

@@ -94,6 +94,16 @@ class Host:
         claimed = Claimed(replica_of=ReplicaId(node="desk", incarnation="1"), precondition=None)
         self.loop = HostLoop(nowhere, settings, self.store, identity, claimed)
 
+    def open_sinks(self, open_sink: Callable[[SinkAssignment], OpenSink]) -> None:
+        """Begin anew with other sinks."""
+        self.loop = HostLoop(
+            replace(self.surroundings, sinks=SinkDrivers(open_sink)),
+            ClusterRecord(name="c", delays_ms={}),
+            self.store,
+            host_identity(SPEC, "1", ""),
+            Claimed(replica_of=ReplicaId(node="desk", incarnation="1"), precondition=None),
+        )
+
     def problems(self) -> tuple[str, ...]:
         """The problems in the record after a further turn."""
         return self.record().problems
@@ -152,6 +162,35 @@ def test_input_that_was_lost_is_no_problem_for_ever(host: Host) -> None:
     assert len(host.problems()) == 1, "a state lasts until another report ends it"
 
 
+class WithReaders(Full):
+    """A sink whose readers may be slow."""
+
+    address = "http://127.0.0.1:1/streams/out"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped = 0
+
+    def take_dropped(self) -> int:
+        dropped, self.dropped = self.dropped, 0
+        return dropped
+
+
+def test_readers_that_lost_their_connections_are_said_and_counted(host: Host) -> None:
+    sink = WithReaders()
+    host.open_sinks(lambda _: sink)
+    assigned_sink = SinkAssignment(stream="out", columns={"a": "int"}, deadline_ms=5.0)
+    host.store.create(ASSIGNMENTS.key("desk"), Assignment(incarnation="1", sinks=(assigned_sink,)))
+    assert host.problems() == ()
+    sink.dropped = 3
+    record = host.record()
+    assert record.problems == ("out: readers dropped: 3 did not read, and lost their connections",)
+    assert record.incidents[-1].kind == "readers dropped"
+    assert record.sinks["out"].readers_dropped == 3
+    sink.dropped = 2
+    assert host.record().sinks["out"].readers_dropped == 5
+
+
 def test_source_that_cannot_be_opened_does_not_end_its_host(host: Host, tmp_path: Path) -> None:
     replay = Replay(path=str(tmp_path / "gone.parquet"), speed=1.0, begin_ms=0, end_ms=1)
     source = SourceAssignment(
@@ -174,13 +213,7 @@ def test_what_has_failed_is_told_once_although_it_works_again_before_the_next_re
         opened.append(Full())
         return opened[-1]
 
-    host.loop = HostLoop(
-        replace(host.surroundings, sinks=SinkDrivers(open_sink)),
-        ClusterRecord(name="c", delays_ms={}),
-        host.store,
-        host_identity(SPEC, "1", ""),
-        Claimed(replica_of=ReplicaId(node="desk", incarnation="1"), precondition=None),
-    )
+    host.open_sinks(open_sink)
     sink = SinkAssignment(stream="alerts", columns={"id": "int"}, deadline_ms=1000.0)
     host.store.create(ASSIGNMENTS.key("desk"), Assignment(incarnation="1", sinks=(sink,)))
     assert host.incidents() == []
