@@ -11,6 +11,7 @@ import contextlib
 import time
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -80,7 +81,7 @@ def _from_number(column: pa.Array, unit: str) -> pa.Array:
         column = number_of(column)
     if not isinstance(column.type, _Decimal) or column.type.scale + finer < 0:
         column = column.cast(WIDE)
-    return pc.floor(_divided(column, finer)).cast(pa.int64())
+    return _floored(_divided(column, finer))
 
 
 def _from_floats(column: pa.Array, finer: int) -> pa.Array | None:
@@ -107,6 +108,26 @@ def _divided(numbers: pa.Array, digits: int) -> pa.Array:
     scale = numbers.type.scale + digits
     kind = pa.decimal128(38, scale) if is_narrow else pa.decimal256(76, scale)
     return pa.Array.from_buffers(kind, len(numbers), numbers.buffers(), offset=numbers.offset)
+
+
+def _floored(numbers: pa.Array) -> pa.Array:
+    """Decimals as the whole numbers at or before them."""
+    kind = numbers.type
+    words = numbers.buffers()[1]
+    # Arrow takes 40 times as long.
+    if words is not None and isinstance(kind, pa.Decimal128Type) and 0 <= kind.scale <= 18:
+        halves: npt.NDArray[np.uint64] = np.frombuffer(memoryview(words), dtype=np.uint64)
+        pairs = halves.reshape(-1, 2)[numbers.offset : numbers.offset + len(numbers)]
+        low = pairs[:, 0]
+        high: IntArray = pairs[:, 1].view(np.int64)
+        unit: int = 10**kind.scale
+        near = np.floor(high * (2.0**64 / unit) + low / float(unit))
+        if np.all(np.abs(near) < WHOLE):
+            found = near.astype(np.int64)
+            # What is left is small, so the lower halves tell it.
+            left: IntArray = (low - found.view(np.uint64) * np.uint64(unit)).view(np.int64)
+            return pa.array(found + left // unit)
+    return pc.floor(numbers).cast(pa.int64())
 
 
 def _from_text(column: pa.Array, pattern: str) -> pa.Array:

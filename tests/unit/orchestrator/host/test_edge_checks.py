@@ -71,7 +71,10 @@ def test_a_site_responds_to_what_it_was_asked_and_only_once(asker: Asker) -> Non
         ({"timestamp": [1000, 2000], "number": [1, 2]}, None),
         ({"timestamp": [], "number": []}, None),
         ({"timestamp": [1000], "count": [1]}, "cannot be read: column number is missing"),
-        ({"timestamp": [1000], "number": ["x"]}, "cannot be read: column number: "),
+        (
+            {"timestamp": [1000], "number": ["x"]},
+            "column number is of type string; cast it to int64",
+        ),
         ({"timestamp": [10_000], "number": [1]}, "has no tuple from 1970-01-01T00:00:01Z to "),
         # On both sides, and nothing between.
         ({"timestamp": [10, 10_000], "number": [1, 2]}, "has no tuple from "),
