@@ -29,6 +29,19 @@ def rows(draw: st.DrawFn) -> tuple[str, list[str]]:
     return kind, draw(st.lists(st.one_of(good, st.sampled_from(VALUES)), min_size=1, max_size=6))
 
 
+def refused(form: RowForm, format_: Format, lines: list[bytes]) -> list[int]:
+    """Numbers of the lines that cannot be read alone; what is said of each is looked at."""
+    said: dict[int, str] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            parse(form, format_, line, header=False)
+        except Unreadable as error:
+            said[number] = str(error)
+    assert [text for text in said.values() if not _placed.match(text)] == []
+    assert "Failed to convert" not in "".join(said.values())
+    return list(said)
+
+
 def form_of(kind: str) -> RowForm:
     if kind in KINDS:
         return RowForm(columns={"value": kind, "beside": "int"})
@@ -40,14 +53,7 @@ def test_a_row_of_json_is_taken_or_named(drawn: tuple[str, list[str]]) -> None:
     kind, values = drawn
     form = form_of(kind)
     lines = [f'{{"value": {value}, "beside": 1}}'.encode() for value in values]
-    bad: list[int] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            parse(form, Format.JSON, line)
-        except Unreadable as error:
-            assert _placed.match(str(error)), error
-            assert "Failed to convert" not in str(error)
-            bad.append(number)
+    bad = refused(form, Format.JSON, lines)
     told: list[int] = []
     list(salvage(form, Format.JSON, b"\n".join(lines), lambda number, _, __: told.append(number)))
     assert told == bad
@@ -67,13 +73,7 @@ def test_a_line_of_csv_is_taken_or_named(drawn: tuple[str, list[str]]) -> None:
     kind, values = drawn
     form = form_of(kind)
     lines = [f"{value.strip(chr(34))},1".encode() for value in values if "," not in value]
-    bad: list[int] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            parse(form, Format.CSV, line, header=False)
-        except Unreadable as error:
-            assert _placed.match(str(error)), error
-            bad.append(number)
+    bad = refused(form, Format.CSV, lines)
     told: list[int] = []
     list(salvage(form, Format.CSV, b"\n".join(lines), lambda number, _, __: told.append(number)))
     assert told == bad
