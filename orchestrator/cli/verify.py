@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.invocation import EXIT_FAILED, ClusterOption, JsonOption, progress, show
+from orchestrator.cli.render.figures import event_time
 
 
 def command(
@@ -47,11 +47,13 @@ def command(
 
 
 def _view(found: api.VerifyDocument) -> Text:
-    text = Text(f"Query {found.query}, {_time(found.begin_ms)} to {_time(found.until_ms)}\n")
+    text = Text(
+        f"Query {found.query}, {event_time(found.begin_ms)} to {event_time(found.until_ms)}\n"
+    )
     read = ", ".join(f"{stream} {count:,}" for stream, count in found.inputs.items())
     text.append(f"input    {read} tuples\n")
     if found.joined_ms is not None:
-        joined = f"applied when its input had begun: joined it at {_time(found.joined_ms)}"
+        joined = f"applied when its input had begun: joined it at {event_time(found.joined_ms)}"
         text.append(f"! {joined}; earlier windows are not compared\n", "yellow")
     for name, one in found.not_in_sql.items():
         how = f"in parts by {', '.join(one.by)}" if one.by else f"in one piece ({one.whole})"
@@ -69,14 +71,6 @@ def _view(found: api.VerifyDocument) -> Text:
         for sign, rows in (("missing", each.first_missing), ("unexpected", each.first_unexpected)):
             for row in rows:
                 values = ", ".join(f"{k} {v}" for k, v in row.items() if k != "_ts")
-                text.append(f"  {sign:<10}  {_time(int(row['_ts']))}  {values}\n", "red")
+                text.append(f"  {sign:<10}  {event_time(int(row['_ts']))}  {values}\n", "red")
     text.rstrip()
     return text
-
-
-def _time(at_ms: int) -> str:
-    try:
-        at = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"{at_ms} ms"
-    return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{at_ms % 1000:03}"

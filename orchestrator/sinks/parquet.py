@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -282,11 +281,13 @@ class _Interval:
         self._write()
         self._writer.close()
         self._file.close()
-        begin = datetime.fromtimestamp(self.begin_ms / 1000, UTC)
-        hour = self._folder / f"{DATE}={begin:%Y-%m-%d}" / f"{HOUR}={begin:%H}"
+        # Results may be later than the year 9999, which no calendar of Python's reaches.
+        date, _, time = str(np.datetime64(self.begin_ms, "ms")).partition("T")
+        hour = self._folder / f"{DATE}={date}" / f"{HOUR}={time[:2]}"
         hour.mkdir(parents=True, exist_ok=True)
         sync(self._hidden)
-        self._hidden.replace(hour / f"{begin:%Y%m%dT%H%M%SZ}.parquet")
+        begin = f"{date}T{time[:8]}Z".replace("-", "").replace(":", "")
+        self._hidden.replace(hour / f"{begin}.parquet")
         for folder in (hour, hour.parent, self._folder):
             sync(folder)
 

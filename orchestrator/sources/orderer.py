@@ -40,7 +40,7 @@ MOST_WATERMARKS = 64
 """Watermarks of one release. Engines divide their work there, and each costs something."""
 
 EARLIEST_MS = -62_135_596_800_000
-"""The year 1. An earlier timestamp is a mistake of its unit, and counts as late."""
+"""The year 1 begins. An earlier timestamp is a mistake of its unit, and counts as late."""
 
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999. A later timestamp is a mistake of its unit, and counts as too far ahead
@@ -244,11 +244,11 @@ class Orderer:
 
     def _complete_ms(self, timestamps: IntArray) -> IntArray | int:
         """Up to where timestamps are complete: for each tuple, or for all that come together."""
-        known_ms = max(self.watermark_ms, EARLIEST_MS)
+        known_ms = max(self.watermark_ms, EARLIEST_MS - 1)
         if not self.time.one_by_one:
             return known_ms
         newest_ms = np.maximum.accumulate(np.append(self.newest_ms, timestamps))[:-1]
-        least_ms = EARLIEST_MS + self.time.slack_ms + 1
+        least_ms = EARLIEST_MS + self.time.slack_ms
         return np.maximum(np.maximum(newest_ms, least_ms) - self.time.slack_ms - 1, known_ms)
 
     def _wait(self, rows: pa.RecordBatch, newest_ms: int, arrived_us: int) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from rich.text import Text
 
@@ -62,6 +62,19 @@ def clock(at_us: int) -> str:
 def moment(at_us: int) -> str:
     """The same with its date, in whole seconds."""
     return datetime.fromtimestamp(at_us / 1e6).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def event_time(at_ms: int) -> str:
+    """An event timestamp as a time in UTC; in ms if no calendar reaches so far.
+
+    >>> event_time(1_633_608_001_500), event_time(10**15)
+    ('2021-10-07 12:00:01.500', '1000000000000000 ms')
+    """
+    try:
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+    except OverflowError:
+        return f"{at_ms} ms"
+    return at.replace(tzinfo=None).isoformat(" ", "milliseconds")
 
 
 def short_domain(domain: str) -> str:

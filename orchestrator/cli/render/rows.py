@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from orchestrator import api
+from orchestrator.cli.render.figures import event_time
 
 _widths = {"int": 12, "float": 12, "string": 16, "bool": 5}
 
@@ -33,16 +33,15 @@ class RowPrinter:
         cells = "  ".join(
             _text(row.values.get(name)).ljust(width) for name, width in self._columns.items()
         )
-        return f"{head}{row.seq:>8}  {_time(row.timestamp_ms)}  {cells}".rstrip()
+        return f"{head}{row.seq:>8}  {event_time(row.timestamp_ms):<23}  {cells}".rstrip()
 
 
 def _text(value: object) -> str:
     if value is None:
         return "–"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _time(timestamp_ms: int) -> str:
-    """An event timestamp, ms since 1970, as a time in UTC."""
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    # A terminal would obey control characters, and a line end would be a row's.
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value)
+    )
