@@ -28,6 +28,7 @@ from orchestrator.control.planning.utilisation import advice, largest
 from orchestrator.control.schemes import choose_again
 from orchestrator.control.stream_sites import keep_feeding
 from orchestrator.control.view import ClusterView
+from orchestrator.manifest.units import figure
 from orchestrator.records import NodeRecord
 from orchestrator.store.protocol import ASSIGNMENTS, CLOCKS, NODES, STREAMS
 
@@ -134,8 +135,8 @@ def _note_drift(pending: PendingDecision) -> None:
             or change_ms <= settings.drift_share * timing.sub_deadline_ms
         ):
             continue
-        detail = f"evaluating a burst takes {cost_ms:.3g} ms, the plan rests on "
-        detail += f"{timing.cost_ms:.3g} ms; sub-deadline {timing.sub_deadline_ms:.3g} ms"
+        detail = f"evaluating a burst takes {figure(cost_ms)} ms, the plan rests on "
+        detail += f"{figure(timing.cost_ms)} ms; sub-deadline {figure(timing.sub_deadline_ms)} ms"
         renewed = msgspec.structs.replace(timing, cost_ms=cost_ms)
         pending.change_fragment(record, "re-plan proposed", detail, timing=renewed)
 

@@ -14,6 +14,7 @@ import math
 from ha.failure_detector import LAGS_GRANTED
 from orchestrator.control.decision import PendingDecision
 from orchestrator.control.view import ClusterView
+from orchestrator.manifest.units import figure
 from orchestrator.records import FragmentRecord
 
 STEP_MS = 50.0
@@ -36,7 +37,7 @@ def name_late_hosts(pending: PendingDecision) -> None:
         if took_ms > bound_ms >= promised_ms:
             told_ms = math.ceil(took_ms / STEP_MS) * STEP_MS
             pending.problems.append(
-                f"{query}: the recovery bound of {bound_ms:g} ms may be broken at present: "
+                f"{query}: the recovery bound of {figure(bound_ms)} ms may be broken at present: "
                 f"{record.fragment} may take {told_ms:.0f} ms instead of {promised_ms:.0f} ms, "
                 "because hosts are late. Their machine is too busy: run less on it, or delete the "
                 "query and apply it with a longer `recovery`"

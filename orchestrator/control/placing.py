@@ -27,6 +27,7 @@ from orchestrator.control.decision import PendingDecision
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.planning.task import MIN_EXECUTORS, settled
 from orchestrator.control.view import ClusterView
+from orchestrator.manifest.units import figure
 from orchestrator.records import FragmentRecord, PlanFigures, PlanRecord, Record
 from orchestrator.store.protocol import (
     CLUSTER,
@@ -102,12 +103,13 @@ def put_retimed(pending: PendingDecision, records: Iterable[FragmentRecord], why
     """Write fragments that run with the sub-deadlines that a plan has given them."""
     for record in records:
         before = pending.fragments[record.key]
-        if record != before:
-            detail = (
-                f"{before.timing.sub_deadline_ms:.3g} → {record.timing.sub_deadline_ms:.3g} ms, "
-                f"{why}"
-            )
-            pending.change_fragment(record, "sub-deadline changed", detail)
+        if record == before:
+            continue
+        old, new = (figure(each.timing.sub_deadline_ms) for each in (before, record))
+        event = None
+        if old != new:
+            event = pending.event("sub-deadline changed", record.key, f"{old} → {new} ms, {why}")
+        pending.put_fragment(record, event)
 
 
 def _place(pending: PendingDecision, query: str) -> None:
@@ -131,8 +133,8 @@ def _carry_out(pending: PendingDecision, plan: PlanRecord) -> None:
     event = pending.event(
         "planned",
         plan.query,
-        f"latency {figures.latency_ms:.1f} of {figures.deadline_ms:g} ms, "
-        f"recovery {figures.recovery_ms:.1f} of {figures.bound_ms:g} ms",
+        f"latency {figure(figures.latency_ms)} of {figure(figures.deadline_ms)} ms, "
+        f"recovery {figure(figures.recovery_ms)} of {figure(figures.bound_ms)} ms",
     )
     put_retimed(pending, plan.updated, SHARES)
     # Another leader may have begun to carry the plan out.
@@ -226,9 +228,15 @@ def basis(planning: Planning, query: str, nodes: Iterable[str]) -> dict[str, str
         },
     }
     for name in entering:
-        # When a stream starts, waits or begins anew changes no plan.
+        # When a stream starts, moves, waits or begins anew changes no plan; where it enters does.
         stream = msgspec.structs.replace(
-            planning.streams[name], start_at_us=None, generation=0, incarnation=None, slipped_ms=0.0
+            planning.streams[name],
+            epoch=0,
+            moved_us=None,
+            start_at_us=None,
+            generation=0,
+            incarnation=None,
+            slipped_ms=0.0,
         )
         records[STREAMS.key(name).path] = stream
     if view.cluster is not None:
@@ -258,9 +266,17 @@ def changes_since(planning: Planning, plan: PlanRecord) -> list[str]:
 
 
 def _placed(record: FragmentRecord) -> FragmentRecord:
-    """A fragment's place and timing, whatever its epoch: plans do not rest on that."""
+    """A fragment's place and timing: plans rest on no epoch, measurement or note of a failure."""
     return msgspec.structs.replace(
-        record, epoch=UNISSUED, generation=UNISSUED, told_cost_us=None, begins=None
+        record,
+        epoch=UNISSUED,
+        generation=UNISSUED,
+        timing=msgspec.structs.replace(record.timing, cost_ms=0.0),
+        took_over=None,
+        losses=(),
+        restarts=None,
+        told_cost_us=None,
+        begins=None,
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from orchestrator.control.dataflow import InvalidQuery
 from orchestrator.control.decision import PendingDecision
 from orchestrator.control.planning.feeding import feedings, with_feeding
+from orchestrator.manifest.units import figure
 from orchestrator.records import FragmentRecord, QueryRecord, Scheme, Timing
 from placement.standby_schemes import NEVER, NO_CHECKPOINTS, Feeding
 
@@ -82,4 +83,4 @@ def described(timing: Timing) -> str:
 
 def reason(found: Feeding) -> str:
     """What a choice comes to, in figures."""
-    return f"{found.bytes_s:.3g} bytes/s, recovery {found.recovery_ms:.3g} ms"
+    return f"{figure(found.bytes_s)} bytes/s, recovery {figure(found.recovery_ms)} ms"

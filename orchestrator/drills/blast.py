@@ -14,6 +14,9 @@ from orchestrator.control.planning.planner import Planning
 from orchestrator.control.view import ClusterView
 from placement.errors import PlacementError
 
+TIGHTEST = "the tightest recovery bound of the queries that are hit"
+"""Why a drill's bound is what it is, unless it is a link's."""
+
 
 class Blast(msgspec.Struct, frozen=True, kw_only=True):
     """What a drill hits.
@@ -31,7 +34,9 @@ class Blast(msgspec.Struct, frozen=True, kw_only=True):
     outputs
         Outputs that are watched: of all queries that are hit, or of all queries if none is.
     bound_ms
-        The tightest recovery bound among these queries.
+        How long an output may be silent.
+    bound_why
+        Why that, a phrase.
     planned_ms
         How long the recovery of the primaries that fail takes at most, by the plan and by how late
         hosts are; None if none fails, or one has no secondary.
@@ -51,6 +56,7 @@ class Blast(msgspec.Struct, frozen=True, kw_only=True):
     planned_ms: float | None = None
     unprotected: tuple[str, ...] = ()
     would_lose: tuple[str, ...] = ()
+    bound_why: str = TIGHTEST
 
     @property
     def summary(self) -> str:

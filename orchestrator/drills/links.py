@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from orchestrator.control.view import ClusterView
 from orchestrator.drills.acting import Acting
-from orchestrator.drills.blast import Blast
+from orchestrator.drills.blast import TIGHTEST, Blast
 from orchestrator.drills.kill_executor import DrillFailed
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.records import DisturbedLink, FragmentRecord, HistoryEvent
@@ -64,6 +64,14 @@ class LinkChange:
         if self.delay_ms is None:
             return hops * CUT_LINK_MS + batch_ms + SCHEDULING_MS
         return recovery_bound_ms + hops * self.delay_ms
+
+    def bound_why(self, hops: int) -> str:
+        """Why that is promised."""
+        crossed = f"{hops} {'hop' if hops == 1 else 'hops'} over the link"
+        if self.delay_ms is None:
+            told = f"{CUT_LINK_MS:.0f} ms for each of {crossed}"
+            return f"{told}, a batch, and {SCHEDULING_MS:.0f} ms for timers"
+        return f"{TIGHTEST}, and {self.delay_ms:.0f} ms for each of {crossed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +139,7 @@ def blast_of_link(view: ClusterView, link: Link, change: LinkChange) -> Blast:
         links=(str(link), f"{link.target}:{link.source}")[: 2 if change.both_ways else 1],
         outputs=outputs,
         bound_ms=change.bound_ms(recovery_ms, max(hops, 1), view.settings.batch_ms),
+        bound_why=change.bound_why(max(hops, 1)),
         unprotected=tuple(sorted({*bare, *apart})),
     )
 

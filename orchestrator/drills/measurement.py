@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.drills.acting import Disturbed
-from orchestrator.drills.blast import Blast
+from orchestrator.drills.blast import TIGHTEST, Blast
 from orchestrator.drills.kill_executor import DrillFailed, Killed
 from orchestrator.drills.processor_use import ProcessorUse
 from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
@@ -40,7 +40,13 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True):
         The longest silence of an output within 5 s of the kill, whatever its cause: it includes
         the load of healing on a busy machine.
     bound_ms
-        The tightest recovery bound among the queries that were hit.
+        What recovery is held against.
+    bound_why
+        Why that bound, a phrase.
+    gap_bound_ms
+        What the longest silence is held against; None: nothing.
+    gap_why
+        Why that bound, or none.
     lost, repeated
         Tuples of all outputs, from their sequence numbers.
     redundancy_restored_s
@@ -65,6 +71,17 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True):
     unprotected_s: float | None = None
     resumed_us: int = 0
     processors: ProcessorUse | None = None
+    bound_why: str = ""
+    gap_bound_ms: float | None = None
+    gap_why: str = ""
+
+    @property
+    def kept(self) -> str:
+        """The promises that were kept, with the figures."""
+        told = f"recovery {self.recovery_ms:.0f} ms of {self.bound_ms:.0f} ms"
+        if self.gap_bound_ms is not None:
+            told += f", longest silence {self.gap_ms:.0f} ms of {self.gap_bound_ms:.0f} ms"
+        return f"nothing lost, nothing repeated, {told}"
 
     @property
     def machine_told(self) -> str | None:
@@ -111,6 +128,8 @@ def failover(killed: Killed, delivered: Collection[Delivered]) -> Failover:
         redundancy_restored_s=killed.redundancy_restored_s,
         unprotected_s=killed.unprotected_s,
         resumed_us=suffered.resumed_us,
+        bound_why=TIGHTEST,
+        gap_why="pauses of the streams themselves and of healing count, too",
     )
 
 
@@ -246,23 +265,35 @@ def disturbance(
         If an output did not come back at all.
     """
     silences = [
-        (_longest(step, [*delivered, *at_sinks]), blast.bound_ms + _away_ms(step))
+        (_longest(step, [*delivered, *at_sinks]), _away_ms(step))
         for step in disturbed.steps or (disturbed,)
     ]
-    worst, bound_ms = max(silences, key=lambda each: each[0].gap_ms - each[1])
+    worst, away_ms = max(silences, key=lambda each: each[0].gap_ms - each[1])
+    longest, longest_away_ms = max(silences, key=lambda each: each[0].gap_ms)
     faults = [sequence_faults(one) for one in delivered]
     return Failover(
         killed_node=", ".join((*blast.nodes, *blast.links)),
         detection_ms=0.0,
         recovery_ms=worst.gap_ms,
-        gap_ms=max(silence.gap_ms for silence, _ in silences),
-        bound_ms=bound_ms,
+        gap_ms=longest.gap_ms,
+        bound_ms=blast.bound_ms + away_ms,
         lost=sum(fault.lost for fault in faults),
         repeated=sum(fault.repeated for fault in faults),
         completed_timestamps=sum(one.completed_timestamps.num_rows for one in delivered),
         redundancy_restored_s=(disturbed.restored_us - disturbed.struck_us) / 1e6,
         resumed_us=worst.ended_us,
+        bound_why=_why(blast, away_ms),
+        gap_bound_ms=blast.bound_ms + longest_away_ms,
+        gap_why=_why(blast, longest_away_ms),
     )
+
+
+def _why(blast: Blast, away_ms: float) -> str:
+    """Why a silence is held against this bound."""
+    if not away_ms:
+        return blast.bound_why
+    added = f"and {away_ms / 1000:.1f} s in which streams had no source"
+    return f"{blast.bound_ms:.0f} ms: {blast.bound_why}; {added}"
 
 
 def _away_ms(disturbed: Disturbed) -> float:

@@ -65,6 +65,17 @@ def duration_ms(text: str) -> float:
     return _parse(text, "a duration", _durations_ms, "300 ms", LONGEST_MS)
 
 
+def figure(value: float) -> str:
+    """A figure for people: three digits that count, thousands marked, never an exponent.
+
+    >>> figure(1974.2), figure(231.4), figure(12.345), figure(0.00004), figure(300.0)
+    ('1,974', '231', '12.3', '0', '300')
+    """
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= 0.001 else "0"
+
+
 def rate_bytes_s(text: str) -> float:
     """Bytes a second.
 

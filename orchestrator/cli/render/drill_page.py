@@ -153,6 +153,13 @@ def _often(drills: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{name} × {times}" if times > 1 else name for name, times in drills)
 
 
+def _silence(report: api.DrillReport) -> str:
+    """The longest silence, beside what it is held against."""
+    if report.gap_bound_ms is None:
+        return f"{ms(report.gap_ms)}, held against no bound"
+    return f"{ms(report.gap_ms)} of {ms(report.gap_bound_ms)} ({report.gap_why})"
+
+
 def _run(number: int, run: api.DrilledRun) -> str:
     report = run.report
     heading = f"<h3>{number}. {escape(run.drill)}, {_result(passed=run.passed)}</h3>"
@@ -163,10 +170,10 @@ def _run(number: int, run: api.DrilledRun) -> str:
     rows = {
         "struck": f"{_utc(report.struck_us)}: {escape(struck)}",
         "hit": escape(report.blast.summary),
-        "promised": ms(report.bound_ms),
+        "promised": escape(f"{ms(report.bound_ms)}: {report.bound_why}".rstrip(": ")),
         "planned": ms(report.blast.planned_ms),
         "predicted": ms(report.predicted_ms),
-        "measured": f"{ms(report.recovery_ms)}; longest silence {ms(report.gap_ms)}",
+        "measured": f"{ms(report.recovery_ms)}; longest silence {escape(_silence(report))}",
         "lost, repeated": f"{report.lost}, {report.repeated} of {count(report.tuples)} tuples",
         "compared with": escape(_compared(report)),
         "protected again": f"after {report.redundancy_restored_s:.1f} s",

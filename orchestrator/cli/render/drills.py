@@ -42,8 +42,8 @@ def _rows(report: api.DrillReport) -> dict[str, RenderableType]:
     compared = ", ".join(report.compared)
     rows += [
         ("planned recovery", _planned(report)),
-        ("recovery", against(report.recovery_ms, report.bound_ms)),
-        ("longest silence", ms(report.gap_ms)),
+        ("recovery", _held(report.recovery_ms, report.bound_ms, report.bound_why)),
+        ("longest silence", _held(report.gap_ms, report.gap_bound_ms, report.gap_why)),
         ("lost, repeated", f"{report.lost}, {report.repeated} of {count(report.tuples)} tuples"),
         ("compared with", f"archives of {compared}" if compared else "–"),
         ("differing tuples", count(report.differing)),
@@ -54,6 +54,13 @@ def _rows(report: api.DrillReport) -> dict[str, RenderableType]:
     rows += [("input lost", "; ".join(report.input_lost))] if report.input_lost else []
     rows += [("remarks", "; ".join(report.remarks))] if report.remarks else []
     return dict(rows)
+
+
+def _held(value_ms: float, bound_ms: float | None, why: str) -> RenderableType:
+    """A figure beside its bound, and why that one."""
+    if bound_ms is None:
+        return f"{ms(value_ms)}, held against no bound{why and f': {why}'}"
+    return Text.assemble(against(value_ms, bound_ms), why and f" {why}")
 
 
 def _late(report: api.DrillReport) -> str:
@@ -72,8 +79,8 @@ def _verdict(report: api.DrillReport) -> RenderableType:
     if report.failures:
         failed = f"✗ {what}{'; '.join(report.failures)}."
         return Text(" ".join(filter(None, [failed, report.machine_told])), style="bold red")
-    kept = f"✓ {what}{'n' if what else 'N'}othing lost, nothing repeated, within the bound."
-    return Text(kept, style="green")
+    kept = report.kept if what else report.kept.capitalize()
+    return Text(f"✓ {what}{kept}.", style="green")
 
 
 def series_view(runs: Sequence[api.DrillRun]) -> RenderableType:

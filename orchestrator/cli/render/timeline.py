@@ -66,7 +66,7 @@ def _figure(report: api.DrillReport) -> Any:
                 moment.at_ms / 1000, color=colour, linestyle=line, linewidth=1, label=label
             )
     panels[-1].set_xlabel("seconds after the fault")
-    verdict = "; ".join(report.failures) or "nothing lost, nothing repeated, within the bound"
+    verdict = "; ".join(report.failures) or report.kept
     what = "predicted" if report.simulated else "measured"
     bound = f"broken line: bound {timeline.bound_ms:g} ms"
     figure.suptitle(f"Drill {report.drill}, {what}: {verdict}\n{bound}", fontsize=10)

@@ -32,7 +32,7 @@ def verdict_view(verdict: api.Verdict) -> RenderableType:
         ("killed", f"the executor of {v.killed_node}"),
         ("detection", ms(v.detection_ms)),
         ("recovery", against(v.recovery_ms, v.bound_ms)),
-        ("longest silence", f"{ms(v.gap_ms)} in the seconds after the kill"),
+        ("longest silence", f"{ms(v.gap_ms)} in the seconds after the kill; no bound"),
         ("lost, repeated", _holds(not v.lost and not v.repeated, f"{v.lost}, {v.repeated}", "")),
         ("redundancy restored", f"after {v.redundancy_restored_s:.1f} s"),
     ]  # fmt: skip

@@ -13,15 +13,15 @@ from orchestrator.clock import now_us
 from orchestrator.control import admission
 from orchestrator.control.admission import admit
 from orchestrator.control.decide import decide
-from orchestrator.control.decision import DecisionSettings
-from orchestrator.control.placing import with_first_epochs
+from orchestrator.control.decision import DecisionSettings, PendingDecision
+from orchestrator.control.placing import put_retimed, with_first_epochs
 from orchestrator.control.planning import replicas
 from orchestrator.control.planning.planner import Planning
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.errors import Refused, Unreachable
 from orchestrator.manifest import Manifests
 from orchestrator.records import PlanRecord
-from orchestrator.store.protocol import CLUSTER, PLANS, QUERIES, STREAMS
+from orchestrator.store.protocol import CLUSTER, FRAGMENTS, PLANS, QUERIES, STREAMS
 from placement.planner import plan as place_operators
 from placement.records import Plan
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
@@ -264,6 +264,41 @@ def test_streams_that_start_meanwhile_are_no_change(
     cluster.store.create(QUERIES.key("counting"), COUNTING.record)
     cluster.settle()
     assert planned == ["proximity", "counting"]
+
+
+def test_measured_costs_are_no_change(cluster: ObedientCluster, planned: list[str]) -> None:
+    """As where the first of several queries has begun to run, and costs other than was planned."""
+    cluster.apply(aircraft())
+    cluster.settle()
+    submitted = admit(cluster.view(), (), [COUNTING]).submissions
+    for key, found in cluster.view().fragments.items():
+        timing = found.record.timing
+        timing = msgspec.structs.replace(timing, cost_ms=7 * timing.cost_ms)
+        noted = msgspec.structs.replace(found.record, timing=timing)
+        cluster.store.update(FRAGMENTS.key(key), noted, found.version)
+    cluster.store.create(PLANS.key("counting"), submitted[0])
+    cluster.store.create(QUERIES.key("counting"), COUNTING.record)
+    cluster.settle()
+    assert planned == ["proximity", "counting"]
+    assert "planned again: counting" not in cluster.history()
+
+
+def test_sub_deadlines_that_read_alike_are_no_event(cluster: ObedientCluster) -> None:
+    cluster.apply(aircraft())
+    cluster.settle()
+    pending = PendingDecision(cluster.view(), cluster.now_us, DecisionSettings())
+    (record, *_) = pending.fragments.values()
+
+    def retimed(sub_deadline_ms: float) -> list[str | None]:
+        timing = msgspec.structs.replace(record.timing, sub_deadline_ms=sub_deadline_ms)
+        before = len(pending.writes)
+        put_retimed(pending, [msgspec.structs.replace(record, timing=timing)], "for a test")
+        return [w.event and w.event.detail for w in pending.writes[before:]]
+
+    retimed(1974.2)
+    assert retimed(1974.3) == [None]
+    assert retimed(2471.0) == ["1,974 → 2,471 ms, for a test"]
+    assert retimed(2471.0) == []
 
 
 def test_leader_that_dies_anywhere_leaves_a_plan_for_its_successor(

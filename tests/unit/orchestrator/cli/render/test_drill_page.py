@@ -88,7 +88,7 @@ def test_the_page_tells_what_was_promised_planned_predicted_and_measured() -> No
         "promised": "300 ms",
         "planned": "193 ms",
         "predicted": "90.0 ms",
-        "measured": "120 ms; longest silence 120 ms",
+        "measured": "120 ms; longest silence 120 ms, held against no bound",
         "lost, repeated": "0, 0 of 20 tuples",
         "struck": "2023-11-14 22:13:20 UTC: paris",
         "failures": "3 tuples were lost",
