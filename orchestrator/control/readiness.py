@@ -43,6 +43,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
         Host → relative error of its coordinate, where it has not settled.
     starting
         Those of the absent whose process is known to run.
+    begun
+        Other steps of a start that have been taken.
     """
 
     expected: int
@@ -50,17 +52,18 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     unprobed: dict[str, tuple[str, ...]]
     uncertain: dict[str, float]
     starting: tuple[str, ...] = ()
+    begun: int = 0
 
     @property
     def steps_left(self) -> tuple[int, int, int]:
-        """What is missing, so that less compares as smaller; (0, 0, 0): nothing."""
-        hosts = 2 * len(self.absent) - len(self.starting)
+        """What is missing, so that less compares as smaller."""
+        hosts = 2 * len(self.absent) - len(self.starting) - self.begun
         return hosts, sum(map(len, self.unprobed.values())), len(self.uncertain)
 
     @property
     def complete(self) -> bool:
         """Whether nothing is missing."""
-        return not any(self.steps_left)
+        return not (self.absent or self.unprobed or self.uncertain)
 
     def __str__(self) -> str:
         if self.absent:

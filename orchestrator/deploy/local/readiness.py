@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from orchestrator.control.readiness import Incomplete, Readiness, incomplete, readiness
 from orchestrator.errors import Unreachable
 from orchestrator.progress import Progress
 from orchestrator.store.protocol import CLAIMS, NODES, Store
 
 REGISTER_PATIENCE_S = 240.0
-"""Time for the next host to start or to register on a busy machine, including the start of Spark
-and its executor."""
+"""Time for Spark to start, and for the next host to start or to register, on a busy machine."""
 
 PROBE_PATIENCE_S = 60.0
 """Time until one more pair has been probed; a host sends several probes a second."""
@@ -56,14 +57,16 @@ def await_ready(
     Unreachable
         Naming the hosts or links that are missing.
     """
-    former = _claims(store)
+    former, silent_logs = _claims(store), _logged(logs)
     waits: Incomplete | None = None
     while True:
         check()
         started = {name for name, number in _claims(store).items() if number != former.get(name)}
         nodes = {name: found.record for name, found in store.list(NODES).records.items()}
         now_us = round(now_s() * 1e6)
-        waits = incomplete(waits, readiness(expected, nodes, started), now_us)
+        begun = sum(size > silent_logs.get(name, 0) for name, size in _logged(logs).items())
+        now = msgspec.structs.replace(readiness(expected, nodes, started), begun=begun)
+        waits = incomplete(waits, now, now_us)
         if waits is None:
             on_progress("coordinates", "settled")
             return
@@ -78,6 +81,11 @@ def await_ready(
 def _claims(store: Store) -> dict[str, int]:
     """Host → the number of its newest process: a process claims its name before anything else."""
     return {name: found.record.number for name, found in store.list(CLAIMS).records.items()}
+
+
+def _logged(logs: Path) -> dict[str, int]:
+    """Spark application → the size of its log, which it begins once Spark runs."""
+    return {each.name: each.stat().st_size for each in logs.glob("application-*.log")}
 
 
 def _patience_s(now: Readiness) -> float:

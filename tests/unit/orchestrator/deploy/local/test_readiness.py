@@ -105,3 +105,18 @@ def test_coordinates_that_do_not_settle_are_no_failure(tmp_path: Path) -> None:
         hosts.register(name, error=0.9)
     hosts.wait(tmp_path)
     assert hosts.now_s == SETTLE_PATIENCE_S
+
+
+def test_spark_that_has_started_is_progress_once(tmp_path: Path) -> None:
+    log = tmp_path / "application-1.log"
+    log.write_text("of a former cluster\n")
+
+    class Starting(Slow):
+        def write(self) -> None:
+            with log.open("a") as opened:
+                opened.write("HostSubmitted\n")
+
+    spark = Starting(every_s=200.0)
+    with pytest.raises(Unreachable, match="did not register"):
+        spark.wait(tmp_path)
+    assert spark.now_s == 200.0 + REGISTER_PATIENCE_S
