@@ -168,13 +168,23 @@ class LostInput(Record, frozen=True, kw_only=True):
 
     after_ms: int
     until_ms: int
-    tuples: int | None
+    tuples: int | None = None
+
+    @property
+    def counted(self) -> str:
+        """How many, for people."""
+        return "an unknown number of" if self.tuples is None else str(self.tuples)
+
+    @property
+    def span(self) -> str:
+        """Which tuples, for people."""
+        return f"tuples with timestamps after {self.after_ms} ms up to {self.until_ms} ms"
 
     @property
     def detail(self) -> str:
         """A phrase for people."""
-        count = "an unknown number of" if self.tuples is None else f"up to {self.tuples}"
-        return f"{count} tuples with timestamps after {self.after_ms} ms up to {self.until_ms} ms"
+        most = "" if self.tuples is None else "up to "
+        return f"{most}{self.counted} {self.span}"
 
 
 class SinkStatus(Record, frozen=True, kw_only=True):
@@ -287,20 +297,11 @@ class InputStatus(Record, frozen=True, kw_only=True):
         return self.late + self.ahead + self.malformed
 
 
-class Skipped(Record, frozen=True, kw_only=True):
+class Skipped(LostInput, frozen=True, kw_only=True):
     """Input that is lost, because its site was away when it came due and cannot bring it in later.
 
-    Attributes
-    ----------
-    after_ms, until_ms
-        Its range of timestamps; the first is excluded.
-    tuples
-        How many there were; None if the source cannot tell.
+    The source can tell exactly how many tuples there were, or cannot tell it at all.
     """
-
-    after_ms: int
-    until_ms: int
-    tuples: int | None = None
 
     @property
     def any_lost(self) -> bool:
@@ -310,9 +311,7 @@ class Skipped(Record, frozen=True, kw_only=True):
     @property
     def detail(self) -> str:
         """A sentence for people."""
-        count = "an unknown number of" if self.tuples is None else str(self.tuples)
-        span = f"with timestamps after {self.after_ms} ms up to {self.until_ms} ms"
-        return f"{count} tuples {span} came due while the site was away"
+        return f"{self.counted} {self.span} came due while the site was away"
 
 
 class Incident(Record, frozen=True, kw_only=True):
