@@ -76,7 +76,9 @@ class Site:
         while self._to_site and self._to_site[0][0] <= now_us:
             match self._to_site.popleft()[1]:
                 case Subscribe() as request:
-                    self._send(producer.subscribe(self, "one", request, now_us), now_us)
+                    answer = producer.subscribe(self, "one", request, now_us)
+                    assert answer is not None, "its readers begin nowhere in particular"
+                    self._send(answer, now_us)
                     self.feed(now_us)
                 case Unsubscribe():
                     self.log.unsubscribe("one")
