@@ -71,7 +71,8 @@ def verify(settings: Settings) -> Figures:
             flat[f"{name}.whole_s"] = time.perf_counter() - begun_s
             settings.say(f"{name}: in parts")
             begun_s = time.perf_counter()
-            made = evaluate_parts(program, frames, by, until_ms, parts)
+            rows = sum(inputs[stream].num_rows for stream in program.inputs)
+            made = evaluate_parts(program, frames, by, until_ms, parts, rows)
             flat[f"{name}.parts_s"] = time.perf_counter() - begun_s
             flat[f"{name}.ratio"] = flat[f"{name}.parts_s"] / flat[f"{name}.whole_s"]
             one, other = kept.drop(ORDER), made.drop(ORDER)

@@ -78,13 +78,9 @@ if TYPE_CHECKING:
     )
     from orchestrator.api.tailing import Tail, TailBatch, TailRow, tail
     from orchestrator.api.validation import ValidateDocument, validate
-    from orchestrator.api.verifying import (
-        OutputVerdict,
-        Unverifiable,
-        VerifyDocument,
-        moment,
-        verify,
-    )
+    from orchestrator.api.verified_input import Unverifiable
+    from orchestrator.api.verified_span import AskedSpan, lasting, moment
+    from orchestrator.api.verifying import OutputVerdict, VerifyDocument, verify
     from orchestrator.drills.report import DrillReport
     from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError
     from orchestrator.manifest import Manifests, load
@@ -120,7 +116,9 @@ MODULES = {
     ),
     "api.tailing": ("Tail", "TailBatch", "TailRow", "tail"),
     "api.validation": ("ValidateDocument", "validate"),
-    "api.verifying": ("OutputVerdict", "Unverifiable", "VerifyDocument", "moment", "verify"),
+    "api.verified_input": ("Unverifiable",),
+    "api.verified_span": ("AskedSpan", "lasting", "moment"),
+    "api.verifying": ("OutputVerdict", "VerifyDocument", "verify"),
     "drills.report": ("DrillReport",),
     "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError"),
     "manifest": ("Manifests", "load"),

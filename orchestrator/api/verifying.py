@@ -1,15 +1,16 @@
 """Verification of a query: what was archived of it is computed again and compared, row for row.
 
-The input is read again from where it comes from: a recording, or the journal of a live source. All
-of it is used, from the stream's beginning, because windows reach back. Outputs are read from their
-archives. Both must be on this machine.
+The input is read again from where it comes from: a recording, or the journal of a live source, as
+far back as windows reach. Outputs are read from their archives. Both must be on this machine.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,36 +20,37 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from orchestrator.api.connection import Cluster
+from orchestrator.api.verified_input import KeptInput, Unverifiable, kept_input
+from orchestrator.api.verified_span import (
+    AskedSpan,
+    ChosenSpan,
+    VerifiedSpan,
+    archived_span,
+    chosen_span,
+)
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drivers import DriverError
-from orchestrator.errors import InvalidInput, VivaceError
+from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.folders import path_part
-from orchestrator.host.events import SourceEmitted
-from orchestrator.manifest.units import UnitError, timestamp_ms, timestamp_text
 from orchestrator.progress import Progress, silent
-from orchestrator.records import SourceAssignment, StreamRecord
 from orchestrator.sinks import read_back
 from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from orchestrator.sources import restore
-from orchestrator.sources.driver import RecordedSource, ResumableSource, SourceContext
-from orchestrator.sources.journal import Journal
-from orchestrator.sources.live import JOURNALS
 from orchestrator.sources.replay import Replay
-from streams.chunk import TIMESTAMP, Chunk, Position, stream_schema
-from streams.compiler import compile_statement
-from streams.language import parse
+from streams.chunk import TIMESTAMP
 from topology.suggestions import nearest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from orchestrator.spark.jobs.verification import OutputCheck
+
+LAST_MINUTES = AskedSpan()
+"""What is compared unless something else is asked for."""
 
 HEAP_MB = 1536
 """Of the Spark application that recomputes."""
-
-
-class Unverifiable(VivaceError):
-    """A query whose results cannot be computed again; says why."""
 
 
 class OutputVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +95,18 @@ class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     begin_ms, until_ms
         The span that was compared, both included.
+    archived_ms
+        First and last timestamp that are archived of all outputs.
+    last_ms
+        Only the last so many were compared; None: all, or from where somebody wanted.
+    read_from_ms
+        Where the input was read from, because windows reach no further back; None: from its
+        beginning.
+    endless
+        Statements whose windows have no end in time, so that all of the input was needed.
+    kept_ms
+        From where on the input is kept; None: from its beginning. Results are compared from where
+        windows hold nothing from before.
     joined_ms
         Where the query joined its input, which had begun before; None: it has had all of it.
         Results are compared from where its windows hold nothing from before.
@@ -105,29 +119,20 @@ class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
     query: str
     begin_ms: int
     until_ms: int
+    archived_ms: tuple[int, int]
+    last_ms: int | None = None
     inputs: dict[str, int]
+    read_from_ms: int | None = None
+    endless: tuple[str, ...] = ()
     outputs: tuple[OutputVerdict, ...]
     not_in_sql: dict[str, EvaluatedAgain]
     joined_ms: int | None = None
+    kept_ms: int | None = None
 
     @property
     def equal(self) -> bool:
         """Whether exactly the recomputed rows were archived."""
         return not any(each.missing or each.unexpected for each in self.outputs)
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """A stream's tuples in order, and its first watermark, ms."""
-
-    rows: pa.Table
-    begin_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Span:
-    begin_ms: int
-    until_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +146,8 @@ class _Sql:
 def verify(
     cluster: Cluster,
     query: str,
+    asked: AskedSpan = LAST_MINUTES,
     *,
-    begin_ms: int | None = None,
-    until_ms: int | None = None,
     sql: Path | None = None,
     on_progress: Progress = silent,
 ) -> VerifyDocument:
@@ -151,8 +155,8 @@ def verify(
 
     Parameters
     ----------
-    begin_ms, until_ms
-        First and last timestamp to compare; None: of what is archived of all outputs.
+    asked
+        The timestamps to compare; by default the last minutes.
     sql
         Statements of Spark SQL that leave a view for each output, instead of the translation of the
         query's own statements.
@@ -163,10 +167,10 @@ def verify(
         There is no such query, nothing is archived of that span, or the SQL does not fit the query.
     Unverifiable
         Its input or its output is not here any more.
+    Unreachable
+        Spark has ended before it had compared all.
     """
-    if begin_ms is not None and until_ms is not None and until_ms < begin_ms:
-        problem = f"is before --from {timestamp_text(begin_ms)}"
-        raise InvalidInput("command line", "--to", timestamp_text(until_ms), problem, "Swap them.")
+    asked.check()
     own = None if sql is None else _read_sql(sql)
     view = read_view(cluster.store)
     if query not in view.queries:
@@ -176,150 +180,31 @@ def verify(
     folder = _folder(cluster)
     on_progress("reading", "archives")
     delivered = _delivered(view, query, folder)
-    span = _span(delivered, begin_ms, until_ms)
-    read: dict[str, Input] = {}
-    for stream in sorted(view.dataflow.entering_streams(query)):
-        on_progress("reading", f"input {stream}")
-        read[stream] = read_input(view.stream_records[stream], folder, span.until_ms)
-    archived_ms = _span(delivered, None, None).begin_ms
-    joined_ms = archived_ms if archived_ms > min(each.begin_ms for each in read.values()) else None
-    if joined_ms is not None and begin_ms is None:
-        span = replace(span, begin_ms=_whole_from(view, query, joined_ms, span.until_ms))
-    inputs = {stream: each.rows for stream, each in read.items()}
-    outputs, not_in_sql = _compared(view, query, inputs, delivered, span, own, on_progress)
+    entering = sorted(view.dataflow.entering_streams(query))
+    kept = {stream: kept_input(view.stream_records[stream], folder) for stream in entering}
+    chosen = chosen_span(view, query, asked, archived_span(delivered), [*kept.values()])
+    inputs = {stream: _read(each, chosen, on_progress) for stream, each in kept.items()}
+    outputs, not_in_sql = _compared(view, query, inputs, delivered, chosen.span, own, on_progress)
     return VerifyDocument(
         query=query,
-        begin_ms=span.begin_ms,
-        until_ms=span.until_ms,
+        begin_ms=chosen.span.begin_ms,
+        until_ms=chosen.span.until_ms,
+        archived_ms=(chosen.archived.begin_ms, chosen.archived.until_ms),
+        last_ms=chosen.last_ms,
         inputs={stream: table.num_rows for stream, table in inputs.items()},
+        read_from_ms=chosen.read_from_ms,
+        endless=chosen.endless,
         outputs=outputs,
         not_in_sql=not_in_sql,
-        joined_ms=joined_ms,
+        joined_ms=chosen.joined_ms,
+        kept_ms=chosen.kept_ms,
     )
 
 
-def _whole_from(view: ClusterView, query: str, joined_ms: int, until_ms: int) -> int:
-    """From where on the windows of a query hold nothing from before it joined its input, ms.
-
-    Of queries that it reads from, what they may have missed counts as far as it is bounded.
-    """
-    reach_ms: dict[str, int] = {}
-    for fragment in view.dataflow.upstream(query):
-        (statement,) = parse(fragment.statement)
-        own_ms = compile_statement(statement, fragment.inputs).reach_ms
-        if own_ms is None and fragment.query == query:
-            raise Unverifiable(
-                f"{query} was applied when its input had begun, and joined it at "
-                f"{timestamp_text(joined_ms)}: windows of {fragment.name} may lack tuples from "
-                "before that at any later time. Compare with --from from where that does not matter"
-            )
-        before_ms = max((reach_ms.get(stream, 0) for stream in fragment.inputs), default=0)
-        reach_ms[fragment.name] = before_ms + (own_ms or 0)
-    from_ms = joined_ms + max(reach_ms[output] for output in view.query_records[query].outputs)
-    if from_ms > until_ms:
-        raise Unverifiable(
-            f"{query} was applied when its input had begun, and joined it at "
-            f"{timestamp_text(joined_ms)}: its windows hold nothing from before from "
-            f"{timestamp_text(from_ms)} on, which is not archived yet"
-        )
-    return from_ms
-
-
-def moment(field: str, text: str | None) -> int | None:
-    """A timestamp that a person writes, ms; None if none is written.
-
-    Raises
-    ------
-    InvalidInput
-        It is no time.
-    """
-    if text is None:
-        return None
-    try:
-        return timestamp_ms(text)
-    except UnitError as error:
-        raise InvalidInput("command line", field, text, error.problem, error.remedy) from None
-
-
-def read_input(stream: StreamRecord, folder: Path, until_ms: int) -> Input:
-    """All of a stream from outside up to a timestamp.
-
-    Parameters
-    ----------
-    folder
-        Of the cluster's archives, where sites have their journals.
-
-    Raises
-    ------
-    Unverifiable
-        They cannot be read again.
-    """
-    why = None
-    if stream.source is None:
-        why = "nothing ever enters it"
-    elif not stream.resumes:
-        why = f"what has entered is not kept: it has {_unkept(stream)}"
-    if why is not None:
-        raise Unverifiable(f"the input {stream.name} cannot be read again: {why}")
-    assert stream.source is not None
-    schema = stream_schema(stream.columns)
-    driver = restore(stream.source)
-    try:
-        if isinstance(driver, RecordedSource):
-            assignment = SourceAssignment(
-                stream=stream.name,
-                columns=stream.columns,
-                fields=stream.fields,
-                source=stream.source,
-                start_at_us=0,
-            )
-            opened = driver.open(assignment, SourceContext())
-            assert isinstance(opened, ResumableSource)
-            parts = _recorded(opened, until_ms)
-        else:
-            parts = _journaled(stream, schema, folder, until_ms)
-    except (DriverError, OSError) as error:
-        raise Unverifiable(f"the input {stream.name} cannot be read again: {error}") from None
-    table = pa.Table.from_batches([part.rows for part in parts], schema=schema).combine_chunks()
-    within = int(np.searchsorted(table[TIMESTAMP].to_numpy(), until_ms, side="right"))
-    begin_ms = int(parts[0].watermarks_ms[0]) if parts else until_ms
-    return Input(table.slice(0, within).combine_chunks(), begin_ms)
-
-
-def _unkept(stream: StreamRecord) -> str:
-    """What a stream that cannot resume has in its manifest, so that no journal keeps its input."""
-    if stream.shed is not None:
-        return "a load shedder (`shed`)"
-    durable = None if stream.source is None else stream.source.options.get("durable")
-    return "a source that cannot be read again" if durable is None else f"`durable: {durable}`"
-
-
-def _recorded(opened: ResumableSource, until_ms: int) -> list[SourceEmitted]:
-    parts: list[SourceEmitted] = []
-    after, until = Position(), Position(next_seq=0, watermark_ms=until_ms)
-    while (piece := opened.read(0, after, until)) is not None:
-        parts.append(piece)
-        after = Position(
-            next_seq=after.next_seq + piece.rows.num_rows,
-            watermark_ms=int(piece.watermarks_ms[-1]),
-        )
-    return parts
-
-
-def _journaled(stream: StreamRecord, schema: pa.Schema, folder: Path, until_ms: int) -> list[Chunk]:
-    lives = folder / JOURNALS / path_part(stream.name)
-    numbers = sorted(int(each.name) for each in lives.glob("*") if each.name.isdigit())
-    if not numbers:
-        raise DriverError(f"there is no journal in {lives}")
-    journal = Journal(lives / str(numbers[-1]), schema, read_only=True)
-    if journal.retained != Position():
-        raise DriverError("its journal no longer has the beginning: raise `retain`")
-    if journal.end.watermark_ms < until_ms:
-        raise DriverError("its journal does not go as far as the results")
-    parts: list[Chunk] = []
-    while (part := journal.read(parts[-1].end if parts else Position(), journal.end)) is not None:
-        parts.append(part)
-    return parts
+def _read(kept: KeptInput, chosen: ChosenSpan, on_progress: Progress) -> pa.Table:
+    from_ms, until_ms = chosen.read_from_ms, chosen.span.until_ms
+    told = f"input {kept.stream}: {{:,}} of {kept.tuples(from_ms, until_ms):,} rows"
+    return kept.read(from_ms, until_ms, lambda done: on_progress("reading", told.format(done)))
 
 
 def _folder(cluster: Cluster) -> Path:
@@ -350,26 +235,9 @@ def _delivered(view: ClusterView, query: str, folder: Path) -> dict[str, Deliver
                 "before cannot be computed from the input that there is"
             )
         found[stream] = one
+    if not found:
+        raise Unverifiable(f"{query} has no outputs but rejected tuples, which SQL cannot tell")
     return found
-
-
-def _span(delivered: Mapping[str, Delivered], begin_ms: int | None, until_ms: int | None) -> _Span:
-    ends = [int(one.completed_column("watermark_ms").max()) for one in delivered.values()]
-    begins = [int(one.completed_column("watermark_ms").min()) for one in delivered.values()]
-    archived = _Span(begin_ms=min(begins), until_ms=min(ends))
-    for option, given_ms in (("--from", begin_ms), ("--to", until_ms)):
-        # With --from, results of before the first watermark may be asked for.
-        early = begin_ms is None and given_ms is not None and given_ms < archived.begin_ms
-        if given_ms is not None and (early or given_ms > archived.until_ms):
-            begin, until = map(timestamp_text, (archived.begin_ms, archived.until_ms))
-            raise InvalidInput(
-                "command line", option, timestamp_text(given_ms), "is outside of what is archived",
-                f"That is from {begin} to {until}.",
-            )  # fmt: skip
-    return _Span(
-        begin_ms=archived.begin_ms if begin_ms is None else begin_ms,
-        until_ms=archived.until_ms if until_ms is None else until_ms,
-    )
 
 
 def _compared(
@@ -377,14 +245,16 @@ def _compared(
     query: str,
     inputs: Mapping[str, pa.Table],
     delivered: Mapping[str, Delivered],
-    span: _Span,
+    span: VerifiedSpan,
     own: _Sql | None,
     on_progress: Progress,
 ) -> tuple[tuple[OutputVerdict, ...], dict[str, EvaluatedAgain]]:
     # Importing Spark takes a second, which nobody else should wait for.
-    from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
     from orchestrator.spark.jobs import verification
     from orchestrator.spark.jobs.recomputation import Unordered, recompute
+
+    def tell(step: str) -> Callable[[str, int, int], None]:
+        return lambda what, done, of: on_progress(step, f"{what}: {done:,} of {of:,} rows")
 
     rows = {
         stream: one.rows.drop_columns([GENERATION, SEQUENCE]) for stream, one in delivered.items()
@@ -393,61 +263,93 @@ def _compared(
     with tempfile.TemporaryDirectory(prefix="vivace-verify-") as made:
         work = Path(made)
         on_progress("starting", "Spark")
-        session = start_session(
-            SessionSettings(
-                name="vivace-verify",
-                work_dir=work / "spark",
-                executors=1,
-                driver_memory_mb=HEAP_MB,
-                master="local[*]",
-                # The cluster may run on this machine.
-                yields=True,
-            )
-        )
-        try:
-            if own is None:
-                statements = [each.statement for each in view.dataflow.upstream(query)]
-                columns = {name: view.stream_records[name].columns for name in inputs}
+        with _spark(work / "spark") as session:
+            if own is not None:
+                checks = verification.verify(
+                    session,
+                    own.text,
+                    _files(view, inputs, work),
+                    rows,
+                    through_ms=dict.fromkeys(rows, span.until_ms),
+                    begin_ms=span.begin_ms,
+                    file=own.file,
+                    on_rows=tell("comparing"),
+                )
+                return tuple(_verdict(each) for each in checks), not_in_sql
+            statements = [each.statement for each in view.dataflow.upstream(query)]
+            columns = {name: view.stream_records[name].columns for name in inputs}
+            try:
                 again = recompute(
-                    session, statements, columns, inputs, span.until_ms,
-                    lambda name: on_progress("recomputing", name),
-                )  # fmt: skip
-                not_in_sql = {
-                    name: msgspec.convert(one, EvaluatedAgain, from_attributes=True)
-                    for name, one in again.not_in_sql.items()
-                }
-                checks: list[verification.OutputCheck] = []
-                for stream, table in rows.items():
-                    on_progress("comparing", stream)
-                    checks.append(
-                        verification.check(
-                            stream,
-                            again.frames[stream],
-                            verification.frame(again.session, table),
-                            span.begin_ms,
-                            span.until_ms,
-                        )
+                    session, statements, columns, inputs, span.until_ms, tell("recomputing")
+                )
+            except Unordered as error:
+                raise Unverifiable(
+                    f"{error}: write its results in SQL, and name it with --sql"
+                ) from None
+            for name, one in again.not_in_sql.items():
+                not_in_sql[name] = msgspec.convert(one, EvaluatedAgain, from_attributes=True)
+            verdicts = [
+                _verdict(
+                    verification.check(
+                        stream,
+                        again.frames[stream],
+                        verification.frame(again.session, table),
+                        span.begin_ms,
+                        span.until_ms,
+                        partial(tell("comparing"), stream),
                     )
-            else:
-                on_progress("recomputing", own.file)
-                checks = [
-                    *verification.verify(
-                        session,
-                        own.text,
-                        _files(view, inputs, work),
-                        rows,
-                        through_ms=dict.fromkeys(rows, span.until_ms),
-                        begin_ms=span.begin_ms,
-                        file=own.file,
-                    )
-                ]
-        except Unordered as error:
-            raise Unverifiable(
-                f"{error}: write its results in SQL, and name it with --sql"
-            ) from None
-        finally:
-            stop_session(session)
-    return tuple(_verdict(each) for each in checks), not_in_sql
+                )
+                for stream, table in rows.items()
+            ]
+    return tuple(verdicts), not_in_sql
+
+
+@contextmanager
+def _spark(work: Path) -> Generator[SparkSession]:
+    """A Spark application for the time of a block.
+
+    Raises
+    ------
+    Unreachable
+        It has ended before.
+    """
+    from orchestrator.spark.hosts.session import (
+        SessionSettings,
+        driver_status,
+        start_session,
+        stop_session,
+    )
+
+    session = start_session(
+        SessionSettings(
+            name="vivace-verify",
+            work_dir=work,
+            executors=1,
+            driver_memory_mb=HEAP_MB,
+            master="local[*]",
+            # The cluster may run on this machine.
+            yields=True,
+        )
+    )
+    try:
+        yield session
+    except Exception as error:
+        if (status := driver_status(session)) is None:
+            raise
+        raise Unreachable(
+            "Spark",
+            "this machine",
+            f"has ended while it computed results again ({_exit(status)}): the verification is "
+            "not done",
+            "Its Java process was killed, or lacked memory: see to it that "
+            f'{HEAP_MB} MB are free, or compare less, as with --last "2 min".',
+        ) from error
+    finally:
+        stop_session(session)
+
+
+def _exit(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
 def _files(view: ClusterView, inputs: Mapping[str, pa.Table], work: Path) -> dict[str, Path]:

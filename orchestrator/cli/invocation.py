@@ -31,6 +31,9 @@ EXIT_BUG = 1
 EXIT_FAILED = 1
 """Exit status of a drill or demo that was carried out, when something promised did not hold."""
 
+EXIT_INTERRUPTED = 130
+"""The status that shells report of a command that Ctrl-C ended."""
+
 PLAIN_WIDTH = 120
 """Columns of tables that go into a file or a pipe."""
 
@@ -103,13 +106,21 @@ class Throttle:
 
 
 class ProgressLine:
-    """A live line with the current step; plain lines if standard error is no terminal."""
+    """A live line with the current step; plain lines if standard error is no terminal.
 
-    def __init__(self, title: str) -> None:
+    Parameters
+    ----------
+    shown
+        Whether there is to be one.
+    """
+
+    def __init__(self, title: str, *, shown: bool = True) -> None:
         self._title = title
         self._throttle = Throttle()
         self._console = messages()
-        self._status = Status(title, console=self._console) if self._console.is_terminal else None
+        self._console.quiet = not shown
+        live = shown and self._console.is_terminal
+        self._status = Status(title, console=self._console) if live else None
         if self._status is not None:
             self._status.start()
 
@@ -129,9 +140,9 @@ class ProgressLine:
 
 
 @contextmanager
-def progress(title: str) -> Generator[ProgressLine]:
+def progress(title: str, *, shown: bool = True) -> Generator[ProgressLine]:
     """A progress line for the time of a block."""
-    line = ProgressLine(title)
+    line = ProgressLine(title, shown=shown)
     try:
         yield line
     finally:

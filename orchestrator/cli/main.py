@@ -36,10 +36,7 @@ from orchestrator.cli import (
     verify,
 )
 from orchestrator.cli.commands import Verb, Verbs
-from orchestrator.cli.invocation import fail
-
-EXIT_INTERRUPTED = 130
-"""The status that shells report of a command that Ctrl-C ended."""
+from orchestrator.cli.invocation import EXIT_INTERRUPTED, fail
 
 app = typer.Typer(
     name="vivace",

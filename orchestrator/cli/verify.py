@@ -9,8 +9,16 @@ import typer
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.invocation import EXIT_FAILED, ClusterOption, JsonOption, progress, show
-from orchestrator.cli.render.figures import event_time
+from orchestrator.cli.invocation import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    ClusterOption,
+    JsonOption,
+    messages,
+    progress,
+    show,
+)
+from orchestrator.cli.render.figures import event_time, lasting
 
 
 def command(
@@ -20,6 +28,16 @@ def command(
         typer.Option("--from", help="First timestamp to compare, such as 2021-10-07T12:00:00Z."),
     ] = None,
     until: Annotated[str | None, typer.Option("--to", help="Last timestamp to compare.")] = None,
+    last: Annotated[
+        str | None,
+        typer.Option(
+            help='How much to compare, such as "30 min". '
+            "Default: the last 10 min, or more while these are of few tuples."
+        ),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Compare everything that is archived.")
+    ] = False,
     sql: Annotated[
         Path | None,
         typer.Option(
@@ -33,15 +51,25 @@ def command(
 ) -> int:
     """Compute archived results again from the input, in Spark SQL, and compare them row for row.
 
-    The exit status is 1 if they differ.
+    By default it compares the last minutes. The exit status is 1 if they differ.
 
     [bold]Example:[/] vivace verify proximity
     """
-    begin_ms, until_ms = api.moment("--from", begin), api.moment("--to", until)
-    with api.connect(cluster) as connected, progress(f"Verifying {query}") as line:
-        found = api.verify(
-            connected, query, begin_ms=begin_ms, until_ms=until_ms, sql=sql, on_progress=line.tell
-        )
+    asked = api.AskedSpan(
+        begin_ms=api.moment("--from", begin),
+        until_ms=api.moment("--to", until),
+        last_ms=api.lasting("--last", last),
+        everything=everything,
+    )
+    try:
+        with (
+            api.connect(cluster) as connected,
+            progress(f"Verifying {query}", shown=not as_json) as line,
+        ):
+            found = api.verify(connected, query, asked, sql=sql, on_progress=line.tell)
+    except KeyboardInterrupt:
+        messages().print(f"stopped: {query} is not verified", markup=False)
+        return EXIT_INTERRUPTED
     show(found, as_json, lambda: _view(found))
     return 0 if found.equal else EXIT_FAILED
 
@@ -50,11 +78,20 @@ def _view(found: api.VerifyDocument) -> Text:
     text = Text(
         f"Query {found.query}, {event_time(found.begin_ms)} to {event_time(found.until_ms)}\n"
     )
+    if found.last_ms is not None:
+        whole = lasting(found.archived_ms[1] - found.archived_ms[0])
+        text.append(
+            f"span     the last {lasting(found.until_ms - found.begin_ms)} of {whole} that are "
+            "archived; --all compares everything\n"
+        )
     read = ", ".join(f"{stream} {count:,}" for stream, count in found.inputs.items())
-    text.append(f"input    {read} tuples\n")
+    text.append(f"input    {read} tuples, {_read(found)}\n")
     if found.joined_ms is not None:
         joined = f"applied when its input had begun: joined it at {event_time(found.joined_ms)}"
         text.append(f"! {joined}; earlier windows are not compared\n", "yellow")
+    if found.kept_ms is not None:
+        kept = f"input is kept from {event_time(found.kept_ms)} on"
+        text.append(f"! {kept}; windows with tuples from before are not compared\n", "yellow")
     for name, one in found.not_in_sql.items():
         how = f"in parts by {', '.join(one.by)}" if one.by else f"in one piece ({one.whole})"
         text.append(f"! {name} was evaluated again {how}, not in SQL: {one.why}\n", "yellow")
@@ -74,3 +111,12 @@ def _view(found: api.VerifyDocument) -> Text:
                 text.append(f"  {sign:<10}  {event_time(int(row['_ts']))}  {values}\n", "red")
     text.rstrip()
     return text
+
+
+def _read(found: api.VerifyDocument) -> str:
+    """Where the input was read from."""
+    if found.read_from_ms is not None:
+        return f"from {event_time(found.read_from_ms)} on: windows reach no further back"
+    if found.endless:
+        return f"from the beginning: windows of {', '.join(found.endless)} have no end in time"
+    return "from the beginning"

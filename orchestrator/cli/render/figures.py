@@ -21,6 +21,29 @@ def ms(value: float | None) -> str:
     return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms"
 
 
+def lasting(value_ms: float) -> str:
+    """How long something lasts, in the two greatest units that count.
+
+    >>> lasting(8_196_400), lasting(600_000), lasting(2_500), lasting(12.345)
+    ('2 h 17 min', '10 min', '2.5 s', '12.3 ms')
+    """
+    if value_ms < 1000:
+        return ms(value_ms)
+    if value_ms < 60_000:
+        return f"{value_ms / 1000:.3g} s"
+    units = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
+    names = list(units)
+    seconds = value_ms / 1000
+    first = next(number for number, name in enumerate(names) if seconds >= units[name])
+    least = units[names[min(first + 1, 3)]]
+    seconds = round(seconds / least) * least
+    parts: list[str] = []
+    for name in names:
+        whole, seconds = divmod(seconds, units[name])
+        parts += [f"{whole:.0f} {name}"] if whole else []
+    return " ".join(parts)
+
+
 def against(value_ms: float | None, limit_ms: float) -> Text:
     """A figure and its limit, marked when it is close, over, or not to be had."""
     if value_ms is None or value_ms > limit_ms:

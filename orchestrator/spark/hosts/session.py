@@ -216,6 +216,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
     (work / SCRATCH).mkdir()
     # py4j logs each command that is interrupted, or that a Spark which ends takes no more.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_of_py4j)
     if settings.is_local and settings.java is None:
         settings = dataclasses.replace(settings, java=find_java(work))
     log = work / "spark.log"
@@ -245,6 +246,11 @@ def start_session(settings: SessionSettings) -> SparkSession:
                 f"did not start ({type(error).__name__})",
                 f"Its log is {log}.",
             ) from error
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record of the root logger, to which py4j tells of Ctrl-C, is of something else."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def yield_to_hosts() -> None:
@@ -277,6 +283,19 @@ def _be_nice(gateway: JavaGateway, nice: str) -> None:
             return
 
 
+def driver_status(session: SparkSession) -> int | None:
+    """How the driver of a session has ended; None if it goes on."""
+    gateway: JavaGateway = vars(SparkContext)["_gateway"]
+    driver: subprocess.Popen[bytes] = vars(gateway)["proc"]
+    try:
+        # Its connections break a moment before it has ended.
+        session.sparkContext.statusTracker().getActiveStageIds()
+    except (Py4JError, OSError):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return driver.wait(JVM_END_S)
+    return driver.poll()
+
+
 def stop_session(session: SparkSession) -> None:
     """End a session that `start_session` started, and its executors; leave others alone.
 
@@ -292,7 +311,9 @@ def stop_session(session: SparkSession) -> None:
     if settings.get(OWNER) != str(os.getpid()):
         return
     try:
-        session.stop()
+        # A call that was interrupted may have left a connection of which nothing more can be read.
+        with contextlib.suppress(Py4JError, OSError):
+            session.stop()
     finally:
         _end_driver(gateway, Path(settings.get(WORK_FOLDER, "")))
 

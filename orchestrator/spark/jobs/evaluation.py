@@ -7,17 +7,16 @@ evaluated in parts, each a task of Spark; others in one piece, in the process of
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, functions
 
 from orchestrator.spark.jobs.arrow_functions import map_in_arrow
 from orchestrator.spark.jobs.sql_expressions import column_sql, spark_name
+from orchestrator.spark.jobs.watching import OnRows, watched
 from streams.chunk import TIMESTAMP, Chunk, stream_schema
 from streams.engine import FragmentEngine
 from streams.partitioning import Partitioning
@@ -30,28 +29,33 @@ STREAM, PART = "_stream", "_part"
 AT_ONCE = 1024
 """Watermarks that the engine evaluates in one step."""
 
-LOOK_S = 0.5
-"""How often Spark is asked how many parts are done."""
 
-OnParts = Callable[[int, int], None]
-"""Told how many parts are done, of how many."""
+def _silent(done: int, of: int) -> None:
+    """Tell nobody."""
 
 
 def evaluate(
-    program: Program, inputs: Mapping[str, pa.RecordBatch], until_ms: int
+    program: Program,
+    inputs: Mapping[str, pa.RecordBatch],
+    until_ms: int,
+    on_rows: OnRows = _silent,
 ) -> Iterator[pa.RecordBatch]:
     """The output of a statement up to a timestamp, a part after the other.
 
     Parameters
     ----------
     inputs
-        Stream → its tuples in order, from its beginning.
+        Stream → its tuples in order.
+    on_rows
+        Told how many of the inputs' tuples are done.
     """
+    ends: list[IntArray] = []
     engine = FragmentEngine(program)
     for stream in program.inputs:
         batch = inputs[stream]
         timestamps: IntArray = batch.column(0).to_numpy(zero_copy_only=False)
         within = int(np.searchsorted(timestamps, until_ms, side="right"))
+        ends.append(timestamps[:within])
         watermarks_ms = np.union1d(timestamps[:within], np.array([until_ms], dtype=np.int64))
         engine.offer(
             stream,
@@ -63,10 +67,18 @@ def evaluate(
             ),
         )
     while (done := engine.advance(AT_ONCE)) is not None:
+        at_ms = int(done.watermarks_ms[-1])
+        passed = sum(int(np.searchsorted(each, at_ms, side="right")) for each in ends)
+        on_rows(passed, sum(len(each) for each in ends))
         yield done.rows
 
 
-def evaluate_whole(program: Program, frames: Mapping[str, DataFrame], until_ms: int) -> pa.Table:
+def evaluate_whole(
+    program: Program,
+    frames: Mapping[str, DataFrame],
+    until_ms: int,
+    on_rows: OnRows = _silent,
+) -> pa.Table:
     """The output of a statement, in one piece, in the engine's order.
 
     Parameters
@@ -80,7 +92,7 @@ def evaluate_whole(program: Program, frames: Mapping[str, DataFrame], until_ms: 
         schema = stream_schema(program.input_columns[stream])
         rows = frames[stream].orderBy(TIMESTAMP, ORDER).drop(ORDER).toArrow()
         inputs[stream] = _one_batch(rows.rename_columns(schema.names), schema)
-    rows = evaluate(program, inputs, until_ms)
+    rows = evaluate(program, inputs, until_ms, on_rows)
     return pa.Table.from_batches(rows, schema=stream_schema(program.columns))
 
 
@@ -90,7 +102,8 @@ def evaluate_parts(
     by: Partitioning,
     until_ms: int,
     parts: int,
-    on_parts: OnParts = lambda done, of: None,
+    rows: int,
+    on_rows: OnRows = _silent,
 ) -> DataFrame:
     """The output of a statement, each part of its inputs evaluated alone; it is cached.
 
@@ -101,6 +114,8 @@ def evaluate_parts(
         for stateless programs.
     parts
         How many there are.
+    rows
+        Tuples of all inputs.
 
     Returns
     -------
@@ -123,7 +138,7 @@ def evaluate_parts(
     )
     evaluated = map_in_arrow(divided, _part_of(program, until_ms), schema)
     made = evaluated.withColumn(ORDER, functions.array(ORDER)).cache()
-    with _watched(made.sparkSession, parts, on_parts):
+    with watched(made.sparkSession.sparkContext, rows, on_rows):
         made.count()
     return made
 
@@ -189,28 +204,6 @@ def _one_batch(rows: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     whole = rows.cast(schema).combine_chunks()
     (batch,) = whole.to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]
     return batch
-
-
-@contextmanager
-def _watched(session: SparkSession, parts: int, on_parts: OnParts) -> Generator[None]:
-    """Tell, while a job is done, how many of its parts are."""
-    tracker = session.sparkContext.statusTracker()
-    ended = threading.Event()
-
-    def look() -> None:
-        while not ended.wait(LOOK_S):
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            done = [one.numCompletedTasks for one in stages if one and one.numTasks == parts]
-            if done:
-                on_parts(max(done), parts)
-
-    watcher = threading.Thread(target=look, name="parts", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
 
 
 def widest(frames: Mapping[str, DataFrame], choices: Sequence[Partitioning]) -> Partitioning:

@@ -9,7 +9,8 @@ an output by hand (`orchestrator.spark.jobs.verification`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from orchestrator.spark.jobs.sql_expressions import Inexpressible, spark_name
 from orchestrator.spark.jobs.sql_windows import view_name
 from orchestrator.spark.jobs.translation import Catalogue, keeps_order, translate
 from orchestrator.spark.jobs.verification import PARTS_PER_CORE
+from orchestrator.spark.jobs.watching import OnRows, watched
 from streams.chunk import TIMESTAMP
 from streams.compiler import compile_statement
 from streams.language import parse
@@ -31,6 +33,9 @@ LEAST_PART_ROWS = 25_000
 """Tuples of all inputs in each part of a statement: a part costs the start of its task."""
 
 LEAST_PARTS = 2
+
+OnStatement = Callable[[str, int, int], None]
+"""Told of a statement how many of its input's rows are done, and how many there are."""
 
 
 class Unordered(Exception):
@@ -81,10 +86,10 @@ def recompute(
     columns: Mapping[str, Mapping[str, str]],
     inputs: Mapping[str, pa.Table],
     until_ms: int,
-    on_statement: Callable[[str], None] = lambda doing: None,
+    on_rows: OnStatement = lambda statement, done, of: None,
     least_part_rows: int = LEAST_PART_ROWS,
 ) -> Recomputed:
-    """Compute statements from their whole input, up to a timestamp.
+    """Compute statements from their input, up to a timestamp.
 
     Parameters
     ----------
@@ -95,11 +100,11 @@ def recompute(
     columns
         Of the inputs.
     inputs
-        Stream → its tuples in order, with `stream_schema`'s columns, from its beginning.
+        Stream → its tuples in order, with `stream_schema`'s columns.
     until_ms
         The last timestamp of interest; every input is complete up to it.
-    on_statement
-        Told the name of each statement before it is computed, and how many of its parts are done.
+    on_rows
+        Told how far each statement is.
     least_part_rows
         So many tuples at least are in each part, on average.
 
@@ -127,13 +132,14 @@ def recompute(
         until_ms=until_ms,
         most_parts=parts,
         least_part_rows=least_part_rows,
-        tell=on_statement,
     )
     for stream, table in inputs.items():
         recomputation.publish(stream, numbered(session, table))
+        recomputation.rows[stream] = table.num_rows
     not_in_sql: dict[str, Evaluated] = {}
-    for statement, program in compiled:
-        on_statement(statement.name)
+    for number, (statement, program) in enumerate(compiled, 1):
+        name = f"{statement.name}, statement {number} of {len(compiled)}"
+        recomputation.on_rows = partial(on_rows, name)
         why = recomputation.in_sql(statement, program)
         if why is not None:
             not_in_sql[statement.name] = recomputation.by_engine(program, why)
@@ -163,6 +169,10 @@ class _Recomputation:
         Streams whose order within a timestamp is known.
     needed
         Streams on whose order something depends.
+    rows
+        Stream → how many it has.
+    on_rows
+        Told how far the present statement is.
     """
 
     session: SparkSession
@@ -173,7 +183,8 @@ class _Recomputation:
     until_ms: int
     most_parts: int
     least_part_rows: int
-    tell: Callable[[str], None]
+    rows: dict[str, int] = field(default_factory=dict[str, int])
+    on_rows: OnRows = lambda done, of: None
 
     def publish(self, stream: str, frame: DataFrame) -> None:
         """Make a stream known to the statements that read it."""
@@ -181,6 +192,9 @@ class _Recomputation:
         frame = frame.cache()
         frame.createOrReplaceTempView(view_name(stream))
         self.frames[stream] = frame
+
+    def _input_rows(self, program: Program) -> int:
+        return sum(self.rows[stream] for stream in program.inputs)
 
     def in_sql(self, statement: Statement, program: Program) -> str | None:
         """Compute a statement in Spark SQL, or say why that cannot be done."""
@@ -194,6 +208,8 @@ class _Recomputation:
         if keeps_order(statement, catalogue):
             self.ordered.add(program.name)
         self.publish(program.name, made)
+        with watched(self.session.sparkContext, self._input_rows(program), self.on_rows):
+            self.rows[program.name] = self.frames[program.name].count()
         return None
 
     def by_engine(self, program: Program, why: str) -> Evaluated:
@@ -206,15 +222,15 @@ class _Recomputation:
         try:
             by, parts = self._partitioning(program)
         except (Interacting, _TooFew) as error:
-            rows = evaluate_whole(program, self.frames, self.until_ms)
+            rows = evaluate_whole(program, self.frames, self.until_ms, self.on_rows)
             self.publish(program.name, numbered(self.session, rows))
+            self.rows[program.name] = rows.num_rows
             self._keeps_order(program)
             return Evaluated(why=why, by=(), whole=str(error))
-        made = evaluate_parts(
-            program, self.frames, by, self.until_ms, parts,
-            lambda done, of: self.tell(f"{program.name}, {done} of {of} parts"),
-        )  # fmt: skip
+        rows = self._input_rows(program)
+        made = evaluate_parts(program, self.frames, by, self.until_ms, parts, rows, self.on_rows)
         self.publish(program.name, made)
+        self.rows[program.name] = made.count()
         if program.stateless:
             self._keeps_order(program)
         return Evaluated(why=why, by=tuple(dict.fromkeys(by.values())), whole=None)
@@ -224,7 +240,7 @@ class _Recomputation:
         if not program.stateless and program.name in self.needed:
             raise Interacting("another statement depends on the order of its rows")
         choices = [] if program.stateless else partitionings(program)
-        rows = sum(self.frames[stream].count() for stream in program.inputs)
+        rows = self._input_rows(program)
         parts = min(rows // self.least_part_rows, self.most_parts)
         if parts < LEAST_PARTS:
             raise _TooFew(f"its input has {rows:,} tuples, too few for parts")

@@ -14,8 +14,9 @@ cuts them off on both sides.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from orchestrator.errors import InvalidInput
+from orchestrator.spark.jobs.watching import OnRows, watched
 from streams.chunk import TIMESTAMP
 
 SHOWN_DIFFERENCES = 10
@@ -80,6 +82,7 @@ def verify(
     through_ms: Mapping[str, int] | None = None,
     begin_ms: int | None = None,
     file: str = "answer.sql",
+    on_rows: Callable[[str, int, int], None] = lambda output, done, of: None,
 ) -> tuple[OutputCheck, ...]:
     """Recompute outputs from recorded inputs, and compare them with the delivered rows.
 
@@ -99,6 +102,8 @@ def verify(
         The first timestamp that is compared; None: from the beginning.
     file
         Where `sql` comes from, for messages.
+    on_rows
+        Told of each output how many rows are compared, of how many.
 
     Raises
     ------
@@ -127,7 +132,14 @@ def verify(
         each.cache()
     try:
         return tuple(
-            check(stream, expected[stream], rows, begin_ms, (through_ms or {}).get(stream))
+            check(
+                stream,
+                expected[stream],
+                rows,
+                begin_ms,
+                (through_ms or {}).get(stream),
+                partial(on_rows, stream),
+            )
             for stream, rows in delivered.items()
         )
     finally:
@@ -194,6 +206,7 @@ def check(
     delivered: DataFrame,
     begin_ms: int | None,
     through_ms: int | None,
+    on_rows: OnRows = lambda done, of: None,
 ) -> OutputCheck:
     """Compare two tables of one session as multisets, within a span of timestamps."""
     if begin_ms is not None:
@@ -204,11 +217,13 @@ def check(
         delivered = delivered.where(delivered[TIMESTAMP] <= through_ms)
     missing = expected.exceptAll(delivered)
     unexpected = delivered.exceptAll(expected)
-    missing_count, unexpected_count = missing.count(), unexpected.count()
+    delivered_count = delivered.count()
+    with watched(delivered.sparkSession.sparkContext, delivered_count, on_rows):
+        missing_count, unexpected_count = missing.count(), unexpected.count()
     return OutputCheck(
         output=stream,
         expected=expected.count(),
-        delivered=delivered.count(),
+        delivered=delivered_count,
         missing=missing_count,
         unexpected=unexpected_count,
         first_missing=_first(missing) if missing_count else (),
