@@ -113,6 +113,7 @@ def _divided(numbers: pa.Array, digits: int) -> pa.Array:
 def _floored(numbers: pa.Array) -> pa.Array:
     """Decimals as the whole numbers at or before them."""
     kind = numbers.type
+    assert isinstance(kind, _Decimal)
     words = numbers.buffers()[1]
     # Arrow takes 40 times as long.
     if words is not None and isinstance(kind, pa.Decimal128Type) and 0 <= kind.scale <= 18:
@@ -127,6 +128,10 @@ def _floored(numbers: pa.Array) -> pa.Array:
             # What is left is small, so the lower halves tell it.
             left: IntArray = (low - found.view(np.uint64) * np.uint64(unit)).view(np.int64)
             return pa.array(found + left // unit)
+    # Arrow's `floor` gives 0 where the result needs a digit more than there is room for.
+    numbers = numbers.cast(pa.decimal256(76, kind.scale))
+    if np.any(np.abs(numbers.cast(pa.float64()).to_numpy()) >= 2.0**63):
+        raise pa.ArrowInvalid("more milliseconds than an int holds")
     return pc.floor(numbers).cast(pa.int64())
 
 
