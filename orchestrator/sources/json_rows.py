@@ -212,22 +212,23 @@ def _check_rows(body: bytes) -> None:
     if b"null" not in body:
         return
     if body.removeprefix(BOM).lstrip().startswith(b"null") or _null_row.search(body) is not None:
-        for row, at in _decoded(body):
+        for row, line in _decoded(body):
             if not isinstance(row, dict):
-                line = body.count(b"\n", 0, at) + 1
                 raise Unreadable("a row is no object", f"line {line}")
 
 
 def _decoded(body: bytes) -> Iterator[tuple[Any, int]]:
-    """Rows as Python reads them, one after the other, wherever lines end; and where each begins."""
-    text, at = body.decode("utf-8-sig"), 0
+    """Rows as Python reads them, one after the other, wherever lines end; and the line of each."""
+    text, at, line = body.decode("utf-8-sig"), 0, 1
     decoder = JSONDecoder()
     while (row := _row.search(text, at)) is not None:
+        line += text.count("\n", at, row.start())
         try:
-            found, at = decoder.raw_decode(text, row.start())
+            found, end = decoder.raw_decode(text, row.start())
         except (ValueError, RecursionError) as error:
             raise Unreadable(short(error)) from None
-        yield found, len(text[: row.start()].encode())
+        yield found, line
+        line, at = line + text.count("\n", row.start(), end), end
 
 
 def _ignored(form: RowForm, body: bytes) -> Ignored | None:
