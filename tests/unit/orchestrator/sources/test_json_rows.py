@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.sources.json_rows import _check_rows, _decoded
+from orchestrator.sources.json_rows import read
+from orchestrator.sources.row_form import RowForm
 
 ROWS = 2000
 
@@ -28,6 +29,5 @@ class _Body(bytes):
 def test_to_look_at_each_row_of_a_body_takes_no_more_than_a_few_times_its_size() -> None:
     # What stands in the text might be a row that is null: each row is looked at.
     body = _Body(b'{"s": "} null"}\n' + b'{"s": "a text"}\n' * ROWS)
-    _check_rows(body)
-    assert len(list(_decoded(body))) == 1 + ROWS
+    assert read(RowForm(columns={"s": "string"}), body, True).count == 1 + ROWS
     assert _Text.copied <= 10 * len(body)
