@@ -135,6 +135,8 @@ class Clients:
         self._last: OrderedDict[str, tuple[int, int | None]] = OrderedDict()
         self._former: OrderedDict[tuple[str, int], int] = OrderedDict()
         """Digests of batches before the last ones, as far as these are known."""
+        self._numbers: dict[str, list[int]] = {}
+        """The numbers of these, of each client that has some."""
 
     @property
     def names(self) -> list[str]:
@@ -163,16 +165,24 @@ class Clients:
         if number >= last:
             if number > last and known is not None:
                 self._former[client, last] = known
+                self._numbers.setdefault(client, []).append(last)
             self._last[client] = number, known if number == last else digest
         self._last.move_to_end(client)
         if len(self._last) > MOST_CLIENTS:
-            self._last.popitem(last=False)
+            self._discard(next(iter(self._last)))
         if len(self._former) > MOST_FORMER:
-            self._former.popitem(last=False)
+            (oldest, _), _ = self._former.popitem(last=False)
+            self._numbers[oldest].pop(0)
+
+    def _discard(self, client: str) -> None:
+        """Drop all that is known of a client: it may begin anew, with numbers used before."""
+        del self._last[client]
+        for number in self._numbers.pop(client, ()):
+            del self._former[client, number]
 
     def all(self) -> list[Batch]:
         """All batches in the order in which `note` brings them back."""
-        former = [(*key, digest) for key, digest in self._former.items() if key[0] in self._last]
+        former = [(*key, digest) for key, digest in self._former.items()]
         return [*former, *((client, *known) for client, known in self._last.items())]
 
 

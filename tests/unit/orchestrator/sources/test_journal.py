@@ -398,3 +398,21 @@ def test_a_second_process_is_refused(opened: Open, tmp_path: Path) -> None:
     opened()
     with pytest.raises(DriverError, match="another process"):
         Journal(tmp_path / "j", SCHEMA, retain_bytes=2**20)
+
+
+def test_a_forgotten_client_that_begins_anew_has_its_new_numbers_after_a_restart(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "MOST_CLIENTS", 2)
+    journal = opened()
+    for number in range(7):
+        journal.append(commit(client=("c", number), digest=number))
+    for other in ("d", "e"):
+        journal.append(commit(client=(other, 0), digest=0))
+    assert journal.clients.last("c") is None
+    journal.append(commit(client=("c", 0), digest=100))
+    journal.roll([])
+    again = opened()
+    assert again.clients.last("c") == 0
+    # Otherwise this batch, which never came, counts as repeated.
+    assert not again.clients.has("c", 1)
