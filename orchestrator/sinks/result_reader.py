@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
@@ -206,27 +207,15 @@ class ResultReader:
         """The part of a batch that the reader wants by place; goes on behind it."""
         if self._is_at_end:
             return batch.slice(0, 0)
+        self._at = end_of(batch)
+        self._ended = self._selection.is_past(batch)
         if self._least_seq:
-            generation = number(batch, 0)
-            self._meant = generation if self._meant is None else self._meant
-            if generation == self._meant:
-                skipped = max(self._least_seq - number(batch, 1), 0)
-                self._at = end_of(batch)
-                batch = batch.slice(min(skipped, batch.num_rows))
-            if generation != self._meant or batch.num_rows:
+            self._meant = number(batch, 0) if self._meant is None else self._meant
+            batch = from_place(batch, (self._meant, self._least_seq))
+            if batch.num_rows:
                 self._least_seq = 0
-        if batch.num_rows:
-            self._at = end_of(batch)
-            self._ended = self._selection.is_past(batch)
         until = self._selection.until
-        return batch if until is None or self._at <= until else _before(batch, until)
-
-
-def _before(batch: pa.RecordBatch, until: Place) -> pa.RecordBatch:
-    """The rows of a batch before a place."""
-    generations, numbers = batch.column(0).to_numpy(), batch.column(1).to_numpy()
-    before = (generations < until[0]) | ((generations == until[0]) & (numbers < until[1]))
-    return batch.filter(pa.array(before))
+        return batch if until is None or self._at <= until else _split(batch, until)[0]
 
 
 def begin_of(batch: pa.RecordBatch) -> Place:
@@ -246,6 +235,13 @@ def number(batch: pa.RecordBatch, column: int) -> int:
 
 
 def from_place(batch: pa.RecordBatch, at: Place) -> pa.RecordBatch:
-    """The rows of a batch of one generation, which ends past a place, from there on."""
-    generation, first_seq = begin_of(batch)
-    return batch.slice(max(at[1] - first_seq, 0)) if generation == at[0] else batch
+    """The rows of a batch from a place on."""
+    return _split(batch, at)[1]
+
+
+def _split(batch: pa.RecordBatch, at: Place) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The rows of a batch before a place, and the others; it may be of several generations."""
+    generations, numbers = batch.column(0).to_numpy(), batch.column(1).to_numpy()
+    begin, end = (np.searchsorted(generations, at[0], side) for side in ("left", "right"))
+    count = int(begin + np.searchsorted(numbers[begin:end], at[1]))
+    return batch.slice(0, count), batch.slice(count)
