@@ -214,7 +214,7 @@ class Batches:
     def _compare(self, client: str, number: int, parts: Sequence[str]) -> None:
         """Raise `OtherRows` if the parts are here, and not those of the batch that has entered."""
         with contextlib.suppress(Missing):
-            digest = _digest(self._whole(client, number, parts))
+            digest = digest_of_parts(self._whole(client, number, parts))
             if self._input.differs(_name(client), _last(number), digest):
                 raise OtherRows(client, number)
 
@@ -242,7 +242,7 @@ class Batches:
         told = {
             _CLIENT: client.encode(),
             _NUMBER: str(number).encode(),
-            _DIGEST: str(_digest(table)).encode(),
+            _DIGEST: str(digest_of_parts(table)).encode(),
         }
         stamps: IntArray = table.column(0).to_numpy()
         order = None
@@ -300,8 +300,15 @@ def _mapped(file: Path) -> pa.Table:
     return table
 
 
-def _digest(table: pa.Table) -> int:
-    """Of the rows in an order that depends on nothing else than their values."""
+def digest_of_parts(table: pa.Table) -> int:
+    """Of the rows in an order that depends on nothing else than their values.
+
+    Arrow sorts some floats as equal that differ, such as 0.0 and -0.0: their bits are sorted.
+    """
+    for place, column in enumerate(table.columns):
+        if column.type == pa.float64():
+            bits = pa.chunked_array([each.view(pa.int64()) for each in column.chunks], pa.int64())
+            table = table.set_column(place, table.column_names[place], bits)
     order = pc.sort_indices(table, [(name, "ascending") for name in table.column_names])
     digest = RowDigest()
     for begin in range(0, table.num_rows, PIECE_ROWS):
