@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ from streams.other_systems import BOUNDS_OF_WINDOWS, TIME, clocks, known_elsewhe
 from streams.program import EXACT_SUMS, AggregatePlan, GroupPlan, RankedBy, TopPlan
 from streams.reserved import taken
 from topology.suggestions import hint
+
+_hyphenated = re.compile(r"[A-Za-z_]\w*(-[A-Za-z_]\w*)+")
+"""What people may mean as a name."""
 
 aggregate_names = (
     *("count", "sum", "avg", "stddev", "min", "max", "first", "last"),
@@ -208,7 +212,10 @@ class Resolver:
         if isinstance(item.expression, Column):
             return item.expression.name
         written_as = self._text[item.start : item.end]
-        raise self._error(item, f"the column {written_as} needs a name: {written_as} AS …")
+        message = f"the column {written_as} needs a name: {written_as} AS …"
+        if _hyphenated.fullmatch(written_as):
+            message += f'; if {written_as} is a name, write "{written_as}"'
+        raise self._error(item, message)
 
     def _typed(self, expression: Expression) -> Typed:
         """An expression over the scope's columns."""

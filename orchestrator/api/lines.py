@@ -3,7 +3,7 @@
 A site takes a body as a whole or not at all. Of a body that it refuses, the lines that cannot be
 read are found here, with the code that the site uses (`orchestrator.sources.formats`).
 
-*Sorting.* What is held of each line is its timestamp and where it lies in the file, about 50 bytes;
+*Sorting.* What is held of each line is its timestamp and where it lies in the file, about 75 bytes;
 the lines themselves are read again from the file in the order of event time. A pipe is written to a
 temporary file first.
 """
@@ -34,7 +34,7 @@ BODY_BYTES = 2**20
 MOST_LINE_BYTES = 2**20
 
 MOST_SORTED = 2**25
-"""Lines of a file that is sorted: they take 1.7 GB of memory."""
+"""Lines of a file that is sorted: they take 2.5 GB of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from orchestrator.api.lines import (
 )
 from orchestrator.control.view import ClusterView, read_view
 from orchestrator.drivers import DriverError
-from orchestrator.errors import InvalidInput, Unreachable, VivaceError
+from orchestrator.errors import EXIT_REFUSED, InvalidInput, Unreachable, VivaceError
 from orchestrator.listening import read_token
 from orchestrator.progress import Progress, silent
 from orchestrator.sources import restore
@@ -35,6 +35,9 @@ from topology.suggestions import nearest
 
 TOKEN_VARIABLE = "VIVACE_TOKEN"
 """Holds the token where the stream's token file is not; it is taken in place of the file's."""
+
+EXIT_PARTLY = 1
+"""Exit status of a command that has sent some of the lines."""
 
 _types = {Format.CSV: "text/csv", Format.JSON: "application/x-ndjson"}
 
@@ -60,7 +63,17 @@ class SentDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinesRefused(VivaceError):
-    """The site cannot read some lines; those before them have been sent."""
+    """The site cannot read some lines.
+
+    Parameters
+    ----------
+    has_sent
+        Whether others have been sent before.
+    """
+
+    def __init__(self, problem: str, *, has_sent: bool) -> None:
+        super().__init__(problem)
+        self.exit_status = EXIT_PARTLY if has_sent else EXIT_REFUSED
 
 
 class TokenMissing(VivaceError):
@@ -206,7 +219,8 @@ class _Sending:
             )
         raise LinesRefused(
             f"line {first.number:,}: {first.reason}. {before}. Correct it and send the rest, or "
-            "leave such lines out with --skip-bad FILE"
+            "leave such lines out with --skip-bad FILE",
+            has_sent=self._has_sent,
         )
 
     def _send(self, body: Body) -> None:
@@ -218,7 +232,8 @@ class _Sending:
         bad = bad_lines(self.form, body)[1] if error.status == HTTPStatus.BAD_REQUEST else []
         if not bad:
             raise LinesRefused(
-                f"{error}; {self.sent.accepted:,} tuples before were accepted"
+                f"{error}; {self.sent.accepted:,} tuples before were accepted",
+                has_sent=bool(self.sent.accepted),
             ) from None
         readable = before(body, bad[0]) if self._kept is None else without(body, bad)
         if readable.lines.strip():

@@ -38,7 +38,7 @@ def command(
         bool,
         typer.Option(
             "--sort",
-            help="Send the lines in the order of event time, once all are there. Takes about 50 "
+            help="Send the lines in the order of event time, once all are there. Takes about 75 "
             "bytes of memory a line.",
         ),
     ] = False,

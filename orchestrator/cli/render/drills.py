@@ -124,7 +124,12 @@ def audit_view(audit: api.DrillAudit) -> RenderableType:
     table = Table(box=None, pad_edge=False)
     for column in ("drill", "last run", "result", "runs", "failed", "detail"):
         table.add_column(column)
+    begun = {each.subject: each.at_us for each in audit.unended}
     for each in audit.drills:
+        if each.at_us is None and each.name in begun:
+            detail = "interrupted, or is under way"
+            table.add_row(each.name, moment(begun[each.name]), "no result", "0", "0", detail)
+            continue
         if each.at_us is None:
             never = "never" if each.unfit is None else "does not fit"
             table.add_row(each.name, never, "–", "0", "0", each.unfit or "")

@@ -136,8 +136,8 @@ def waits(streams: Sequence[api.StreamStatus]) -> list[str]:
 def ignores(streams: Sequence[api.StreamStatus]) -> list[str]:
     """Fields of the input that streams do not have; a sentence for each stream."""
     return [
-        f"{each.stream}: {count(each.input.ignored)} tuples entered without fields that the stream "
-        f"does not have, such as {each.input.last_ignored}"
+        f"{each.stream}: fields that the stream does not have were ignored, such as "
+        f"{each.input.last_ignored}; tuples that had some: {count(each.input.ignored)}"
         for each in streams
         if each.input is not None and each.input.ignored
     ]

@@ -81,6 +81,7 @@ def test_conditions_are_pushed_down_and_windows_shared() -> None:
         ("SELECT k = 1 AS y FROM s [NOW]", "= takes two numbers or two values of one type"),
         ("SELECT i AND b AS y FROM s [NOW]", "AND takes two conditions, not int and bool"),
         ("SELECT i + 1 FROM s [NOW]", r"the column i \+ 1 needs a name"),
+        ("SELECT i-i FROM s [NOW]", r'i-i AS …; if i-i is a name, write "i-i"'),
         ("SELECT k, i AS k FROM s [NOW]", "two columns are called k"),
         ("SELECT k AS _ts FROM s [NOW]", "_ts is reserved: _ts is the timestamp of a tuple"),
         ("SELECT k AS _SEQ FROM s [NOW]", "_SEQ is reserved: _seq is the number of a tuple"),

@@ -111,6 +111,7 @@ def test_the_first_line_that_cannot_be_read_ends_it_and_what_was_not_sent_is_cou
     assert f"{2 * LARGE:,} tuples before it were accepted" in said
     assert f"the {LARGE:,} lines from it on were not sent" in said
     assert "--skip-bad FILE" in said
+    assert refused.value.exit_status == 1
     assert entered(source) == list(range(2 * LARGE - 1))
 
 
@@ -131,6 +132,7 @@ def test_lines_that_cannot_be_read_are_kept_in_a_file_that_can_be_sent_once_mend
 
 def test_nothing_is_sent_of_a_file_that_cannot_be_sorted(source: LiveInput, tmp_path: Path) -> None:
     file = written(tmp_path, ["5,5", "x,4"])
-    with pytest.raises(LinesRefused, match=r"^line 3: .*\. Nothing was sent\. "):
+    with pytest.raises(LinesRefused, match=r"^line 3: .*\. Nothing was sent\. ") as refused:
         send(source, file, is_sorted=True)
+    assert refused.value.exit_status == 2
     assert entered(source) == []

@@ -6,7 +6,7 @@ import msgspec
 from rich.console import Console
 
 from orchestrator import api
-from orchestrator.cli.render.drills import report_view, series_view
+from orchestrator.cli.render.drills import audit_view, report_view, series_view
 from orchestrator.drills.blast import Blast
 from orchestrator.drills.processor_use import ProcessorUse
 
@@ -92,3 +92,20 @@ def test_a_broken_bound_is_told_with_the_use_of_processors() -> None:
     told = shown.get()
     assert "60 % (the cluster 40 %, others 20 %, stolen 0 %), 99 % while output was silent" in told
     assert "recovery took 400 ms, the bound is 300 ms. While output was silent" in told
+
+
+def test_a_drill_without_a_result_is_not_said_to_be_one_that_never_was() -> None:
+    records = [api.DrillRecord(name=name) for name in ("hang", "fill-disk")]
+    begun = api.EventDocument(
+        sequence=1, at_us=10**15, kind="drill begun", subject="hang", detail=""
+    )
+    audit = api.DrillAudit(
+        cluster="c", at_us=0, since_us=None, drills=tuple(records), fragments=(), runs=(),
+        unended=(begun,),
+    )  # fmt: skip
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(audit_view(audit))
+    hang, fill = captured.get().splitlines()[1:3]
+    assert "interrupted, or is under way" in hang
+    assert "never" in fill

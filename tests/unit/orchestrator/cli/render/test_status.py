@@ -132,8 +132,8 @@ def test_fields_that_a_stream_does_not_have_are_named_beside_how_many_tuples_had
         STREAM, input=InputStatus(ignored=1200, last_ignored="referer")
     )
     assert ignores([STREAM, ignoring]) == [
-        "readings: 1,200 tuples entered without fields that the stream does not have, such as "
-        "referer"
+        "readings: fields that the stream does not have were ignored, such as referer; "
+        "tuples that had some: 1,200"
     ]
     console = Console(width=200)
     with console.capture() as captured:
