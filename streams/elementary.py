@@ -12,7 +12,8 @@ so no compiler can fuse a product and a sum into one rounding. The result for an
 depend on the other elements.
 
 Error against exact values, in units in the last place: at most 0.51 for powers, logarithms and
-exponentials (0.75 of results below 2.3e-308), 0.8 for sine and cosine. A power that a float represents exactly is exact.
+exponentials (0.75 of results below 2.3e-308), 0.8 for sine and cosine. A power that a float
+represents exactly is exact.
 
 Sine and cosine: x = k·π/512 + y, |y| ≤ π/1024; then cos(a + y) = cos a·cos y - sin a·sin y with
 cos a and sin a from a table (Tang, *Table-lookup algorithms for elementary functions*, 1991). The
