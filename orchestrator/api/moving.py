@@ -363,6 +363,8 @@ def _checked(view: ClusterView, steps: Sequence[MoveStep]) -> tuple[MoveDocument
     found: list[MoveDocument] = []
     for step in steps:
         record = planning.fragments[step.fragment]
+        if record.stopped is not None:
+            raise _refusal(step.fragment, step.role, step.node, f"it is stopped: {record.stopped}")
         places = after(record, step)
         if places is None or not view.protected(view.fragments[step.fragment].record):
             problem = "it has no warm secondary at present; `vivace status` tells why"
@@ -485,11 +487,7 @@ def _check_node(view: ClusterView, node: str) -> None:
 
 def _on(view: ClusterView, node: str) -> tuple[str, ...]:
     """Fragments with a replica on a node."""
-    return tuple(
-        key
-        for key, found in sorted(view.fragments.items())
-        if node in [replica.node for replica in found.record.replicas]
-    )
+    return tuple(key for key, found in sorted(view.fragments.items()) if found.record.runs_on(node))
 
 
 def _refusal(

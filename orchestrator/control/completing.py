@@ -7,6 +7,8 @@ and measured, or when nothing more of them has come for a while, and its replica
 that plan has them, as if an operator had asked for it (`moving`). Until that is done it is a
 problem.
 
+A fragment that is stopped runs nowhere, and is not moved.
+
 One query is moved at a time. One whose moves are refused is tried again when the record of that
 plan is gone.
 """
@@ -43,7 +45,7 @@ def complete(pending: PendingDecision) -> None:
     view = pending.view
     short: dict[str, list[FragmentRecord]] = {}
     for key, record in pending.fragments.items():
-        if record.lacked and key in view.fragments:
+        if record.lacked and record.stopped is None and key in view.fragments:
             short.setdefault(record.query, []).append(record)
     known = {query for query in short if query in view.queries}
     for query in order(view.dataflow, known):

@@ -1,7 +1,8 @@
 """Where the replicas of a node go when it is drained.
 
 Each replica leaves in one move, to the node where the query's traffic costs least among those that
-break no promise. A primary that no other node may take changes roles with its secondary first.
+break no promise. A primary that no other node may take changes roles with its secondary first. A
+fragment that is stopped runs nowhere: nothing of it leaves.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def drain_steps(planning: Planning, node: str) -> tuple[tuple[MoveStep, ...], di
     # Producers first: where they are decides where their consumers stand.
     for fragment in planning.flow.fragments.values():
         record = planning.fragments.get(fragment.key)
-        if record is None or node not in [each.node for each in record.replicas]:
+        if record is None or not record.runs_on(node):
             continue
         try:
             steps += _leave(planning, record, node)

@@ -18,7 +18,8 @@ records that it tells of.
 
 Every state in this table is legal: the fragment has a primary and a warm secondary throughout, and
 a third replica that is warm takes over like a secondary. Failures come first: `healing` may use the
-third replica, or drop it; a move that finds its fragment in none of these states has failed.
+third replica, or drop it; a move that finds its fragment in none of these states has failed, and so
+has one of a fragment that is stopped, which runs nowhere.
 
 A move is refused, or taken back, if a promise would be broken by it. If latencies speak against it
 while a host has just started, the move waits until that host's place in the network is known; if
@@ -126,7 +127,10 @@ def _pursue(pending: PendingDecision, plan: MovePlan, version: int, claimed: set
         if step.fragment in claimed:
             continue
         claimed.add(step.fragment)
-        if plan.withdrawn:
+        record = _record(pending, step.fragment)
+        if record is not None and record.stopped is not None:
+            steps[number] = _failed(step, f"is stopped: {record.stopped}")
+        elif plan.withdrawn:
             steps[number] = _withdrawn(pending, step)
         elif step.begun_us is not None or _under_way(pending, step):
             steps[number] = _advanced(pending, step)
@@ -186,6 +190,14 @@ def _is_steady(pending: PendingDecision, record: FragmentRecord) -> bool:
     )
 
 
+def _stopped_and_gone(pending: PendingDecision, query: str) -> str | None:
+    """A stopped fragment of a query that has no place any more, so that none can be planned."""
+    for each in pending.fragments.values():
+        if each.query == query and each.stopped and each.fragment not in pending.planning.running:
+            return each.fragment
+    return None
+
+
 def _reached(record: FragmentRecord, step: MoveStep) -> bool:
     """Whether the record names the replica where it is wanted."""
     replica = record.primary if step.role == "primary" else record.secondary
@@ -207,6 +219,8 @@ def _begun(pending: PendingDecision, step: MoveStep) -> MoveStep:
         # Nothing is to be done; or the roles have changed, and the leader died before it noted it.
         return _advanced(pending, step)
     if record.third is not None or not _is_steady(pending, record):
+        if (gone := _stopped_and_gone(pending, record.query)) is not None:
+            return _failed(step, f"{gone} of its query is stopped, and its nodes are gone")
         pending.problems.append(f"the move of {step.fragment} waits until it is protected")
         return step
     places = after(record, step)

@@ -85,9 +85,13 @@ class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def replicas(self) -> tuple[ReplicaId, ...]:
-        """All replicas, the primary first."""
+        """All replicas, the primary first; those that it had if it is stopped."""
         third = None if self.third is None else self.third.replica
         return tuple(each for each in (self.primary, self.secondary, third) if each is not None)
+
+    def runs_on(self, node: str) -> bool:
+        """Whether a node is to run a replica."""
+        return self.stopped is None and node in [replica.node for replica in self.replicas]
 
 
 class ThirdReplica(Record, frozen=True, kw_only=True):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import time
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from orchestrator import api
 from orchestrator.cli.render.moves import moves_view
 from orchestrator.deploy.context import ClusterContext
-from orchestrator.records import FragmentRecord
-from orchestrator.store.protocol import MOVES
+from orchestrator.records import FragmentRecord, MovePlan, MoveStep, Restarts
+from orchestrator.store.protocol import FRAGMENTS, MOVES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 
@@ -238,3 +239,54 @@ def test_a_move_under_way_is_withdrawn(cluster: ObedientCluster) -> None:
     assert len(api.withdraw(store, "alerts")) == 1
     cluster.settle()
     assert record(cluster) == before
+
+
+def stop(cluster: ObedientCluster, name: str = "alerts") -> None:
+    """Have a fragment be stopped, as one whose input cannot be evaluated."""
+    found = cluster.view().fragments[f"proximity.{name}"]
+    restarts = Restarts(count=5, last_us=0, failed=5, stopped="poison")
+    stopped = msgspec.structs.replace(found.record, restarts=restarts)
+    cluster.store.update(FRAGMENTS.key(stopped.key), stopped, found.version)
+    cluster.settle()
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_drain_passes_over_a_fragment_that_is_stopped(
+    cluster: ObedientCluster, place: int
+) -> None:
+    node = nodes(cluster)[place]
+    stop(cluster)
+    document = api.drain(connected(cluster), node)
+    assert document.done
+    assert document.remaining == ()
+    assert "proximity.alerts" not in [each.fragment for each in document.moves]
+    assert node in nodes(cluster), "nothing is written of it"
+
+
+def test_a_move_of_a_fragment_that_is_stopped_is_refused(cluster: ObedientCluster) -> None:
+    stop(cluster)
+    for move in (
+        lambda: api.switch(connected(cluster), "alerts"),
+        lambda: api.move(connected(cluster), "alerts", "secondary", free(cluster)),
+    ):
+        with pytest.raises(api.Refused, match="is stopped: poison"):
+            move()
+    assert not cluster.view().moves
+
+
+def test_moves_end_whose_query_has_a_stopped_fragment_without_nodes(
+    cluster: ObedientCluster,
+) -> None:
+    stop(cluster)
+    gone = nodes(cluster)
+    for node in gone:
+        cluster.kill(node)
+    cluster.settle()
+    target = next(n for n in EXECUTORS if n not in (*gone, *nodes(cluster, "north_tracks")))
+    step = MoveStep(fragment="proximity.north_tracks", role="primary", node=target)
+    plan = MovePlan(name="late", steps=(step,), submitted_us=cluster.now_us)
+    cluster.store.create(MOVES.key("late"), plan)
+    cluster.settle()
+    moved = cluster.view().moves["late"].record
+    assert moved.ended_us is not None
+    assert "alerts of its query is stopped" in (moved.steps[0].failed or "")

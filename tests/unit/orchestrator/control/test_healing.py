@@ -8,8 +8,16 @@ import pytest
 from ha.roles import ReplicaRole
 from orchestrator.control.awaited import AWAITED_US
 from orchestrator.control.decision import DecisionSettings
-from orchestrator.records import FragmentRecord, ReplicaId, ReplicaLoss, ReplicaStatus, ThirdReplica
-from orchestrator.store.protocol import FRAGMENTS, NODES
+from orchestrator.records import (
+    FragmentRecord,
+    MovePlan,
+    MoveStep,
+    ReplicaId,
+    ReplicaLoss,
+    ReplicaStatus,
+    ThirdReplica,
+)
+from orchestrator.store.protocol import FRAGMENTS, MOVES, NODES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 ALERTS = "proximity.alerts"
@@ -773,3 +781,28 @@ def test_record_with_a_loss_survives_its_encoding(cluster: ObedientCluster) -> N
     found = cluster.store.get(FRAGMENTS.key(ALERTS))
     assert found is not None
     assert msgspec.json.decode(msgspec.json.encode(found.record), type=FragmentRecord).losses
+
+
+def test_moves_of_a_fragment_that_is_stopped_end(cluster: ObedientCluster) -> None:
+    primary = alerts(cluster).primary.node
+    other = next(name for name in EXECUTORS if name not in {primary, secondary_of(cluster)})
+    cluster.now_us += SETTINGS.longest_rest_us
+    generation = alerts(cluster).generation
+    while alerts(cluster).stopped is None:
+        fail_both(cluster, unevaluable=True)
+        cluster.settle_coordinator()
+        cluster.now_us += 500_000
+        if alerts(cluster).generation != generation:
+            generation = alerts(cluster).generation
+            cluster.settle()
+    # Such as of a drain that was asked for while it still ran.
+    step = MoveStep(fragment=ALERTS, role="primary", node=other)
+    plan = MovePlan(name="drain", steps=(step,), drains=primary, submitted_us=cluster.now_us)
+    cluster.store.create(MOVES.key("drain"), plan)
+    cluster.settle()
+    cluster.settle()
+    (step,) = cluster.view().moves["drain"].record.steps
+    assert cluster.view().moves["drain"].record.ended_us is not None
+    assert step.failed is not None
+    assert step.failed.startswith("is stopped: ")
+    assert "ValueError: poison" in step.failed
