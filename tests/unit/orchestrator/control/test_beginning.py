@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from orchestrator.control.beginning import HOSTS_PATIENCE_US, SETTLE_PATIENCE_US
-from orchestrator.records import CordonRecord
-from orchestrator.store.protocol import CORDONS
+from orchestrator.records import CordonRecord, Restarts
+from orchestrator.store.protocol import CORDONS, FRAGMENTS
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, places_ms
 
 SITES = tuple(name for name in places_ms if name not in EXECUTORS)
@@ -124,6 +125,28 @@ def test_when_nothing_more_comes_it_starts_with_what_is_there_and_mends_that_lat
     assert len(events(cluster, "complete again")) == 3
     assert len(events(cluster, "state lost")) == 3
     cluster.check_invariants()
+
+
+def test_what_is_placed_again_leaves_out_a_fragment_that_is_stopped(
+    cluster: ObedientCluster,
+) -> None:
+    cluster.down()
+    for name in (*SITES, *EXECUTORS[:2]):
+        cluster.up(name)
+    wait(cluster, HOSTS_PATIENCE_US + STEP_US)
+    found = cluster.view().fragments["proximity.alerts"]
+    restarts = Restarts(count=5, last_us=0, failed=5, stopped="poison")
+    stopped = msgspec.structs.replace(found.record, restarts=restarts)
+    cluster.store.update(FRAGMENTS.key(stopped.key), stopped, found.version)
+    for name in EXECUTORS[2:]:
+        cluster.up(name)
+        cluster.settle()
+    wait(cluster, 20 * STEP_US)
+    (told,) = cluster.coordination.problems
+    assert told.startswith("proximity.alerts is stopped: poison")
+    records = {name: each.record for name, each in cluster.view().fragments.items()}
+    assert records.pop(stopped.key) == stopped
+    assert not any(each.lacked for each in records.values())
 
 
 def test_a_node_that_never_comes_stays_a_problem_until_the_manifest_lacks_it(

@@ -416,3 +416,19 @@ def test_a_forgotten_client_that_begins_anew_has_its_new_numbers_after_a_restart
     assert again.clients.last("c") == 0
     # Otherwise this batch, which never came, counts as repeated.
     assert not again.clients.has("c", 1)
+
+
+def test_nothing_of_a_forgotten_client_speaks_against_what_it_sends_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(journals, "MOST_CLIENTS", 2)
+    monkeypatch.setattr(journals, "MOST_FORMER", 3)
+    clients = journals.Clients()
+    for number in range(7):
+        clients.note("c", number, number)
+    for other in ("d", "e"):
+        clients.note(other, 0, 0)
+    for number in range(7):
+        clients.note("c", number)
+    assert not any(clients.differs("c", number, 100) for number in range(7))
+    assert clients.all() == [("e", 0, 0), ("c", 6, None)]
