@@ -140,3 +140,12 @@ def test_a_file_of_more_lines_than_can_be_sorted_is_refused(
         pytest.raises(InvalidInput, match="sorts 2 lines at most"),
     ):
         list(sorted_bodies(file, None, FORM, lambda _body, _bad: None))
+
+
+@pytest.mark.parametrize("rest", [b"", b"3,c\n"])
+def test_a_line_whose_quote_does_not_end_is_bad_wherever_a_site_would_refuse_its_body(
+    rest: bytes,
+) -> None:
+    form = RowForm(columns={"k": "string"}, time_column="at", time_format="ms")
+    body = Body(written=Format.CSV, header=b"at,k\n", lines=b'1,a\n2,"b\n' + rest)
+    assert [each.number for each in bad_lines(form, body)[1]] == [2]

@@ -193,3 +193,10 @@ def test_what_is_no_line_of_csv_is_named_by_its_line(body: bytes, message: str) 
     with pytest.raises(Unreadable) as found:
         parse(RowForm(columns={"a": "int", "b": "string"}), Format.CSV, body)
     assert str(found.value) == message
+
+
+@pytest.mark.parametrize("body", [b'a,b\n1,2\n3,"4\n', b'a,b\n1,2\n3,"4', b'a,b\n1,2\n3,"4\r\n\r\n'])
+def test_a_last_line_of_csv_whose_quote_does_not_end_is_refused(body: bytes) -> None:
+    with pytest.raises(Unreadable) as found:
+        parse(RowForm(columns={"a": "int", "b": "string"}), Format.CSV, body)
+    assert str(found.value) == "line 3: a quote does not end in its line; each row is one line"
