@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from orchestrator.sources.column_values import first_failing, reader_type
-from orchestrator.sources.row_form import Ignored, RowForm, Rows, Unreadable, no_rows, short
+from orchestrator.sources.row_form import BOM, Ignored, RowForm, Rows, Unreadable, no_rows, short
 
 _line = re.compile(rb"[^\r\n]+")
 """A line that is not empty."""
@@ -54,8 +54,7 @@ def read(form: RowForm, body: bytes, header: bool) -> Rows:
             table = _table(form, data, given, texts, quoted)
         except (pa.ArrowException, OSError):
             raise _explained(form, body, given, header) from None
-    # One after the other: a file may have millions.
-    if quoted and table.num_rows + header != sum(1 for _ in _line.finditer(body)):
+    if quoted and not _are_lines(form, body, given, table.num_rows + header):
         raise _explained(form, body, given, header)
     return Rows(
         columns=dict(zip(form.names, table.columns, strict=True)),
@@ -101,6 +100,29 @@ def _table(
     )
 
 
+def _are_lines(form: RowForm, body: bytes, given: Sequence[str], count: int) -> bool:
+    """Whether a body that was read as so many rows, with the header, has each on a line."""
+    lines, last = 0, b""
+    # One after the other: a file may have millions.
+    for line in _line.finditer(body):
+        lines, last = lines + 1, line[0]
+    return lines == count and _ends_its_row(form, last, given)
+
+
+def _ends_its_row(form: RowForm, line: bytes, given: Sequence[str]) -> bool:
+    """Whether a line is a row whatever comes after it: no quote is left open."""
+    if b'"' not in line:
+        return True
+    line = line.removeprefix(BOM)
+    texts = dict.fromkeys(map(".".join, form.paths.values()), pa.string())
+    # The reader lets the end of its input close a quote. After an open one, a second line is
+    # part of the first.
+    try:
+        return _table(form, pa.py_buffer(line + b"\n" + line), given, texts, True).num_rows == 2
+    except (pa.ArrowException, OSError):
+        return False
+
+
 def _is_doubtful(body: bytes, table: pa.Table, types: Mapping[str, pa.DataType]) -> bool:
     """Whether pyarrow may have taken what is no number: it reads 0x10 as 16, 1e400 as infinite."""
     kinds = set(types.values())
@@ -118,19 +140,18 @@ def _explained(form: RowForm, body: bytes, given: Sequence[str], header: bool) -
 
     def attempt(begin: int, end: int) -> None:
         part = b"\n".join(lines[begin:end])
-        if _table(form, pa.py_buffer(part), given, texts, b'"' in part).num_rows != end - begin:
-            raise ValueError("a line is one row")
+        table = _table(form, pa.py_buffer(part), given, texts, b'"' in part)
+        if not _are_lines(form, part, given, table.num_rows):
+            raise ValueError("a quote does not end in its line; each row is one line")
 
-    index = first_failing(len(lines), attempt)
+    index, said = first_failing(len(lines), attempt), "no row of CSV"
     try:
-        attempt(index, index + 1)
+        # With the one before it: a byte order mark may stand in front of the first, and no other.
+        attempt(max(index - 1, 0), index + 1)
     except (pa.ArrowException, ValueError) as problem:
         # The reader counts columns, from 0.
         said = _said.sub("", short(problem))
         said = _in_column.sub(lambda at: f"column {given[int(at[1])]}: ", said)
-    else:
-        said = "a quote does not end in its line; each row is one line"
-        index = next((at for at, line in enumerate(lines) if line.count(b'"') % 2), index)
     return Unreadable(said, f"line {_line_number(body, index + header)}")
 
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 from orchestrator.sources import arrow_rows, csv_rows, json_rows
 from orchestrator.sources.column_values import Unfit, as_type, one_piece
 from orchestrator.sources.event_times import timestamps_ms
-from orchestrator.sources.json_rows import BOM
 from orchestrator.sources.row_form import (
+    BOM,
     MOST_ROWS,
     Format,
     Ignored,

@@ -27,6 +27,7 @@ from orchestrator.sources.column_values import (
     reader_type,
 )
 from orchestrator.sources.row_form import (
+    BOM,
     FieldPath,
     Ignored,
     RowForm,
@@ -42,8 +43,6 @@ from orchestrator.sources.row_form import (
 
 MOST_VALUES = 2**25
 """Of one body, whose rows may leave columns out: `{}` is a row of any number of columns."""
-
-BOM = b"\xef\xbb\xbf"
 
 _null_row = re.compile(rb"\}\s*null")
 """Perhaps a row that is null; it may also stand in a text."""

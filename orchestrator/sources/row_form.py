@@ -26,6 +26,9 @@ ISO = "iso"
 NULLS = ("",)
 """What stands for NULL in CSV, outside of quotes, unless a manifest says otherwise."""
 
+BOM = b"\xef\xbb\xbf"
+"""What some programs write at the beginning of a text in UTF-8."""
+
 FieldPath = tuple[str, ...]
 """Names of fields, each within the one before it."""
 

@@ -195,7 +195,9 @@ def test_what_is_no_line_of_csv_is_named_by_its_line(body: bytes, message: str) 
     assert str(found.value) == message
 
 
-@pytest.mark.parametrize("body", [b'a,b\n1,2\n3,"4\n', b'a,b\n1,2\n3,"4', b'a,b\n1,2\n3,"4\r\n\r\n'])
+@pytest.mark.parametrize(
+    "body", [b'a,b\n1,2\n3,"4\n', b'a,b\n1,2\n3,"4', b'a,b\n1,2\n3,"4\r\n\r\n']
+)
 def test_a_last_line_of_csv_whose_quote_does_not_end_is_refused(body: bytes) -> None:
     with pytest.raises(Unreadable) as found:
         parse(RowForm(columns={"a": "int", "b": "string"}), Format.CSV, body)
