@@ -22,6 +22,7 @@ from orchestrator.api.lines import (
     without,
 )
 from orchestrator.errors import InvalidInput
+from orchestrator.sources.formats import parse
 from orchestrator.sources.row_form import Format, RowForm
 
 FORM = RowForm(columns={"k": "int"}, time_column="at", time_format="ms")
@@ -149,3 +150,18 @@ def test_a_line_whose_quote_does_not_end_is_bad_wherever_a_site_would_refuse_its
     form = RowForm(columns={"k": "string"}, time_column="at", time_format="ms")
     body = Body(written=Format.CSV, header=b"at,k\n", lines=b'1,a\n2,"b\n' + rest)
     assert [each.number for each in bad_lines(form, body)[1]] == [2]
+
+
+@pytest.mark.parametrize("written", [None, Format.JSON])
+def test_a_file_of_json_with_a_byte_order_mark_is_sorted(
+    tmp_path: Path, written: Format | None
+) -> None:
+    form = RowForm(columns={"k": "int"}, time_column="at", time_format="ms")
+    file = tmp_path / "lines"
+    file.write_text('\ufeff{"at": 5, "k": 1}\n{"at": 3, "k": 2}\n')
+    bad: list[BadLine] = []
+    with opened(file) as lines:
+        found = [*sorted_bodies(lines, written, form, lambda _, some: bad.extend(some))]
+    assert bad == []
+    rows = [parse(form, body.written, body.content) for body in found]
+    assert [batch.column(0).to_pylist() for batch in rows] == [[3, 5]]
