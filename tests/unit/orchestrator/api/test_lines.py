@@ -165,3 +165,26 @@ def test_a_file_of_json_with_a_byte_order_mark_is_sorted(
     assert bad == []
     rows = [parse(form, body.written, body.content) for body in found]
     assert [batch.column(0).to_pylist() for batch in rows] == [[3, 5]]
+
+
+def test_a_csv_file_may_begin_with_an_empty_line_however_long_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = RowForm(columns={"k": "int"}, time_column="at", time_format="ms")
+    file = file_of(tmp_path, "\nat,k\n" + "".join(f"{n},{n}\n" for n in range(10)))
+    # The site takes it if it is sent at once.
+    assert parse(form, Format.CSV, file.read_bytes()).num_rows == 10
+    monkeypatch.setattr(lines_of, "BODY_BYTES", 16)
+    with opened(file) as lines:
+        rows = [parse(form, body.written, body.content) for body in bodies(lines, None)]
+    assert [at for batch in rows for at in batch.column(0).to_pylist()] == list(range(10))
+
+
+def test_a_csv_file_that_begins_with_an_empty_line_is_sorted(tmp_path: Path) -> None:
+    form = RowForm(columns={"k": "int"}, time_column="at", time_format="ms")
+    bad: list[BadLine] = []
+    with opened(file_of(tmp_path, "\nat,k\n5,1\n3,2\n")) as lines:
+        found = [*sorted_bodies(lines, None, form, lambda _, some: bad.extend(some))]
+    assert bad == []
+    rows = [parse(form, body.written, body.content) for body in found]
+    assert [batch.column(0).to_pylist() for batch in rows] == [[3, 5]]
