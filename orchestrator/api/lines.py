@@ -25,7 +25,7 @@ import numpy as np
 
 from orchestrator.errors import InvalidInput
 from orchestrator.sources.formats import salvage
-from orchestrator.sources.row_form import Format, RowForm
+from orchestrator.sources.row_form import BOM, Format, RowForm
 from topology.arrays import IntArray
 
 BODY_BYTES = 2**20
@@ -120,13 +120,18 @@ def bodies(lines: BinaryIO, written: Format | None) -> Iterator[Body]:
     """
     header, count, number, at = b"", 0, 1, 0
     for part in _parts(lines):
-        body = part
+        # Empty lines may come before the header, and a BOM before all.
+        body = (part if at else part.removeprefix(BOM)).lstrip(b"\r\n")
+        left_out = part[: len(part) - len(body)]
+        number, at = number + left_out.count(b"\n"), at + len(left_out)
+        if not body:
+            continue
         if written is None:
             written = Format.JSON if body.lstrip()[:1] == b"{" else Format.CSV
         if written is Format.CSV and not header:
             header, _, body = body.partition(b"\n")
             header += b"\n"
-            number, at = 2, len(header)
+            number, at = number + 1, at + len(header)
         if body.strip():
             count += 1
             yield Body(written=written, header=header, lines=body, first=number, begin=at)

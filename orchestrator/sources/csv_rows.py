@@ -146,7 +146,7 @@ def _explained(form: RowForm, body: bytes, given: Sequence[str], header: bool) -
 
     index, said = first_failing(len(lines), attempt), "no row of CSV"
     try:
-        # With the one before it: a byte order mark may stand in front of the first, and no other.
+        # With the one before it: only the first may begin with a BOM.
         attempt(max(index - 1, 0), index + 1)
     except (pa.ArrowException, ValueError) as problem:
         # The reader counts columns, from 0.

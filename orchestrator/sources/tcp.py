@@ -261,8 +261,9 @@ class Lines:
                 return False
             self._token = None
             self._connection.settimeout(None)
-        if self._options.header and self._header is None and count:
-            self._header, _, body = body.partition(b"\n")
+        while self._options.header and self._header is None and count:
+            line, _, body = body.partition(b"\n")
+            self._header = line.rstrip(b"\r") or None
             self._unnumbered += 1
             count -= 1
         found = salvage(

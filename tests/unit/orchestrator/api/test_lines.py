@@ -153,9 +153,7 @@ def test_a_line_whose_quote_does_not_end_is_bad_wherever_a_site_would_refuse_its
 
 
 @pytest.mark.parametrize("written", [None, Format.JSON])
-def test_a_file_of_json_with_a_byte_order_mark_is_sorted(
-    tmp_path: Path, written: Format | None
-) -> None:
+def test_a_file_of_json_with_a_bom_is_sorted(tmp_path: Path, written: Format | None) -> None:
     form = RowForm(columns={"k": "int"}, time_column="at", time_format="ms")
     file = tmp_path / "lines"
     file.write_text('\ufeff{"at": 5, "k": 1}\n{"at": 3, "k": 2}\n')
