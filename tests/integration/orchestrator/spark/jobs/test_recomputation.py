@@ -234,3 +234,12 @@ def test_columns_may_be_called_as_those_of_the_translation_or_differ_in_case(
     assert expected
     made = recomputed(session, query, catalogue, {"s": rows}, 9)
     assert rows_of(made, "q") == ordered(list(expected))
+
+
+def test_late_tuples_of_a_stream_are_another_view_than_any_stream(session: SparkSession) -> None:
+    catalogue: dict[str, Columns] = {name: {"i": "int"} for name in ("s", "s.late", "s_late")}
+    inputs: dict[str, list[Row]] = {"s": [(1, 1)], "s.late": [(1, 2)], "s_late": [(1, 3)]}
+    query = "REGISTER QUERY q RSTREAM(SELECT i FROM s.late [NOW] UNION ALL SELECT i FROM s [NOW]);"
+    made = recomputed(session, query, catalogue, inputs, 10)
+    assert rows_of(made, "q") == [(1, 1), (1, 2)]
+    assert not made.not_in_sql
