@@ -202,3 +202,30 @@ def test_a_last_line_of_csv_whose_quote_does_not_end_is_refused(body: bytes) -> 
     with pytest.raises(Unreadable) as found:
         parse(RowForm(columns={"a": "int", "b": "string"}), Format.CSV, body)
     assert str(found.value) == "line 3: a quote does not end in its line; each row is one line"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [("%F %T", "2023-02-30 00:00:00"), ("%D", "02/30/23"), ("%e.%m.%Y", "31.4.2023")],
+)
+def test_a_day_that_its_month_does_not_have_is_refused_in_any_pattern_that_reads_days(
+    pattern: str, text: str
+) -> None:
+    form = RowForm(columns={"k": "int"}, time_column="at", time_format=pattern)
+    with pytest.raises(Unreadable, match="at, the timestamp"):
+        parse(form, Format.CSV, f"at,k\n{text},1\n".encode())
+
+
+def test_a_week_is_not_taken_for_the_first_day_of_1900() -> None:
+    form = RowForm(columns={"k": "int"}, time_column="at", time_format="%G-W%V-%u")
+    try:
+        found = parse(form, Format.CSV, b"at,k\n2026-W27-4,1\n").column(0).to_pylist()
+    except Unreadable:
+        return
+    assert found == [1_782_950_400_000]
+
+
+@pytest.mark.parametrize("body", [b'{"a": 1},\n{"a": 2}\n', b'{"a": 1}}\n'])
+def test_signs_after_an_object_of_json_are_not_blamed_on_a_column(body: bytes) -> None:
+    with pytest.raises(Unreadable, match="line 1: no JSON"):
+        parse(RowForm(columns={"a": "int"}), Format.JSON, body)
