@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from orchestrator.sources.column_values import WIDE, Unfit, converted, decoded, number_of
 from orchestrator.sources.row_form import ISO, UNITS
+from orchestrator.sources.time_patterns import for_python
 from topology.arrays import FloatArray, IntArray
 
 _Decimal = (pa.Decimal128Type, pa.Decimal256Type)
@@ -138,8 +139,12 @@ def _floored(numbers: pa.Array) -> pa.Array:
 def _from_text(column: pa.Array, pattern: str) -> pa.Array:
     column = column.cast(pa.string())
     if pattern != ISO:
+        try:
+            checked = for_python(pattern)
+        except ValueError as error:
+            raise Unfit(f"the pattern {pattern} {error}") from None
         found = pc.strptime(column, format=pattern, unit="s")
-        _check_days(column, found, pattern)
+        _check_days(column, found, pattern, checked)
         return found.cast(pa.timestamp("ms")).cast(pa.int64())
     for zone in ("UTC", None):
         with contextlib.suppress(pa.ArrowInvalid):
@@ -158,7 +163,7 @@ def _at_ms(texts: pa.Array, zone: str | None) -> pa.Array:
     return texts.cast(pa.timestamp("ms", zone)).cast(pa.int64())
 
 
-def _check_days(texts: pa.Array, found: pa.Array, pattern: str) -> None:
+def _check_days(texts: pa.Array, found: pa.Array, pattern: str, checked: str) -> None:
     """Refuse days that no month has: strptime takes the 30 February for a day of March."""
     # One that rolled over is among the first days of a month, or a zone away from them.
     day = pc.day(found)
@@ -168,8 +173,8 @@ def _check_days(texts: pa.Array, found: pa.Array, pattern: str) -> None:
         doubtful = pc.and_(doubtful, pc.not_equal(pc.strftime(found, format=pattern), texts))
     for text in pc.unique(texts.filter(doubtful)).to_pylist():
         try:
-            time.strptime(text, pattern)
+            time.strptime(text, checked)
         except ValueError as error:
-            # Python knows fewer patterns: other complaints than this one are its own.
+            # Python takes fewer texts: other complaints than this one are its own.
             if "day is out of range" in str(error):
                 raise Unfit(str(error)) from None

@@ -9,6 +9,7 @@ import yaml
 
 from orchestrator.manifest.document import Field, Options
 from orchestrator.sources.row_form import ARRIVAL, ISO, UNITS, FieldPath, RowForm, Unknown
+from orchestrator.sources.time_patterns import for_python
 from streams.chunk import TIMESTAMP
 
 MOST_STEPS = 16
@@ -108,11 +109,15 @@ def read_timestamp(field: Field) -> dict[str, Any]:
 
 def _time_format(field: Field) -> str:
     text = field.text()
-    if text not in (*UNITS, ISO) and "%" not in text:
-        field.refuse(
-            "is no format of a timestamp",
-            f"Write one of {', '.join(UNITS)}, {ISO}, or a pattern such as '%d.%m.%Y %H:%M:%S'.",
-        )
+    remedy = f"Write one of {', '.join(UNITS)}, {ISO}, or a pattern such as '%d.%m.%Y %H:%M:%S'."
+    if text in (*UNITS, ISO):
+        return text
+    if "%" not in text:
+        field.refuse("is no format of a timestamp", remedy)
+    try:
+        for_python(text)
+    except ValueError as error:
+        field.refuse(str(error), remedy)
     return text
 
 

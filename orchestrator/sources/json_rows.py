@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from json import JSONDecoder
+from json import JSONDecodeError, JSONDecoder
 from typing import Any, cast
 
 import msgspec
@@ -181,6 +181,12 @@ def _explained(
         _parsed(form.paths, b"\n".join(lines[begin:end]), kinds, may_have_unknown=True)
 
     index = first_failing(len(lines), attempt)
+    try:
+        # Values that no column takes are JSON, too.
+        for _ in _decoded(lines[index]):
+            pass
+    except Unreadable as error:
+        return Unreadable(error.problem, _place(body, index))
     for name in form.names:
         try:
             attempt(index, index + 1, name)
@@ -219,11 +225,15 @@ def _check_rows(body: bytes) -> None:
 def _decoded(body: bytes) -> Iterator[tuple[Any, int]]:
     """Rows as Python reads them, one after the other, wherever lines end; and the line of each."""
     text, at, line = body.decode("utf-8-sig"), 0, 1
-    decoder = JSONDecoder()
+    # Python makes no int of thousands of digits.
+    decoder = JSONDecoder(parse_int=float)
     while (row := _row.search(text, at)) is not None:
         line += text.count("\n", at, row.start())
         try:
             found, end = decoder.raw_decode(text, row.start())
+        except JSONDecodeError as error:
+            near = text[error.pos : error.pos + SHOWN_CHARS]
+            raise Unreadable(f"no JSON: {error.msg} at {short(repr(near))}") from None
         except (ValueError, RecursionError) as error:
             raise Unreadable(short(error)) from None
         yield found, line

@@ -74,6 +74,10 @@ def test_options(tmp_path: Path) -> None:
         ("{timestamp: later}", "from.tcp.timestamp: 'later' is unknown"),
         ("{timestamp: {format: ms}}", "from.tcp.timestamp.column: is missing"),
         ("{timestamp: {column: at, format: min}}", "format: 'min' is no format of a timestamp"),
+        (
+            "{timestamp: {column: at, format: '%G-%V'}}",
+            "format: '%G-%V' has %G, by which no timestamp",
+        ),
         ("{slack: 3}", "from.tcp.slack"),
         ("{durable: disk}", "from.tcp.durable: 'disk' is unknown"),
         (
