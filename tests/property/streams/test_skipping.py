@@ -130,3 +130,29 @@ def test_replicas_leave_out_the_same_tuples_however_their_input_is_cut(
         # A batch may fail on what no timestamp alone needs.
         alone = list(range(1, END_MS))
         assert evaluated(replace(compiled, skips=False), rest, alone)[:2] == (emitted, [])
+
+
+@pytest.mark.parametrize(
+    ("window", "result"),
+    [
+        ("SESSION 6 MILLISECONDS PARTITION BY k", (36, "b", 6)),
+        # The one after it has FATAL alone.
+        ("RANGE 10 MILLISECONDS SLIDE 5 MILLISECONDS", (35, "b", 6)),
+    ],
+)
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_a_window_that_ended_before_one_that_fails_has_its_result_in_every_replica(
+    window: str, result: Row, at_once: int
+) -> None:
+    with fragile_function():
+        query = f"RSTREAM(SELECT k, fragile(sum(i)) AS n FROM s [{window}] GROUP BY k)"
+        engine = FragmentEngine(replace(program(query), skips=True))
+        tuples = [(29, "c", 8), (30, "b", 6), (32, "c", FATAL)]
+        given = [(*one, 0.5, False) for one in tuples[window.startswith("SESSION") :]]
+        # Time advances without tuples, too, such as behind a filter; replicas take it in portions.
+        watermarks_ms = [29, 30, 32, 35, 36, 37, 38, 40, 60]
+        engine.offer("s", chunk(sensor, given, watermarks_ms))
+        emitted: list[Row] = []
+        while (found := engine.advance(at_once)) is not None:
+            emitted += [tuple(row.values()) for row in found.rows.to_pylist()]
+        assert result in emitted
