@@ -91,11 +91,13 @@ class RejectedCounter:
         So far.
     last_ms
         The last event timestamp that had tuples.
+    until_ms
+        The watermark up to which all is evaluated.
     """
 
     def __init__(self) -> None:
         self.count = RejectedCount()
-        self.last_ms = NO_WATERMARK
+        self.last_ms = self.until_ms = NO_WATERMARK
 
     def add(self, rejected: Rejected) -> None:
         """Count some more."""
@@ -108,7 +110,11 @@ class RejectedCounter:
 
     def save(self) -> Pieces:
         """See `Stateful`."""
-        values = {"count": msgspec.to_builtins(self.count), "last_ms": self.last_ms}
+        values = {
+            "count": msgspec.to_builtins(self.count),
+            "last_ms": self.last_ms,
+            "until_ms": self.until_ms,
+        }
         return lambda: iter([State(values=values)])
 
     def load(self, state: State) -> None:
@@ -116,6 +122,8 @@ class RejectedCounter:
         try:
             self.count = msgspec.convert(state.values["count"], RejectedCount)
             self.last_ms = int(state.values["last_ms"])
+            # Snapshots of before have none: no later than that was evaluated for certain.
+            self.until_ms = int(state.values.get("until_ms", self.last_ms))
         except (msgspec.ValidationError, KeyError, TypeError) as error:
             raise SnapshotError(f"no count of rejected tuples: {error}") from None
 

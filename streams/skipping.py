@@ -4,18 +4,19 @@ No value should make a statement fail (`streams.functions`). If one does all the
 prefer to lose the tuples of a timestamp to losing the statement's state again and again. Both
 replicas must then leave out the same tuples, though they cut their input differently:
 
-- A batch that fails is evaluated once more from the state before it, one event timestamp after the
-  other. A timestamp group that does not fail alone is evaluated as ever.
-- Of a group that fails, the tuples of one input after the other are left out, in the order in which
-  the statement names its inputs. The first for which the rest can be evaluated are rejected; if
-  there are none, all of the group.
+- A span of time that fails is evaluated once more from the state before it, in two parts, and these
+  likewise, until a millisecond (with tuples or without) is left that fails alone. So
+  all before it has its results, wherever watermarks lie.
+- Of the tuples of such a millisecond, those of one input after the other are left out, in the order
+  in which the statement names its inputs. The first for which the rest can be evaluated are
+  rejected; if there are none, all of them.
 - If that does not help, the fault lies in what windows hold from before: a join or an aggregate is
   evaluated when its window ends. Then the state is rejected, and evaluation goes on from nothing.
 
 So what is rejected depends on state and tuples alone. Errors that are no fault of data
 (`NOT_OF_DATA`) reject nothing: the other replica would not meet them.
 
-The state before a batch comes from a snapshot of the operators, which is taken from time to time,
+The state before a span comes from a snapshot of the operators, which is taken from time to time,
 and from the input since, which is kept and evaluated again. An evaluation that must not fail costs
 nothing but these.
 """
@@ -33,7 +34,6 @@ import pyarrow as pa
 from streams.chunk import NO_WATERMARK, TIMESTAMP
 from streams.rejected import Rejected, RejectedCount, RejectedCounter, said, shown_apart
 from streams.state import Pieces, State, Stateful, load_operators
-from topology.arrays import rising
 
 NOT_OF_DATA = (MemoryError, RecursionError, OSError, ImportError)
 """What can fail in one replica and not in the other."""
@@ -84,32 +84,31 @@ class _Pass:
     def without(self, streams: Sequence[str]) -> _Pass:
         return replace(self, taken={**self.taken, **dict.fromkeys(streams)})
 
-    def groups(self) -> Iterator[_Pass]:
-        """One for each timestamp with tuples, and one for the time before it and after the last.
+    def parts(self, after_ms: int) -> tuple[_Pass, _Pass]:
+        """The time before the tuples, if there is any, and the rest; else, halves.
 
-        What becomes of windows between two timestamps is no fault of the second one's tuples.
+        Parameters
+        ----------
+        after_ms
+            Up to where all is evaluated; at least two milliseconds before the end.
         """
         times = {
             stream: rows.column(TIMESTAMP).to_numpy(zero_copy_only=False)
             for stream, rows in self.taken.items()
             if rows is not None
         }
-        found = [*times.values()]
-        groups_ms: list[int] = rising(np.concatenate(found)).tolist() if found else []
-        first_ids = dict(self.first_ids)
-        nothing: Taken = dict.fromkeys(self.taken)
-        for at_ms in groups_ms:
-            yield _Pass(nothing, dict(first_ids), at_ms - 1)
-            taken = dict(nothing)
-            for stream, timestamps in times.items():
-                begin = int(timestamps.searchsorted(at_ms, side="left"))
-                end = int(timestamps.searchsorted(at_ms, side="right"))
-                if begin < end and (rows := self.taken[stream]) is not None:
-                    taken[stream] = rows.slice(begin, end - begin)
-            yield _Pass(taken, dict(first_ids), at_ms)
-            for stream, rows in taken.items():
-                first_ids[stream] += 0 if rows is None else rows.num_rows
-        yield _Pass(nothing, first_ids, self.until_ms)
+        middle_ms = (after_ms + self.until_ms) // 2
+        first_ms = min((int(one[0]) for one in times.values()), default=middle_ms + 1)
+        at_ms = first_ms - 1 if after_ms < first_ms - 1 else middle_ms
+        before, after = dict(self.taken), dict(self.taken)
+        ids_after = dict(self.first_ids)
+        for stream, timestamps in times.items():
+            rows, cut = self.taken[stream], int(timestamps.searchsorted(at_ms, side="right"))
+            assert rows is not None
+            before[stream] = rows.slice(0, cut) if cut else None
+            after[stream] = rows.slice(cut) if cut < rows.num_rows else None
+            ids_after[stream] += cut
+        return _Pass(before, self.first_ids, at_ms), _Pass(after, ids_after, self.until_ms)
 
 
 class Skipping:
@@ -158,52 +157,43 @@ class Skipping:
             As the runner raises, if leaving out tuples does not help.
         """
         self.rejected = []
-        whole = _Pass(taken, first_ids, until_ms)
-        self._save_if_due()
-        try:
-            rows = self._runner.run(taken, first_ids, until_ms)
-        except NOT_OF_DATA:
-            raise
-        except Exception:  # noqa: BLE001  What it is, is seen when its groups are alone.
-            return pa.concat_batches([*self._apart(whole)])
-        self._keep(whole)
-        return rows
+        emitted = [*self._evaluated(_Pass(taken, first_ids, until_ms))]
+        return emitted[0] if len(emitted) == 1 else pa.concat_batches(emitted)
 
     def first_rejected(
         self, taken: Taken, first_ids: Mapping[str, int], until_ms: int
     ) -> Rejected | None:
         """What `run` would leave out first; the runner is not used any more."""
-        self._save()
-        for _ in self._apart(_Pass(taken, first_ids, until_ms)):
+        for _ in self._evaluated(_Pass(taken, first_ids, until_ms)):
             if self.rejected:
                 return self.rejected[0]
         return None
 
-    def _apart(self, whole: _Pass) -> Iterator[pa.RecordBatch]:
-        """Evaluate a pass that has failed, group by group."""
-        self._go_back()
-        self._save()
-        for group in whole.groups():
-            before = len(self.rejected)
+    def _evaluated(self, whole: _Pass) -> Iterator[pa.RecordBatch]:
+        """Evaluate a pass in as few parts as its failures need."""
+        waiting = [whole]
+        while waiting:
+            one = waiting.pop()
             self._save_if_due()
-            rows = self._group(group)
-            if len(self.rejected) > before:
+            try:
+                rows = self._runner.run(one.taken, one.first_ids, one.until_ms)
+            except NOT_OF_DATA:
+                raise
+            except Exception as error:  # noqa: BLE001  It is raised if no tuple is to blame.
+                self._go_back()
+                self._save()
+                if one.until_ms - self._counter.until_ms > 1:
+                    waiting += reversed(one.parts(self._counter.until_ms))
+                    continue
+                rows = self._rest(one, error)
                 # The next one that fails begins from here.
                 self._save()
+            else:
+                self._keep(one)
             yield rows
 
-    def _group(self, group: _Pass) -> pa.RecordBatch:
-        try:
-            rows = self._runner.run(group.taken, group.first_ids, group.until_ms)
-        except NOT_OF_DATA:
-            raise
-        except Exception as error:  # noqa: BLE001  It is raised if no tuple is to blame.
-            return self._rest(group, error)
-        self._keep(group)
-        return rows
-
     def _rest(self, group: _Pass, error: Exception) -> pa.RecordBatch:
-        """Evaluate the tuples of a timestamp that can be, and reject the others."""
+        """Evaluate the tuples of a millisecond that can be, and reject the others."""
         there = [stream for stream, rows in group.taken.items() if rows is not None]
         several = [there] if len(there) > 1 else []
         some = [there] if there else []
@@ -241,6 +231,7 @@ class Skipping:
 
     def _keep(self, one: _Pass) -> None:
         self._counter.last_ms = max(one.last_ms, self._counter.last_ms)
+        self._counter.until_ms = one.until_ms
         self._since.append(one)
         self._kept_rows += one.rows
         self._kept_bytes += one.size_bytes

@@ -103,6 +103,15 @@ def test_what_windows_hold_is_left_out_if_they_fail_later() -> None:
     assert count.last == str(rejected)
 
 
+def test_windows_that_ended_before_one_that_fails_have_their_results() -> None:
+    window = "RANGE 10 MILLISECONDS SLIDE 5 MILLISECONDS"
+    hopping = f"RSTREAM(SELECT fragile(sum(i)) AS n FROM s [{window}])"
+    skipping = engine(hopping, skips=True, s=[row(3, 6), row(8, FATAL)])
+    skipping.advance(2)
+    # The first one ends at 10 ms, the one that fails at 15 ms.
+    assert advanced(skipping).rows.to_pylist()[:1] == [{"_ts": 10, "n": 6 + FATAL}]
+
+
 @pytest.mark.parametrize("error", [MemoryError("full"), OSError("gone"), RecursionError("deep")])
 def test_what_is_no_fault_of_data_rejects_nothing(
     monkeypatch: pytest.MonkeyPatch, error: Exception
