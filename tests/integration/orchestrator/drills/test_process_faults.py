@@ -35,6 +35,8 @@ import psutil
 from orchestrator.drills import process_faults
 
 fault, moment, number, *pids = sys.argv[1:]
+# Whoever runs the tests may have had it ignored (`nohup`).
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def die(at):
