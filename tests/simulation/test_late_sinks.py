@@ -31,6 +31,9 @@ class LateSink(MemorySink, WriteBehind):  # pyright: ignore[reportIncompatibleVa
     def address(self) -> None:
         return None
 
+    def take_dropped(self) -> int:
+        return 0
+
 
 def test_streams_start_once_their_sinks_are_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

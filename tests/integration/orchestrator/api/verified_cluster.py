@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -87,6 +88,8 @@ def begin(folder: Path) -> api.Cluster:
 
 
 if __name__ == "__main__":
+    # Whoever runs the tests in the background may have had it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     made = begin(Path(sys.argv[1]))
 
     @contextmanager

@@ -36,7 +36,8 @@ def test_a_message_is_the_same_row_alone_and_with_others(values: list[bytes]) ->
 
     def refuse(value: bytes, reason: str) -> None:
         refused.append(value)
-        assert reason.startswith(f"partition 3, offset {values.index(value)}: ")
+        places = [f"partition 3, offset {n}: " for n, each in enumerate(values) if each == value]
+        assert reason.startswith(tuple(places))
 
     def ignore(_: object) -> None:
         pass
