@@ -57,7 +57,8 @@ def meet(body: str, seed: int, number: int) -> int:
     except Exception as raised:
         raise AssertionError(told) from raised
     finite = {stream: list(map(without_nan, rows)) for stream, rows in inputs.items()}
-    # Stepwise, a row that equals the one before is no change: the sign of a zero may be older.
+    # Stepwise, a zero may have another sign than by definition (seed 2450813532, statement 392:
+    # a product with `stddev` below TOP). The cause is open.
     one_zero = program.evaluation is Evaluation.STEPWISE
     expected = by_definition(program, finite, until_ms)
     assert alike(emitted, one_zero=one_zero) == alike(expected, one_zero=one_zero), told
