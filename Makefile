@@ -8,7 +8,7 @@ UV := UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv UV_COMPILE_BYTECODE
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Where this is set, each process would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-PACKAGES := orchestrator ha placement streams topology vivace pyspark_vivace
+PACKAGES := orchestrator ha placement streams topology foundation vivace pyspark_vivace
 # Share the tests, which often wait.
 PROCESSES := 4
 JSON_FILE := $(if $(JSON),--json-file $(JSON))
@@ -24,7 +24,7 @@ help: ## List the targets
 	    | while IFS='	' read -r target text; do printf '  %-11s %s\n' "$$target" "$$text"; done
 
 setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine has none
-	@$(BIN)/python -c 'from orchestrator.deploy.embedded.java import find_java; find_java()' 2>/dev/null \
+	@$(BIN)/python -c 'from orchestrator.embedded.java import find_java; find_java()' 2>/dev/null \
 	    || { echo 'No Java of version 17 or later here: installing one into .venv'; \
 	         $(UV) sync --frozen --inexact --extra cluster --extra java; }
 	@test .venv/.class-data -nt .venv/.synced || { \

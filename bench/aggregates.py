@@ -34,12 +34,12 @@ from bench.aggregates_partial import float_partials, partials, unions
 from bench.compiled import require_kernels
 from bench.registry import Figures, Settings, benchmark
 from bench.throughput import DifferentResults
+from foundation.arrays import IntArray
 from streams.chunk import Chunk, stream_schema
 from streams.compiler import compile_statement
 from streams.engine import FragmentEngine
 from streams.language import parse
 from streams.program import Program
-from topology.arrays import IntArray
 
 COUNTS = (1_000, 2_000, 4_000, 8_000)
 """As many as in the paper's figures, which name 6,000."""

@@ -40,7 +40,7 @@ import pyarrow as pa
 from bench.registry import Settings
 from bench.throughput import DifferentResults
 from ha.messages import Data
-from orchestrator.host.wire import encode
+from orchestrator.host.shell.wire import encode
 from streams.chunk import Chunk, stream_schema
 from streams.compiler import compile_statement
 from streams.engine import FragmentEngine

@@ -41,7 +41,7 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.spatial.distance import cdist
 from sklearn.manifold import ClassicalMDS
 
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 
 STRESS_TOLERANCE = 1e-5
 """SMACOF ends when a step lowers the stress by less than this share of it: the median error then

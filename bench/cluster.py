@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.api import Cluster, apply
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
+from orchestrator.edges.sources import recorded
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import Manifests
 from orchestrator.progress import Progress
-from orchestrator.sources import recorded
 from orchestrator.store.protocol import Store
 
 FINISHED_S = 60.0

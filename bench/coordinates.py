@@ -35,8 +35,8 @@ from bench.networks.backbones import backbone
 from bench.networks.generators import TransitStub, transit_stub
 from bench.networks.matrix_files import read_matrix
 from bench.registry import Settings, benchmark
+from foundation.arrays import FloatArray
 from orchestrator.errors import InvalidInput
-from topology.arrays import FloatArray
 from topology.bulk_coordinates import BulkCoordinates, unplaced
 from topology.bulk_steps import Averaged, Timestep, relax
 from topology.latency import LatencyMatrixError

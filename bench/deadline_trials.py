@@ -27,13 +27,13 @@ from bench.cluster import await_end, running
 from bench.collision_warning import collision_warning
 from bench.traffic_baseline import place_by_traffic
 from examples.collision_rounds import BEGIN_MS, ROUND_MS, rounds
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import Delivered
+from orchestrator.edges.sources import played
 from orchestrator.manifest import Manifests, load
 from orchestrator.records import StreamRecord
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.simulation.world import Costs
-from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import Delivered
-from orchestrator.sources import played
+from orchestrator.simulation.world.scenario import Scenario
+from orchestrator.simulation.world.world import Costs
 from orchestrator.store.protocol import FRAGMENTS, Store
 from streams.chunk import TIMESTAMP
 from streams.scheduling.run_queue import Policy

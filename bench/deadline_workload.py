@@ -18,6 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import (
     DeadlineNode,
@@ -25,7 +26,6 @@ from placement.deadline.records import (
     DeadlineOutput,
     DeadlineSource,
 )
-from topology.arrays import FloatArray
 
 COST_MS = (1.0, 5.0)
 LOOSENESS = (1.0, 4.0)

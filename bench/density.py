@@ -40,21 +40,21 @@ from bench.density_workload import (
     workload,
 )
 from bench.registry import Settings, benchmark
+from foundation.arrays import FloatArray
 from orchestrator.api import Cluster, apply, status
 from orchestrator.clock import now_us
-from orchestrator.control.measured_load import mean_speed
+from orchestrator.control.observe.measured_load import mean_speed
+from orchestrator.control.observe.view import read_view
 from orchestrator.control.planning.overhead import idle_cores
-from orchestrator.control.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.measurement import outage, sequence_faults
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import Refused, VivaceError
 from orchestrator.manifest import Manifests
-from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import Delivered
 from orchestrator.store.protocol import Store
-from topology.arrays import FloatArray
 
 EMPTY_S = 3.0
 """How long the cluster is watched before it has queries."""

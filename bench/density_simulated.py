@@ -24,7 +24,7 @@ from bench.density_workload import (
     workload,
 )
 from bench.registry import Settings, benchmark
-from orchestrator.simulation.scenario import SETTLE_S, Scenario
+from orchestrator.simulation.world.scenario import SETTLE_S, Scenario
 
 SIZES = (10, 40, 100)
 """Numbers of queries; nothing is refused here."""

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from bench.registry import Settings, benchmark
+from foundation.arrays import FloatArray
 from ha.failure_detector import FailureDetector
-from topology.arrays import FloatArray
 
 HEARTBEAT_US, SUSPECT_US = 25_000, 150_000
 """A cluster's defaults."""

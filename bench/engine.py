@@ -23,13 +23,13 @@ from pyarrow import parquet
 
 from bench.registry import Settings, benchmark
 from examples import fetch
+from foundation.arrays import FloatArray
 from orchestrator.manifest import load
 from streams.chunk import Chunk, stream_schema
 from streams.compiler import compile_statement
 from streams.engine import FragmentEngine
 from streams.language import parse
 from streams.program import Program
-from topology.arrays import FloatArray
 
 TOGETHER = 5
 """Timestamps that a host evaluates together: `batch` of the example's cluster is 30 ms."""

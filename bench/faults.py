@@ -27,15 +27,15 @@ from bench.ours_failover import FRAGMENT, ROUND_MS, Say, faults, write_input
 from bench.registry import Settings, benchmark
 from bench.silence import STEADY_S, longest_silence_ms
 from orchestrator.clock import OFFSET_FILE
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills.kill_executor import HEAL_TIMEOUT_S
 from orchestrator.drills.process_faults import FULL_DISK, STOPPED, imposed
 from orchestrator.drills.processes import host_process, zookeeper_processes
+from orchestrator.edges.sinks import read_back
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
 from orchestrator.records import FragmentRecord
-from orchestrator.sinks import read_back
 from orchestrator.store.protocol import Store, StoreError
 
 EXECUTORS = 4

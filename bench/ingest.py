@@ -21,8 +21,8 @@ from bench.ingest_site import Passed, Passing, clock_us
 from bench.ingest_sources import PROCESSORS, SOURCES, Source, running_site
 from bench.ingest_spark_runs import spark_latencies_ms, spark_rates
 from bench.registry import Figures, Settings, benchmark
+from foundation.arrays import FloatArray
 from orchestrator.errors import VivaceError
-from topology.arrays import FloatArray
 
 KINDS = (*SOURCES, "spark")
 

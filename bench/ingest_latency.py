@@ -21,7 +21,7 @@ import vivace
 from bench import ingest_workload as workload
 from bench.ingest_site import clock_us
 from bench.ingest_sources import Source, running_site
-from topology.arrays import FloatArray, IntArray
+from foundation.arrays import FloatArray, IntArray
 
 RATE_ROWS_S, TICK_S = 5_000, 0.01
 """So many tuples a second, in a batch each tick."""

@@ -24,13 +24,13 @@ import pyarrow as pa
 
 from bench.ingest_workload import COLUMNS, RESULTS, STATEMENT, STREAM
 from bench.lifeline import end_with_input
-from orchestrator import sources
-from orchestrator.host.events import Deliver
+from orchestrator.edges import sources
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.sinks.http import HttpResults
+from orchestrator.edges.sinks.sink_drivers import FLUSH_EVERY_US
+from orchestrator.edges.sinks.write_behind import WriteBehind
+from orchestrator.edges.sources.driver import ReportingSource, SourceContext
 from orchestrator.records import SinkAssignment, SourceAssignment, SourceSpec
-from orchestrator.sinks.http import HttpResults
-from orchestrator.sinks.sink_drivers import FLUSH_EVERY_US
-from orchestrator.sinks.write_behind import WriteBehind
-from orchestrator.sources.driver import ReportingSource, SourceContext
 from streams.chunk import Chunk
 from streams.compiler import compile_statement
 from streams.engine import Evaluated, FragmentEngine

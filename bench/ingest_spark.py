@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bench.ingest_site import clock_us
 from bench.ingest_workload import COLUMNS, LEAST_VALUE, STREAM
 from bench.lifeline import end_with_input
-from orchestrator.deploy.embedded.java import find_java
+from orchestrator.embedded.java import find_java
 from vivace.spark import VivaceDataSource
 
 SCHEMA = ", ".join(

@@ -48,7 +48,7 @@ from bench.ingest_latency import (
 from bench.ingest_sources import PROCESSORS, SOURCES, running_site
 from bench.registry import Figures, Settings
 from bench.report import ROOT
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 
 FILE_ROWS = 524_288
 """Of each file that Spark reads as fast as it can."""

@@ -21,9 +21,9 @@ from pyarrow import parquet
 from bench.cluster import counters, grown, running
 from bench.registry import Settings, benchmark
 from orchestrator.api.demo import input_waited_ms
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP
 from orchestrator.manifest import load
-from orchestrator.sinks import read_back
-from orchestrator.sources.replay import RECORDED_TIMESTAMP
 
 TUPLES = 1_000_000
 """With one timestamp."""

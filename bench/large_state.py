@@ -25,11 +25,11 @@ from bench.cluster import counters, grown, running
 from bench.ours_failover import faults
 from bench.silence import STEADY_S
 from orchestrator.clock import now_us
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.control.observe.view import ClusterView, read_view
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
-from orchestrator.sinks import read_back
-from orchestrator.sources.replay import RECORDED_TIMESTAMP
 from orchestrator.spark.hosts.executors import kill_executor
 from orchestrator.store.protocol import Store, StoreError
 

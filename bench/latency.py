@@ -24,13 +24,13 @@ from pyarrow import parquet
 from bench.cluster import await_end, running
 from bench.registry import Settings, benchmark
 from bench.spark_latency import SparkSettings, measure_spark
+from foundation.arrays import FloatArray, IntArray
 from orchestrator.api.demo import input_waited_ms
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
-from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import Delivered
 from streams.chunk import TIMESTAMP
-from topology.arrays import FloatArray, IntArray
 
 RATES = (5_000, 50_000)
 DURATION_S, QUICK_S = 30, 8

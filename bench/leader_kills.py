@@ -15,15 +15,15 @@ from pathlib import Path
 
 from bench.silence import longest_silence_ms
 from orchestrator.api import Cluster, InvalidInput, Refused, move
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.moving import ENDED
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.control.decide.moving import ENDED
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills.measurement import sequence_faults
 from orchestrator.drills.processes import NoProcess, coordinator_process
+from orchestrator.edges.sinks import read_back
 from orchestrator.errors import VivaceError
 from orchestrator.progress import Progress
 from orchestrator.records import FragmentRecord, MovePlan, MoveStep
-from orchestrator.sinks import read_back
 from orchestrator.store.protocol import LEADER, MOVES, Store
 
 NAME = "ten-moves"

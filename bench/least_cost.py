@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from orchestrator.errors import InvalidInput
 from placement.graph import Link, QueryGraph
 from placement.network import NetworkView
-from topology.arrays import FloatArray
 
 BLOCK_ENTRIES = 1 << 17
 """Entries of a table that are made at once: 1 MB, which stays in a processor's cache."""

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.registry import Settings
-from topology.arrays import FloatArray, IntArray
+from foundation.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,13 +121,13 @@ def measure(settings: Settings) -> dict[str, float]:
         `.heldout_p90_relative_error` and the same of the noise alone, `.floor_…`;
         `.driver_peak_mb`, `.executor_peak_mb`.
     """
-    from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
-    from orchestrator.spark.jobs.arrow_functions import map_in_arrow
-    from orchestrator.spark.jobs.coordinates import (
+    from orchestrator.spark.arrow_functions import map_in_arrow
+    from orchestrator.spark.bulk.coordinates import (
         SPARK_SETTINGS,
         CoordinateSettings,
         find_coordinates,
     )
+    from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
 
     world = World(nodes=QUICK_NODES if settings.quick else NODES)
     with tempfile.TemporaryDirectory(prefix="million-") as folder:
@@ -181,7 +181,7 @@ def _noise(session: SparkSession, held_out: Path, world: World) -> tuple[float, 
     """Median and 90th percentile of what noise alone makes of held-out samples."""
     from pyspark.sql import functions as sql
 
-    from orchestrator.spark.jobs.arrow_functions import map_in_arrow
+    from orchestrator.spark.arrow_functions import map_in_arrow
 
     samples = session.read.parquet(str(held_out)).select("node", "peer", "rtt_ms").coalesce(2)
     errors = map_in_arrow(samples, Noise(world=world), "relative_error double")

@@ -29,10 +29,10 @@ from orchestrator.api.validation import check
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.measurement import outage, sequence_faults
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
+from orchestrator.edges.sources import played
 from orchestrator.manifest import Manifests, load
-from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
-from orchestrator.sources import played
 from streams.chunk import TIMESTAMP
 
 QUERIES = ("q1", "q5", "q7", "q8")

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from bench.report import ROOT
-from topology.arrays import IntArray
+from foundation.arrays import IntArray
 
 EVENTS = 1_000_000
 BEGIN_MS = 1_609_498_800_000

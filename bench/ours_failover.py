@@ -35,10 +35,10 @@ from orchestrator.clock import now_us
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.measurement import SequenceFaults, outage, sequence_faults
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import Delivered
+from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP
 from orchestrator.manifest import load
-from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import Delivered
-from orchestrator.sources.replay import RECORDED_TIMESTAMP
 from orchestrator.store.protocol import Store
 from streams.chunk import TIMESTAMP
 

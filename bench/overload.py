@@ -21,11 +21,11 @@ from pyarrow import parquet
 from bench.cluster import await_end, running
 from bench.overload_unshed import unshed
 from bench.registry import Settings, benchmark
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import sequence_faults
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.manifest import load
-from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import Delivered
 
 DURATION_S = 30
 QUICK_S = 5

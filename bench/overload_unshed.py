@@ -21,13 +21,13 @@ from pyarrow import parquet
 
 from bench.cluster import await_end, running
 from bench.registry import Settings
-from orchestrator.control.view import ClusterView, read_view
+from foundation.arrays import BoolArray, IntArray
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills.measurement import sequence_faults
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.manifest import load
-from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import Delivered
 from orchestrator.store.protocol import Store, StoreError
-from topology.arrays import BoolArray, IntArray
 
 OVERLOAD_S, QUICK_S = 60.0, 10.0
 """How long twice the capacity is asked for, of real time."""

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from orchestrator.control.planning.costs import cost_line
+from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP
 from orchestrator.manifest import Manifests, load
-from orchestrator.sources.replay import RECORDED_TIMESTAMP
 
 TICKS = 20_000
 SYMBOLS = ("ABC", "DEF", "GHI", "JKL", "MNO")

@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.standby_schemes import largest_batch, with_batches
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from placement.evaluation import single
 from placement.evaluation.evaluator import Evaluator
 from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.records import Pairs, Recovery, Request
 from placement.standby_schemes import sent_share
-from topology.arrays import BoolArray, FloatArray, IntArray
 
 ACK_INTERVAL_MS = 200.0
 """Between two acknowledgements, as in §5."""

@@ -27,11 +27,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foundation.arrays import IntArray
 from placement.errors import NoNode
 from placement.evaluation.load import Load
 from placement.graph import Link, QueryGraph
 from placement.network import NetworkView
-from topology.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ from bench.placement_plots import plot_scale
 from bench.placement_workload import NETWORK, Workload
 from bench.registry import Settings, benchmark
 from bench.scale_workload import scale_workload
+from foundation.arrays import FloatArray, IntArray
 from orchestrator.errors import InvalidInput, VivaceError
 from placement.bulk import BulkPlan, BulkSettings, plan_in_rounds
 from placement.evaluation.load import Load
@@ -49,7 +50,6 @@ from placement.network import NetworkView
 from placement.planner import free_points
 from placement.primaries import candidates
 from placement.records import Request
-from topology.arrays import FloatArray, IntArray
 
 NODES, QUERIES = (100, 1_000, 10_000), (100, 1_000, 10_000)
 QUICK_NODES, QUICK_QUERIES = (100, 1_000), (20, 100)
@@ -211,8 +211,8 @@ def _on_spark(workload: Workload, alone: BulkPlan, settings: Settings) -> dict[s
     PlacementsDiffer
         If it does not.
     """
+    from orchestrator.spark.bulk.bulk_placement import place_on_spark
     from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
-    from orchestrator.spark.jobs.bulk_placement import place_on_spark
 
     name = _name(workload)
     with tempfile.TemporaryDirectory(prefix="placement-scale-") as folder:

@@ -25,10 +25,10 @@ import numpy as np
 from bench.networks.generators import TransitStub, transit_stub
 from bench.placement_assessment import assess
 from bench.placement_baselines import place_at_random
+from foundation.arrays import FloatArray
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 from placement.records import Request
-from topology.arrays import FloatArray
 from topology.bulk_coordinates import unplaced
 from topology.bulk_steps import relax
 from topology.latency_samples import LatencySamples

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.suggestions import nearest
 from orchestrator.errors import InvalidInput
-from topology.suggestions import nearest
 
 Figures = Mapping[str, float]
 """Results under flat dotted keys, units last: `spark.gap_ms_median`."""

@@ -24,9 +24,9 @@ from bench.placement_workload import (
     Workload,
     tree,
 )
+from foundation.arrays import FloatArray
 from placement.network import NetworkView, Node
 from placement.records import Request
-from topology.arrays import FloatArray
 from topology.bulk_embedding import embed
 from topology.latency_samples import LatencySamples
 

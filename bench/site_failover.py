@@ -32,12 +32,12 @@ from bench.ours_failover import (
 )
 from bench.silence import KEYS, STEADY_S, Measurement, longest_silence_ms
 from ha.roles import ReplicaRole
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.processes import host_process
+from orchestrator.edges.sinks import read_back
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
-from orchestrator.sinks import read_back
 from orchestrator.store.protocol import Store
 
 EXECUTORS = 2

@@ -27,9 +27,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from bench.failover import SPARK_SETTINGS
+from foundation.arrays import FloatArray, IntArray
 from orchestrator.errors import VivaceError
 from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
-from topology.arrays import FloatArray, IntArray
 
 BURST_MS = 5
 EXECUTORS = 2

@@ -32,9 +32,9 @@ from bench.standby_workload import BOUND_MS, SUMS, TREE_OUTPUT, workload
 from ha.messages import Checkpoint, Data, Message
 from ha.roles import ReplicaRole
 from orchestrator.drills.measurement import outage, sequence_faults
-from orchestrator.host.wire import encode
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.sinks.delivered import Delivered
+from orchestrator.edges.sinks.delivered import Delivered
+from orchestrator.host.shell.wire import encode
+from orchestrator.simulation.world.scenario import Scenario
 
 NODES, QUICK_NODES = 95, 12
 """Executors, beside four sites of sources and one of the output: 100 hosts."""

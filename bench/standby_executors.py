@@ -20,18 +20,18 @@ import numpy as np
 from bench.cluster import running
 from bench.standby_workload import BOUND_MS, SUMS, TREE_OUTPUT, workload
 from orchestrator.api import Cluster, apply, delete
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.measurement import outage, sequence_faults
+from orchestrator.edges.sinks import read_back
 from orchestrator.manifest import Manifests
-from orchestrator.sinks import read_back
 from orchestrator.store.protocol import Store
 
 EXECUTORS = 6
 
 COUNTED = ("standby_bytes_sent", "checkpoint_bytes_sent")
-"""Counters of hosts (`orchestrator/host/process.py`)."""
+"""Counters of hosts (`orchestrator/host/shell/process.py`)."""
 
 SETTLE_S, MEASURED_S = 6.0, 10.0
 

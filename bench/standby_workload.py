@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP
 from orchestrator.manifest import Manifests, load
-from orchestrator.sources.replay import RECORDED_TIMESTAMP
 
 BOUND_MS = 600
 SOURCES = 4

@@ -22,13 +22,13 @@ from bench.ours_failover import FRAGMENT, faults, write_input
 from bench.registry import Settings, benchmark
 from bench.silence import STEADY_S, longest_silence_ms
 from orchestrator.api import Cluster, drain, switch, uncordon
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.view import read_view
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import Refused, VivaceError
 from orchestrator.manifest import load
 from orchestrator.records import FragmentRecord
-from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import Delivered
 from orchestrator.store.protocol import Store
 
 EXECUTORS = 4

@@ -34,9 +34,9 @@ STATEMENTS = {
 def verify(settings: Settings) -> Figures:
     """Seconds that `vivace verify` takes for what SQL cannot express, in one piece and in parts."""
     from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
-    from orchestrator.spark.jobs.evaluation import ORDER, evaluate_parts, evaluate_whole
-    from orchestrator.spark.jobs.recomputation import numbered
-    from orchestrator.spark.jobs.verification import PARTS_PER_CORE
+    from orchestrator.spark.verify.evaluation import ORDER, evaluate_parts, evaluate_whole
+    from orchestrator.spark.verify.recomputation import numbered
+    from orchestrator.spark.verify.verification import PARTS_PER_CORE
     from streams.compiler import compile_statement
     from streams.language import parse
     from streams.partitioning import partitionings

@@ -1,4 +1,4 @@
-"""Messages between hosts. `orchestrator.host.wire` turns them into frames and back.
+"""Messages between hosts. `orchestrator.host.shell.wire` turns them into frames and back.
 
 Every replica of a fragment keeps the fragment's output. A host therefore subscribes to all of
 them, once for each stream that it reads, and acknowledges to all of them; only the primary sends.
@@ -6,8 +6,8 @@ Messages about a stream carry the *epoch* (fencing number) and the *generation* 
 fragment's state) that their sender knows. A deposed primary thus learns of its successor from the
 first consumer or peer replica that has heard of it.
 
-The types bound every number, name and count, and the decoder refuses what lies beyond: a peer
-that has gone wrong must not bring down this host too. `orchestrator.host.access_control` says who
+The types bound every number, name and count, and the decoder refuses what lies beyond: a peer that
+has gone wrong must not bring down this host too. `orchestrator.host.core.access_control` says who
 may send which message.
 
 *Credit.* A host says how many bytes of each stream it takes beyond the position that it has
@@ -24,7 +24,7 @@ from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct, field
 
-from streams.bounds import MAX_NUMBER, EventTime, Name, Number
+from foundation.bounds import MAX_NUMBER, EventTime, Name, Number
 from streams.chunk import Chunk, Position
 from streams.state import SavedState
 

@@ -3,7 +3,7 @@
 `planner.plan` places each query around all those before it, one after the other. Here the queries
 of a round are placed independently of each other, and the load is updated only between rounds. The
 function that places a round is an argument: a loop, or Spark's executors
-(`orchestrator.spark.jobs.bulk_placement`). Both call `place_apart`. The result for a query does not
+(`orchestrator.spark.bulk.bulk_placement`). Both call `place_apart`. The result for a query does not
 depend on where it is placed, beside which others or in which order.
 
 Queries that know nothing of each other all take the same idle nodes: on 1,000 nodes, rounds of 100
@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foundation.arrays import FloatArray, IntArray
 from placement.errors import (
     BoundUnattainable,
     DeadlineUnattainable,
@@ -41,7 +42,6 @@ from placement.network import NetworkView
 from placement.planner import check_requests, free_points, place_query
 from placement.records import PlacedOperator, Plan, QueryFigures, Request
 from placement.settings import Settings
-from topology.arrays import FloatArray, IntArray
 
 REPLICAS = 2
 """Of an operator: primary and secondary."""

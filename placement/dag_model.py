@@ -39,10 +39,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foundation.arrays import FloatArray, IntArray
 from placement.graph import Link, QueryGraph
 from placement.network import NetworkView
 from placement.program import Program, Term
-from topology.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

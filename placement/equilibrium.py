@@ -38,10 +38,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from placement.errors import check_numbers
 from placement.graph import QueryGraph
 from placement.spring_system import SpringSystem
-from topology.arrays import FloatArray
 
 BYTES_PER_PULL = 1 / 2e3
 """Network usage, bytes, of 1 byte/s over a length of 1 ms: half of it is the one-way latency."""

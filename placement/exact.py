@@ -20,6 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from placement.dag_model import DagTask
 from placement.errors import CapacityUnattainable, NoNode
 from placement.evaluation.load import ROUNDING_CORES, Load
@@ -29,7 +30,6 @@ from placement.exact_tree import ExactPlacement, ExactTask, is_tree, place_tree
 from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.program import MilpSettings
-from topology.arrays import FloatArray
 
 
 def place_exactly(

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from foundation.arrays import FloatArray, IntArray
 from placement.dag_model import DagModel, DagTask
 from placement.errors import (
     CapacityUnattainable,
@@ -37,7 +38,6 @@ from placement.evaluation.load import ROUNDING_CORES
 from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.program import MilpResult, MilpSettings
-from topology.arrays import FloatArray, IntArray
 
 LARGEST_COST = 1e3
 """Value that the objective is scaled to: HiGHS's tolerances are absolute, 10⁻⁶ and less, and usages

@@ -47,12 +47,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from foundation.arrays import FloatArray, IntArray
 from placement.evaluation.evaluator import reprocess_ms
 from placement.evaluation.single import Places
 from placement.graph import Link, QueryGraph
 from placement.min_sum import Factor, cheapest, min_marginals
 from placement.network import NetworkView
-from topology.arrays import FloatArray, IntArray
 
 MAX_JOINT_INPUTS = 2
 """Inputs to be placed that a secondary is priced with together: tables grow as candidates^(m+1)."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topology.arrays import FloatArray, IntArray
+from foundation.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,9 +19,9 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
+from foundation.arrays import BoolArray, FloatArray, IntArray
+from foundation.suggestions import hint
 from placement.errors import NetworkError
-from topology.arrays import BoolArray, FloatArray, IntArray
-from topology.suggestions import hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

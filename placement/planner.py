@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from placement.equilibrium import least_usage
 from placement.errors import (
     BoundUnattainable,
@@ -42,7 +43,6 @@ from placement.records import Keep, PlacedOperator, Plan, QueryFigures, Request,
 from placement.relaxation import relax
 from placement.secondaries import StandbyTask, place_secondaries
 from placement.settings import Placer, Settings
-from topology.arrays import FloatArray
 
 
 def plan(

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from foundation.arrays import FloatArray, IntArray
 from placement.dag_model import DagTask
 from placement.errors import DeadlineUnattainable, NoNode
 from placement.evaluation.load import Load
@@ -40,7 +41,6 @@ from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.records import Request
 from placement.settings import Placer, Settings
-from topology.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

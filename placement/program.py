@@ -10,8 +10,8 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
+from foundation.arrays import FloatArray, IntArray
 from placement.errors import SettingsError, check_numbers
-from topology.arrays import FloatArray, IntArray
 
 Term = tuple[int, float]
 """A column and its factor."""

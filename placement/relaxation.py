@@ -43,10 +43,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from placement.errors import RelaxationDiverges, SettingsError, check_numbers
 from placement.graph import QueryGraph
 from placement.spring_system import MIN_RATE_BYTES_S, SpringSystem
-from topology.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

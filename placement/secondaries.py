@@ -27,6 +27,7 @@ from typing import Protocol
 
 import numpy as np
 
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from placement.errors import BoundUnattainable, NoNode
 from placement.evaluation.evaluator import Evaluator
 from placement.evaluation.load import Load
@@ -34,7 +35,6 @@ from placement.evaluation.single import Places, as_batch
 from placement.graph import Link, QueryGraph
 from placement.network import NetworkView
 from placement.records import Recovery, Secondary
-from topology.arrays import BoolArray, FloatArray, IntArray
 
 
 class SecondarySearch(Enum):

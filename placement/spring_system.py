@@ -27,9 +27,9 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from placement.errors import GraphError
 from placement.graph import QueryGraph
-from topology.arrays import BoolArray, FloatArray, IntArray
 
 MIN_RATE_BYTES_S = 1.0
 """Least spring constant. A link without tuples still carries its stream's watermarks, and an

@@ -14,7 +14,7 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
-PACKAGES = ("orchestrator", "ha", "placement", "streams", "topology")
+PACKAGES = ("orchestrator", "ha", "placement", "streams", "topology", "foundation")
 """What ships; `bench`, `examples`, `scripts` and `tests` do not."""
 
 _NOT_CODE = frozenset(

@@ -31,9 +31,12 @@ from pyarrow import parquet
 from rich.console import Console
 
 from orchestrator.clock import anchor_us, now_us
-from orchestrator.host.events import Deliver
-from orchestrator.host.process import HostProcess
-from orchestrator.host.transport import Keys, Transport
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.edges.sources import spec_of
+from orchestrator.edges.sources.replay import Replay
+from orchestrator.host.shell.process import HostProcess
+from orchestrator.host.shell.transport import Keys, Transport
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
@@ -43,10 +46,7 @@ from orchestrator.records import (
     SinkAssignment,
     SourceAssignment,
 )
-from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
-from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
-from orchestrator.sources import spec_of
-from orchestrator.sources.replay import Replay
+from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER, NODES
 from scripts.fuzz_messages import COLUMNS, Messages, fragment
 

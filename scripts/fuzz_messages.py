@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow import ipc
 
+from foundation.bounds import MAX_NUMBER
 from ha.messages import (
     Ack,
     Contradiction,
@@ -30,10 +31,9 @@ from ha.messages import (
 from ha.replica import Replica
 from ha.roles import RoleEvent
 from orchestrator.clock import now_us
-from orchestrator.host.bundles import PART_FLAG
-from orchestrator.host.wire import encode
+from orchestrator.host.shell.bundles import PART_FLAG
+from orchestrator.host.shell.wire import encode
 from orchestrator.records import FragmentAssignment
-from streams.bounds import MAX_NUMBER
 from streams.chunk import Chunk, Position, stream_schema
 from streams.compiler import compile_statement
 from streams.language import parse

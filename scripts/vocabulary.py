@@ -26,7 +26,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 FOLDERS = (
-    "orchestrator", "ha", "placement", "streams", "topology",
+    "orchestrator", "ha", "placement", "streams", "topology", "foundation",
     "bench", "examples", "scripts", "docs", "tests",
 )  # fmt: skip
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
@@ -107,7 +107,7 @@ WHOLE_NAMES = {
 ALLOWED = (
     ("*", "HIGH_WATER_MARK", "ZeroMQ's term"),
     ("tests/README.md", "mark", "pytest's `mark`"),
-    ("orchestrator/manifest/yaml_errors.py", "mark", "a place in a YAML text, PyYAML's term"),
+    ("orchestrator/documents/yaml_errors.py", "mark", "a place in a YAML text, PyYAML's term"),
     ("bench/deadline_trials.py", "trials", "repetitions of an experiment"),
     ("orchestrator/cli/render/*", "mark", "a tick or cross in a table"),
     ("orchestrator/cli/render/*", "marks", "ticks and crosses in a table"),

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from topology.arrays import BoolArray
+from foundation.arrays import BoolArray
 
 VALIDITY, VALUES, TEXTS = 0, 1, 2
 """Places of buffers. Strings have offsets in the place of values, and then their texts."""

@@ -20,10 +20,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import IntArray
+from foundation.bounds import EventTime, Number
 from streams.arrow_buffers import offsets
-from streams.bounds import EventTime, Number
 from streams.reserved import TIMESTAMP
-from topology.arrays import IntArray
 
 type_names = {
     "int": pa.int64(),

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import accumulate
 
+from foundation.suggestions import hint
 from streams.chunk import TIMESTAMP
 from streams.expressions import (
     Apply,
@@ -32,7 +33,6 @@ from streams.program import Program, SelectPlan, SourcePlan, WindowPlan
 from streams.pushdown import computed_once
 from streams.reserved import taken
 from streams.resolver import Resolved, Resolver, Scope
-from topology.suggestions import hint
 
 MOST_SLIDES = 100_000
 """Most boundaries within a window's range: at each of them the statement is evaluated."""

@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from foundation.arrays import FloatArray, IntArray
 from streams import elementary_tables as table
-from topology.arrays import FloatArray, IntArray
 
 Floats = npt.NDArray[np.float64]
 

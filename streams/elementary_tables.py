@@ -11,7 +11,7 @@ from math import isqrt
 
 import numpy as np
 
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 
 BITS = 1200
 """Enough for π to reduce the largest angle, 2¹⁰²⁴, and 176 bits more."""

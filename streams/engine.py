@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import IntArray, rising
 from streams.chunk import Chunk, ChunkError, Position, stream_schema
 from streams.incremental import Incremental
 from streams.input_queue import InputQueue
@@ -42,7 +43,6 @@ from streams.state import (
 )
 from streams.vectorised import Vectorised
 from streams.window_join import WindowJoin
-from topology.arrays import IntArray, rising
 
 NEVER_US = -(2**62)
 """Before every ingestion time, µs."""

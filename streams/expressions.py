@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from foundation.arrays import BoolArray
 from streams.functions import functions
 from streams.vector import Columns, Frame, Rows, Vector, finite, storage, truth
-from topology.arrays import BoolArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import IntArray, rising
 from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.partition_window import PartitionWindow
@@ -35,7 +36,6 @@ from streams.program import Program, WindowPlan
 from streams.select_pipeline import ChildPipeline, SelectPipeline
 from streams.state import Stateful
 from streams.vector import Delta, Emitted, Frame, emitted_batch, empty_frame, from_arrow
-from topology.arrays import IntArray, rising
 
 PASS_ROWS = 4096
 """Most tuples of a pass, unless a timestamp has more: what a pass reads stays in the cache."""

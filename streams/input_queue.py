@@ -12,8 +12,8 @@ from collections import deque
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import IntArray
 from streams.chunk import Chunk, ChunkError, Position
-from topology.arrays import IntArray
 
 
 class InputQueue:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from foundation.arrays import BoolArray
 from streams.vector import Array, Vector, fillers, storage
-from topology.arrays import BoolArray
 
 Kernel = Callable[[Sequence[Vector]], Vector]
 

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foundation.arrays import BoolArray, IntArray
 from streams.expressions import Evaluator, Field, Typed, evaluator, holds
 from streams.panes.arrays import Codes
 from streams.panes.keys import Keys, every, key_column
 from streams.program import Program, SourcePlan
 from streams.vector import Columns, Positions, RowsAt, Vector, to_arrow
 from streams.vectorised import BatchColumns
-from topology.arrays import BoolArray, IntArray
 
 MOST_PAIRS = 1 << 20
 """Most pairs that are looked at at once. It bounds the memory of a pass."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import IntArray
 from streams.expressions import Evaluator, Typed, evaluator
 from streams.key_pairs import NOTHING, Pairs, Side, room_for
 from streams.operators.relation import Relation
@@ -23,7 +24,6 @@ from streams.panes.keys import Keys, encode
 from streams.program import Program
 from streams.state import Pieces, State, Stateful
 from streams.vector import Delta, Frame, RowsAt
-from topology.arrays import IntArray
 
 FIRST_ROOM = 64
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foundation.arrays import BoolArray, IntArray
 from streams.expressions import Evaluator, Field, evaluator, holds
 from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import cancelled
@@ -49,7 +50,6 @@ from streams.vector import (
     to_arrow,
 )
 from streams.vectorised import BatchColumns
-from topology.arrays import BoolArray, IntArray
 
 FIRST_KEYS = 64
 

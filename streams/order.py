@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foundation.arrays import IntArray
 from streams.vector import Array
-from topology.arrays import IntArray
 
 
 def float_order(bits: IntArray) -> IntArray:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from foundation.arrays import BoolArray
 from streams import exact_texts
 from streams.kernel import of_each, valid_in_all
 from streams.vector import Vector
-from topology.arrays import BoolArray
 
 HALF_BITS = 32
 """Ints are high half · 2^32 + low half. Sums of 2^31 halves fit in 64 bits."""

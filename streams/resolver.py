@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from foundation.suggestions import hint
 from streams.chunk import TIMESTAMP
 from streams.expressions import Apply, Constant, Field, Typed, fields
 from streams.functions import functions, written
@@ -15,7 +16,6 @@ from streams.language.names import written_name
 from streams.other_systems import BOUNDS_OF_WINDOWS, TIME, clocks, known_elsewhere, window_bounds
 from streams.program import EXACT_SUMS, AggregatePlan, GroupPlan, RankedBy, TopPlan
 from streams.reserved import taken
-from topology.suggestions import hint
 
 _hyphenated = re.compile(r"[A-Za-z_]\w*(-[A-Za-z_]\w*)+")
 """What people may mean as a name."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from foundation.arrays import BoolArray
 from streams.kernel import Kernel, valid_in_all
 from streams.vector import Array, Vector, filler_of, known_of, truth
-from topology.arrays import BoolArray
 
 PAST_INTEGERS = 2.0**63
 """The least float greater than every 64-bit integer; its negative is one."""

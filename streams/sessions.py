@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import IntArray
 from streams.expressions import evaluator, holds
 from streams.operators.filter import Filter
 from streams.operators.project import Project
@@ -52,7 +53,6 @@ from streams.state import (
 )
 from streams.vector import Array, Delta, Emitted, Frame, Vector, emitted_batch
 from streams.vectorised import BatchColumns
-from topology.arrays import IntArray
 
 FIRST_SESSIONS = 64
 

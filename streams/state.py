@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from foundation.bounds import Number
 from streams.arrow_frame import FrameRefused, read_batch
-from streams.bounds import Number
 from streams.chunk import Position, type_names
 from streams.vector import Frame, Vector, fillers, from_arrow, storage, to_arrow
 

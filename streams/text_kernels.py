@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foundation.arrays import BoolArray
 from streams import patterns
 from streams.kernel import missing, of_each, valid_in_all
 from streams.scalar_kernels import to_integer
 from streams.vector import Array, Vector, fillers
-from topology.arrays import BoolArray
 
 _like_parts = re.compile(r"\\.|.", re.DOTALL)
 """Characters of a pattern of LIKE, with the backslash before them."""

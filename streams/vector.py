@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foundation.arrays import BoolArray, IntArray
 from streams.arrow_buffers import VALIDITY, VALUES, bits, fixed
 from streams.chunk import type_names
-from topology.arrays import BoolArray, IntArray
 
 Array = npt.NDArray[Any]
 Positions = npt.NDArray[np.intp]

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import IntArray
 from streams.chunk import stream_schema
 from streams.expressions import Evaluator, Typed, evaluator
 from streams.key_pairs import NOTHING, Pairs, Side, room_for
@@ -34,7 +35,6 @@ from streams.state import (
     write_frame,
 )
 from streams.vector import Frame, from_arrow, to_arrow
-from topology.arrays import IntArray
 
 
 class WindowJoin:

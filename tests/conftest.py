@@ -11,8 +11,8 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from orchestrator.deploy.embedded.java import Java, find_java
-from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.embedded.java import Java, find_java
+from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 
 PATIENCE_S = 480.0
 """For what another process must bring about: far more than it takes, since machines are busy."""

@@ -18,8 +18,8 @@ from ha.messages import (
     Subscribed,
 )
 from ha.roles import ReplicaRole
-from orchestrator.host.core import HostCore
-from orchestrator.host.events import (
+from orchestrator.host.core.core import HostCore
+from orchestrator.host.core.events import (
     AssignmentReceived,
     Command,
     Event,

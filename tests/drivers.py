@@ -10,13 +10,13 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from orchestrator import sinks, sources
-from orchestrator.host.events import Deliver, Durable, SourceEmitted
-from orchestrator.manifest.document import Section
-from orchestrator.manifest.units import duration_ms
+from orchestrator.documents.document import Section
+from orchestrator.documents.units import duration_ms
+from orchestrator.edges import sinks, sources
+from orchestrator.edges.events import Deliver, Durable, SourceEmitted
+from orchestrator.edges.sinks.driver import SinkDriver
+from orchestrator.edges.sources.driver import SourceContext, SourceDriver
 from orchestrator.records import SinkAssignment, SourceAssignment
-from orchestrator.sinks.driver import SinkDriver
-from orchestrator.sources.driver import SourceContext, SourceDriver
 from streams.chunk import stream_schema
 
 

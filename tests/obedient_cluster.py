@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 
 from ha.roles import ReplicaRole
-from orchestrator.control.awaited import AWAITED_US
-from orchestrator.control.decision import Write
+from orchestrator.control.decide.decision import Write
+from orchestrator.control.observe.awaited import AWAITED_US
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.process import Coordination
-from orchestrator.control.view import ClusterView, read_view
-from orchestrator.host.edge_checks import EdgeChecks
-from orchestrator.host.events import RecordLoss, RecordTakeover
-from orchestrator.host.fragment_changes import FragmentChange, revised
+from orchestrator.edges.site_checks import EdgeChecks
+from orchestrator.host.core.events import RecordLoss, RecordTakeover
+from orchestrator.host.shell.fragment_changes import FragmentChange, revised
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import (
     Assignment,
@@ -37,7 +37,7 @@ from orchestrator.records import (
     SourceStatus,
     StreamRecord,
 )
-from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
+from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     ASSIGNMENTS,

@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from orchestrator.manifest import Manifests, load
-from orchestrator.simulation.scenario import Played
-from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
+from orchestrator.simulation.world.scenario import Played
 
 BEGIN_MS = 1_700_000_000_000
 INTERVAL_MS = 100

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from ha.memory import MemoryBudget
 from ha.messages import Data
 from ha.roles import RoleEvent
-from orchestrator.host.dispatcher import Dispatch, Dispatcher
-from orchestrator.host.replica_manager import ReplicaManager
+from orchestrator.host.core.dispatcher import Dispatch, Dispatcher
+from orchestrator.host.core.replica_manager import ReplicaManager
 from orchestrator.records import Assignment, FragmentAssignment
 from streams.chunk import Chunk, Position
 from streams.scheduling.run_queue import Policy

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from topology.arrays import BoolArray, FloatArray, IntArray
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from topology.latency_samples import LatencySamples
 from topology.vivaldi import MAX_ERROR, MIN_ERROR
 

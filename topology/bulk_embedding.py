@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 from topology.bulk_coordinates import BulkCoordinates, BulkCoordinatesError, with_momentum
 from topology.bulk_steps import Averaged, relax
 from topology.latency_samples import LatencySamples

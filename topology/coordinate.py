@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 
 MAX_RTT_MS = 10_000.0
 """A longer round trip comes from a stalled process or a wrong clock; no link on Earth takes it."""

@@ -27,7 +27,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 
 CEILING = 0.99
 """Utilisation above which `Queueing` is constant: a measured load may reach 1, the pole of ρ/(1−ρ).

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topology.arrays import FloatArray
-from topology.suggestions import hint
+from foundation.arrays import FloatArray
+from foundation.suggestions import hint
 
 WITHIN_REGION_ONE_WAY_MS = 0.5
 """One-way delay, ms, between two nodes of one region if the table leaves its diagonal blank: zones

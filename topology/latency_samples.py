@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topology.arrays import BoolArray, FloatArray, IntArray
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from topology.coordinate import MAX_RTT_MS
 
 

@@ -24,7 +24,7 @@ import math
 
 import numpy as np
 
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 from topology.coordinate import MAX_RTT_MS, CoordinateError
 from topology.vivaldi import Constant, spring
 

@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from topology.arrays import FloatArray, IntArray
+from foundation.arrays import FloatArray, IntArray
 
 BATCH_NODES = 4096
 """Nodes of a mini-batch: enough for steady centres, few enough for the memory of any machine."""

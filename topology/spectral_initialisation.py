@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 from topology.latency_samples import LatencySamples, possible, sums
 
 ITERATIONS = 12

@@ -42,7 +42,7 @@ from statistics import median
 
 import numpy as np
 
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 from topology.coordinate import MAX_RTT_MS, Coordinate, check_same_space
 
 MAX_ERROR = 1.5

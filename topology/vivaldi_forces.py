@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 from topology.bulk_coordinates import BulkCoordinates, lengths
 from topology.latency_samples import LatencySamples
 from topology.vivaldi import MAX_ERROR, MIN_ERROR

@@ -22,8 +22,8 @@ import numpy as np
 import topohub
 
 from bench.networks.latency_graph import LatencyGraph, links
+from foundation.suggestions import closest
 from topology.latency import LatencyMatrix, LatencyMatrixError
-from topology.suggestions import closest
 
 FIBRE_MS_PER_KM = 4.9e-3
 """One-way latency of fibre, ms per km: its refractive index of 1.468 over the speed of light,

@@ -25,7 +25,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import pdist, squareform
 
 from bench.networks.latency_graph import LatencyGraph, links
-from topology.arrays import FloatArray, IntArray
+from foundation.arrays import FloatArray, IntArray
 from topology.latency import LatencyMatrix
 
 

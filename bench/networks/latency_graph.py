@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from topology.arrays import FloatArray, IntArray
+from foundation.arrays import FloatArray, IntArray
 from topology.latency import LatencyMatrix, LatencyMatrixError
 
 DENSE_NODES = 5_000

@@ -33,7 +33,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from bench.networks.latency_graph import DENSE_NODES, TooManyNodes, Unreachable
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 from topology.latency import LatencyMatrix, LatencyMatrixError, read_table
 
 Rows = list[list[str]]

@@ -8,7 +8,7 @@ import os
 import msgspec
 
 from orchestrator.api.connection import Cluster
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills.blast import (
     Blast,

@@ -19,10 +19,10 @@ from orchestrator.api.deciding import admitted
 from orchestrator.api.edge_checks import check_edges
 from orchestrator.api.plans import PlanDocument, plan_document
 from orchestrator.api.trial import with_trials
-from orchestrator.control.admission import Admission, admit
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.placing import PLANNED_AGAIN, with_first_epochs
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.control.decide.admission import Admission, admit
+from orchestrator.control.decide.placing import PLANNED_AGAIN, with_first_epochs
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Refused, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent

@@ -15,9 +15,9 @@ from orchestrator.api.aiming import unfit
 from orchestrator.api.cluster_status import EventDocument, event_documents
 from orchestrator.api.connection import Cluster
 from orchestrator.api.drilling import BEGUN, DRILLS, FAILED, PASSED
-from orchestrator.control.audit_events import RECOVERED
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.control.observe.audit_events import RECOVERED
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills.blast import planned_recoveries_ms
 from orchestrator.drills.report import DrillReport, from_history
 from orchestrator.store.protocol import HistoryEntry

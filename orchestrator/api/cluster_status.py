@@ -10,12 +10,12 @@ import msgspec
 from ha.roles import ReplicaRole
 from orchestrator.api.connection import Cluster
 from orchestrator.api.loads import FragmentCost, PlaceLoad, fragment_costs, place_loads
-from orchestrator.control.audit_events import LOST, RESTORED
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.latencies import latency_uncertainty_ms
+from orchestrator.control.observe.audit_events import LOST, RESTORED
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.latencies import latency_uncertainty_ms
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.planning.planner import Planning
-from orchestrator.control.view import ClusterView, read_view
-from orchestrator.manifest.units import timestamp_text
+from orchestrator.documents.units import timestamp_text
 from orchestrator.records import (
     FragmentRecord,
     HistoryEvent,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from orchestrator.api.sharing import with_sharing
 from orchestrator.api.splitting import with_splits
-from orchestrator.control.admission import Admission, admit
-from orchestrator.control.view import ClusterView
+from orchestrator.control.decide.admission import Admission, admit
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests
 

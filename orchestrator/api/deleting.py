@@ -10,13 +10,13 @@ from collections.abc import Collection, Set
 
 import msgspec
 
+from foundation.suggestions import nearest
 from orchestrator.api.applying import note
 from orchestrator.api.connection import Cluster
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.planning.planner import order
-from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput
 from orchestrator.store.protocol import QUERIES, STREAMS, Store
-from topology.suggestions import nearest
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,21 +22,21 @@ from orchestrator.api.applying import apply
 from orchestrator.api.connection import Cluster
 from orchestrator.api.mapping import CoordinateMap, coordinate_map
 from orchestrator.api.plans import PlanDocument
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import DrillFailed, Killed
 from orchestrator.drills.measurement import Failover, failover
 from orchestrator.drills.processor_use import ProcessorLog, processor_use
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
+from orchestrator.edges.sources import played, recorded
+from orchestrator.edges.sources.driver import RecordedSource
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, Manifests, StreamManifest, load
 from orchestrator.progress import Progress
 from orchestrator.records import QueryRecord
-from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
-from orchestrator.sources import played, recorded
-from orchestrator.sources.driver import RecordedSource
 from orchestrator.store.protocol import NODES, Store
 
 ANSWER = "answer.sql"
@@ -280,7 +280,7 @@ class Demo:
         """How the results differ from those of Spark SQL, in an application of its own."""
         # Importing Spark takes a second, which nobody else of this module should wait for.
         from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
-        from orchestrator.spark.jobs.verification import verify
+        from orchestrator.spark.verify.verification import verify
 
         example = self._example
         session = start_session(

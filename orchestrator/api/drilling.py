@@ -18,11 +18,13 @@ from pathlib import Path
 
 import msgspec
 
+from foundation.suggestions import nearest
 from orchestrator.api import moving
 from orchestrator.api.aiming import Moved, aimed, cluster_pid, still_aimed
 from orchestrator.api.connection import Cluster
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.api.observer import Observer
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import disturbances
 from orchestrator.drills.acting import CORDON_S, Acting, Disturbed
@@ -31,16 +33,14 @@ from orchestrator.drills.disturbances import DISTURBANCES, Disturbance
 from orchestrator.drills.kill_executor import WAYS, DrillFailed, Killed, Way, choose, kill
 from orchestrator.drills.processor_use import ProcessorLog, processor_use
 from orchestrator.drills.report import DrillReport, for_history, measured
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.sinks import DEFAULT, read_back
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import InvalidInput, Refused
-from orchestrator.host.events import Deliver
-from orchestrator.host.garbage import set_aside
-from orchestrator.host.observer import Observer
+from orchestrator.host.shell.garbage import set_aside
 from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent
-from orchestrator.sinks import DEFAULT, read_back
-from orchestrator.sinks.delivered import Delivered
 from streams.chunk import stream_schema
-from topology.suggestions import nearest
 
 FLOW_TIMEOUT_S = 15.0
 """How long to wait for the outputs to flow before anything fails."""

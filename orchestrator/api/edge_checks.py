@@ -1,7 +1,7 @@
 """Sources and sinks that manifests name, looked at by their sites before anything is applied.
 
 A site may be another machine, and only it knows what files, ports and brokers there are. The client
-asks the sites through the store (`orchestrator.host.edge_checks`), all at once, and waits.
+asks the sites through the store (`orchestrator.edges.site_checks`), all at once, and waits.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 
-from orchestrator.control.dataflow import Dataflow
-from orchestrator.control.view import ClusterView
+from orchestrator.control.observe.dataflow import Dataflow
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.manifest.kinds import place_of

@@ -16,10 +16,10 @@ from orchestrator.deploy.context import (
     home,
     running,
 )
-from orchestrator.deploy.embedded.ports import PortTaken, is_free
 from orchestrator.deploy.local import background
 from orchestrator.deploy.local.service import Order
 from orchestrator.deploy.local.service import serve as run
+from orchestrator.embedded.ports import PortTaken, is_free
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.manifest.cluster import remarks

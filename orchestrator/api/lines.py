@@ -1,7 +1,8 @@
 """The lines of a file or pipe on their way into a stream: bodies of whole lines, also sorted.
 
 A site takes a body as a whole or not at all. Of a body that it refuses, the lines that cannot be
-read are found here, with the code that the site uses (`orchestrator.sources.formats`).
+read are found here, with the code that the site uses
+(`orchestrator.edges.sources.formats.formats`).
 
 *Sorting.* What is held of each line is its timestamp and where it lies in the file, about 75 bytes;
 the lines themselves are read again from the file in the order of event time. A pipe is written to a
@@ -23,10 +24,10 @@ from typing import BinaryIO
 
 import numpy as np
 
+from foundation.arrays import IntArray
+from orchestrator.edges.sources.formats.formats import salvage
+from orchestrator.edges.sources.formats.row_form import BOM, Format, RowForm
 from orchestrator.errors import InvalidInput
-from orchestrator.sources.formats import salvage
-from orchestrator.sources.row_form import BOM, Format, RowForm
-from topology.arrays import IntArray
 
 BODY_BYTES = 2**20
 """Lines that are sent together, if so many are there."""

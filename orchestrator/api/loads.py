@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.costs import suggested_cost_us, suggestion
 from orchestrator.control.planning.utilisation import Place
 from orchestrator.control.planning.workload import Workload
-from orchestrator.control.view import ClusterView
 
 
 class PlaceLoad(msgspec.Struct, frozen=True, kw_only=True):

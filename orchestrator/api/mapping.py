@@ -8,8 +8,8 @@ import msgspec
 
 from orchestrator.api.connection import Cluster
 from orchestrator.api.plans import NOTHING, PlanDocument
-from orchestrator.control.dataflow import dataflow
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.dataflow import dataflow
+from orchestrator.control.observe.view import read_view
 from orchestrator.manifest import Manifests
 from orchestrator.records import NodeKind
 

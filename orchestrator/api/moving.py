@@ -13,14 +13,15 @@ from typing import Literal
 
 import msgspec
 
+from foundation.suggestions import nearest
 from orchestrator.api.connection import Cluster
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.dataflow import InvalidQuery
-from orchestrator.control.drain import drain_steps
-from orchestrator.control.moving import after
+from orchestrator.control.decide.drain import drain_steps
+from orchestrator.control.decide.moving import after
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.dataflow import InvalidQuery
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.relocation import MoveRefused, relocate
-from orchestrator.control.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Refused, Unreachable
 from orchestrator.progress import Progress, silent
 from orchestrator.records import (
@@ -34,7 +35,6 @@ from orchestrator.records import (
 from orchestrator.store.protocol import CORDONS, LEADER, MOVES, Store, VersionConflict, Versioned
 from placement.errors import PlacementError
 from placement.records import Plan
-from topology.suggestions import nearest
 
 LOOK_EVERY_S = 0.1
 

@@ -10,8 +10,8 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.deciding import admitted
 from orchestrator.api.loads import PlaceLoad, place_loads
 from orchestrator.api.trial import with_trials
-from orchestrator.control.admission import Admission
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.control.decide.admission import Admission
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.manifest import Manifests
 from orchestrator.records import Sharing, Split
 from placement.paths import way

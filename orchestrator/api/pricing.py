@@ -8,9 +8,9 @@ import msgspec
 
 from orchestrator.api.trial import try_query
 from orchestrator.clock import thread_us
-from orchestrator.control.admission import admit
-from orchestrator.control.dataflow import Dataflow, sound_dataflow
-from orchestrator.control.view import ClusterView
+from orchestrator.control.decide.admission import admit
+from orchestrator.control.observe.dataflow import Dataflow, sound_dataflow
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import Manifests
 from orchestrator.records import QueryRecord, StreamRecord

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import msgspec
 
 import vivace
+from foundation.suggestions import nearest
 from orchestrator.api.connection import Cluster
 from orchestrator.api.lines import (
     BadLine,
@@ -22,16 +23,15 @@ from orchestrator.api.lines import (
     sorted_bodies,
     without,
 )
-from orchestrator.control.view import ClusterView, read_view
-from orchestrator.drivers import DriverError
+from orchestrator.control.observe.view import ClusterView, read_view
+from orchestrator.edges.drivers import DriverError
+from orchestrator.edges.listening import read_token
+from orchestrator.edges.sources import restore
+from orchestrator.edges.sources.formats.form_options import row_form
+from orchestrator.edges.sources.formats.row_form import Format, RowForm
+from orchestrator.edges.sources.http import Http
 from orchestrator.errors import EXIT_REFUSED, InvalidInput, Unreachable, VivaceError
-from orchestrator.listening import read_token
 from orchestrator.progress import Progress, silent
-from orchestrator.sources import restore
-from orchestrator.sources.form_options import row_form
-from orchestrator.sources.http import Http
-from orchestrator.sources.row_form import Format, RowForm
-from topology.suggestions import nearest
 
 TOKEN_VARIABLE = "VIVACE_TOKEN"
 """Holds the token where the stream's token file is not; it is taken in place of the file's."""

@@ -26,8 +26,8 @@ from orchestrator.api.pricing import (
     with_record,
 )
 from orchestrator.clock import thread_us
-from orchestrator.control.dataflow import Dataflow, Fragment, sound_dataflow
-from orchestrator.control.view import ClusterView
+from orchestrator.control.observe.dataflow import Dataflow, Fragment, sound_dataflow
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.manifest import Manifests
 from orchestrator.records import OnError, QueryRecord, Sharing
 from streams.compiler import compile_statement

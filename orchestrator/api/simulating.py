@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from foundation.suggestions import closest
 from orchestrator.errors import InvalidInput
-from orchestrator.simulation import campaign
-from orchestrator.simulation.campaign import Campaign, Selection, TrialReport, TrialVerdict
-from orchestrator.simulation.schedule import KINDS, STRUCK, Schedule, Shape, random_schedule
-from topology.suggestions import closest
+from orchestrator.simulation.trials import campaign
+from orchestrator.simulation.trials.campaign import Campaign, Selection, TrialReport, TrialVerdict
+from orchestrator.simulation.trials.schedule import KINDS, STRUCK, Schedule, Shape, random_schedule
 
 
 def fault_kinds() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ What a way costs, and whether it is taken, is `orchestrator.api.splitting`'s to 
 
 from __future__ import annotations
 
-from orchestrator.control.dataflow import Dataflow, Fragment
+from orchestrator.control.observe.dataflow import Dataflow, Fragment
 from orchestrator.records import OnError, QueryRecord, Split
 from streams.language import parse
 from streams.partial import split

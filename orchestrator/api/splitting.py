@@ -34,8 +34,8 @@ from orchestrator.api.pricing import (
 from orchestrator.api.split_ways import ways_to_split
 from orchestrator.api.trial import readable
 from orchestrator.clock import thread_us
-from orchestrator.control.dataflow import Dataflow
-from orchestrator.control.view import ClusterView
+from orchestrator.control.observe.dataflow import Dataflow
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.manifest import Manifests
 from orchestrator.records import Partial, QueryRecord, Split
 from placement.records import QueryFigures

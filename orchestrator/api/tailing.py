@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from foundation.suggestions import nearest
 from orchestrator.api.cluster_status import what_for
 from orchestrator.api.connection import Cluster
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.api.observer import Observer
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput
-from orchestrator.host.observer import Observer
 from streams.chunk import TIMESTAMP
-from topology.suggestions import nearest
 
 POLL_S = 0.5
 """How long one look at the stream takes at most; Ctrl-C is noticed that often."""

@@ -23,23 +23,23 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from orchestrator import sources
+from foundation.arrays import IntArray
 from orchestrator.clock import thread_us
-from orchestrator.control.dataflow import Dataflow, Fragment, sound_dataflow
-from orchestrator.control.measured_load import mean_speed
+from orchestrator.control.observe.dataflow import Dataflow, Fragment, sound_dataflow
+from orchestrator.control.observe.measured_load import mean_speed
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.workload import STRING_BYTES, row_bytes
-from orchestrator.control.view import ClusterView
-from orchestrator.drivers import DriverError
-from orchestrator.host.processor_speed import speed_ratio, timed_piece_us
+from orchestrator.edges import sources
+from orchestrator.edges.drivers import DriverError
+from orchestrator.edges.sources.driver import SourceContext
+from orchestrator.host.shell.processor_speed import speed_ratio, timed_piece_us
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import Estimate, SourceAssignment, StreamRecord, Trial
-from orchestrator.sources.driver import SourceContext
 from streams.chunk import Chunk, stream_schema
 from streams.compiler import compile_statement
 from streams.engine import EvaluationError, FragmentEngine
 from streams.language import parse
 from streams.scheduling.cost_model import CostModel
-from topology.arrays import IntArray
 
 QUERY_US = 400_000
 """Processor time after which the trial of a query ends, counted from when its statements have been

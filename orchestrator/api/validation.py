@@ -7,15 +7,21 @@ from collections.abc import Iterable
 import msgspec
 
 from orchestrator.api.split_ways import ways_to_split
-from orchestrator.control.collisions import check_collisions
-from orchestrator.control.dataflow import Dataflow, Fragment, InvalidQuery, dataflow, located
+from orchestrator.control.observe.dataflow import (
+    Dataflow,
+    Fragment,
+    InvalidQuery,
+    dataflow,
+    located,
+)
+from orchestrator.control.planning.collisions import check_collisions
+from orchestrator.edges.sources import recorded
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.manifest.cluster import remarks
 from orchestrator.manifest.kinds import QueryManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
 from orchestrator.records import ClusterRecord, Partial, Split
-from orchestrator.sources import recorded
 from streams.compiler import compile_statement
 from streams.language import parse
 from streams.program import Program

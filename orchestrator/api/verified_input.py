@@ -11,21 +11,21 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.drivers import DriverError
-from orchestrator.errors import VivaceError
-from orchestrator.folders import path_part
-from orchestrator.records import SourceAssignment, SourceSpec, StreamRecord
-from orchestrator.sources import restore
-from orchestrator.sources.driver import (
+from foundation.arrays import IntArray
+from orchestrator.edges.drivers import DriverError
+from orchestrator.edges.sources import restore
+from orchestrator.edges.sources.driver import (
     CountingSource,
     RecordedSource,
     ResumableSource,
     SourceContext,
 )
-from orchestrator.sources.journal import Journal
-from orchestrator.sources.live import JOURNALS
+from orchestrator.edges.sources.live.journal import Journal
+from orchestrator.edges.sources.live.live_source import JOURNALS
+from orchestrator.errors import VivaceError
+from orchestrator.folders import path_part
+from orchestrator.records import SourceAssignment, SourceSpec, StreamRecord
 from streams.chunk import NO_WATERMARK, TIMESTAMP, Position, stream_schema
-from topology.arrays import IntArray
 
 LAST_MS = 2**62
 """Later than all timestamps."""

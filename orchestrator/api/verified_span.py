@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.api.verified_input import KeptInput, Unverifiable
-from orchestrator.control.view import ClusterView
+from orchestrator.control.observe.view import ClusterView
+from orchestrator.documents.units import UnitError, duration_ms, timestamp_ms, timestamp_text
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import InvalidInput
-from orchestrator.manifest.units import UnitError, duration_ms, timestamp_ms, timestamp_text
-from orchestrator.sinks.delivered import Delivered
 from streams.compiler import compile_statement
 from streams.language import parse
 

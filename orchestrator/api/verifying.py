@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from foundation.suggestions import nearest
 from orchestrator.api.connection import Cluster
 from orchestrator.api.verified_input import KeptInput, Unverifiable, kept_input
 from orchestrator.api.verified_span import (
@@ -28,23 +29,22 @@ from orchestrator.api.verified_span import (
     archived_span,
     chosen_span,
 )
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
-from orchestrator.drivers import DriverError
+from orchestrator.edges.drivers import DriverError
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
+from orchestrator.edges.sources import restore
+from orchestrator.edges.sources.replay import Replay
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.folders import path_part
 from orchestrator.progress import Progress, silent
-from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
-from orchestrator.sources import restore
-from orchestrator.sources.replay import Replay
 from streams.chunk import TIMESTAMP
-from topology.suggestions import nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from orchestrator.spark.jobs.verification import OutputCheck
+    from orchestrator.spark.verify.verification import OutputCheck
 
 LAST_MINUTES = AskedSpan()
 """What is compared unless something else is asked for."""
@@ -250,8 +250,8 @@ def _compared(
     on_progress: Progress,
 ) -> tuple[tuple[OutputVerdict, ...], dict[str, EvaluatedAgain]]:
     # Importing Spark takes a second, which nobody else should wait for.
-    from orchestrator.spark.jobs import verification
-    from orchestrator.spark.jobs.recomputation import Unordered, recompute
+    from orchestrator.spark.verify import verification
+    from orchestrator.spark.verify.recomputation import Unordered, recompute
 
     def tell(step: str) -> Callable[[str, int, int], None]:
         return lambda what, done, of: on_progress(step, f"{what}: {done:,} of {of:,} rows")

@@ -13,15 +13,15 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from orchestrator.control.audit_events import audit_events
-from orchestrator.control.awaited import AwaitedHosts
-from orchestrator.control.beginning import begin_events
-from orchestrator.control.clocks import CoordinatorClock
-from orchestrator.control.decide import decide
-from orchestrator.control.decision import DecisionSettings, Write
-from orchestrator.control.noticed import with_times
-from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.control.decide.beginning import begin_events
+from orchestrator.control.decide.decision import DecisionSettings, Write
+from orchestrator.control.decide.noticed import with_times
+from orchestrator.control.decide.writes import decide
+from orchestrator.control.observe.audit_events import audit_events
+from orchestrator.control.observe.awaited import AwaitedHosts
+from orchestrator.control.observe.clocks import CoordinatorClock
+from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     CORDONS,

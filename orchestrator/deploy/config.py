@@ -22,16 +22,16 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.deploy.embedded.ports import LOOPBACK
+from foundation.bounds import MAX_NAME
+from foundation.suggestions import nearest
+from orchestrator.documents.document import documents, slug
+from orchestrator.documents.units import UnitError, servers
+from orchestrator.embedded.ports import LOOPBACK
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, PlaceManifest, cluster_record, load
 from orchestrator.manifest.applications import nodes_of
-from orchestrator.manifest.document import documents, slug
-from orchestrator.manifest.units import UnitError, servers
 from orchestrator.records import MACHINE, HostSpec, NodeKind
 from orchestrator.store.zookeeper import ZooKeeperStore
-from streams.bounds import MAX_NAME
-from topology.suggestions import nearest
 
 _texts = (
     "cluster", "zookeeper", "site", "region", "domain", "application", "bind", "advertise",
@@ -74,7 +74,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     bind
         Address on which hosts listen; `0.0.0.0` where hosts are on several machines.
     advertise
-        Address that other hosts are told, if it is another (`orchestrator.host.addresses`).
+        Address that other hosts are told, if it is another (`orchestrator.host.shell.addresses`).
     archive
         Folder in which a site keeps its outputs; a site without one only measures them.
     work

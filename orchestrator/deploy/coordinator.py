@@ -17,7 +17,7 @@ from contextlib import closing
 import msgspec
 
 from orchestrator.clock import anchor_us, machine, now_us
-from orchestrator.control.clocks import CoordinatorClock
+from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.process import Coordinator
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run

@@ -15,8 +15,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from orchestrator.deploy.config import ProcessConfig
-from orchestrator.deploy.embedded.java import Java
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
+from orchestrator.embedded.java import Java
 from orchestrator.errors import EXIT_UNREACHABLE, VivaceError
 from orchestrator.records import NodeKind
 from orchestrator.store.protocol import FRAGMENTS, NODES, Store, StoreError
@@ -79,7 +79,7 @@ def start_hosts(
     on_lost
         Told, on a thread of the pool, that Spark has ended.
     """
-    from orchestrator.host.process import run_host
+    from orchestrator.host.shell.process import run_host
     from orchestrator.spark.hosts.pool import HostPool, PoolEvent, SessionLost
 
     def on_event(event: PoolEvent) -> None:

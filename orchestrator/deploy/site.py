@@ -12,15 +12,15 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from orchestrator import sinks, sources
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, leave, run
-from orchestrator.host.edge_checks import EdgeChecks, EdgeCheckThread
-from orchestrator.host.process import HostProcess
-from orchestrator.host.warm_up import warm_up
+from orchestrator.edges import sinks, sources
+from orchestrator.edges.sinks.driver import OpenSink
+from orchestrator.edges.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.edges.site_checks import EdgeChecks, EdgeCheckThread
+from orchestrator.host.shell.process import HostProcess
+from orchestrator.host.shell.warm_up import warm_up
 from orchestrator.records import SinkAssignment
-from orchestrator.sinks.driver import OpenSink
-from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
 from orchestrator.store.protocol import CLUSTER, Store
 
 _log = logging.getLogger("vivace.site")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills.hands import REAL, Hands
 from orchestrator.drills.kill_executor import HEAL_TIMEOUT_S, LOOK_S, DrillFailed
 from orchestrator.progress import Progress

@@ -8,10 +8,10 @@ from math import isfinite
 
 import msgspec
 
-from orchestrator.control.dataflow import InvalidQuery
-from orchestrator.control.late_hosts import lateness_ms
+from orchestrator.control.decide.late_hosts import lateness_ms
+from orchestrator.control.observe.dataflow import InvalidQuery
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
-from orchestrator.control.view import ClusterView
 from placement.errors import PlacementError
 
 TIGHTEST = "the tightest recovery bound of the queries that are hit"

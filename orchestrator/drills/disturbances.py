@@ -14,7 +14,8 @@ from enum import Enum
 
 import psutil
 
-from orchestrator.control.view import ClusterView
+from foundation.suggestions import nearest
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.drills import planned
 from orchestrator.drills.acting import (
     Acting,
@@ -27,7 +28,6 @@ from orchestrator.drills.links import CUT_S, DELAY_MS, DELAY_S, LinkChange, dist
 from orchestrator.drills.process_faults import NotImposed
 from orchestrator.drills.processes import zookeeper_processes
 from orchestrator.errors import InvalidInput
-from topology.suggestions import nearest
 
 DISK_FULL_S = 10.0
 STORE_PAUSED_S = 10.0

@@ -1,7 +1,7 @@
 """What drills do to a cluster, and how time passes meanwhile: here, to processes of this machine.
 
-The simulated world does the same to simulated hosts (`orchestrator.simulation.drill_hands`), so
-that the drills themselves are written once.
+The simulated world does the same to simulated hosts (`orchestrator.simulation.world.drill_hands`),
+so that the drills themselves are written once.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.view import ClusterView
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.drills.process_faults import CROWDED, FULL_DISK, STOPPED, imposed
 from orchestrator.drills.processes import (
     coordinator_process,

@@ -21,11 +21,12 @@ from dataclasses import dataclass, replace
 
 import psutil
 
-from orchestrator.control.audit_events import RESTORED
-from orchestrator.control.clocks import cluster_now_us
-from orchestrator.control.dataflow import Fragment
-from orchestrator.control.read_cache import RARELY_CHANGING, ReadCache
-from orchestrator.control.view import ClusterView, read_view
+from foundation.suggestions import nearest
+from orchestrator.control.observe.audit_events import RESTORED
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.dataflow import Fragment
+from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills.process_faults import STOPPED, NotImposed, imposed
 from orchestrator.errors import InvalidInput, Refused, VivaceError
 from orchestrator.progress import Progress
@@ -35,7 +36,6 @@ from orchestrator.spark.hosts.executors import kill_executor as sigkill
 from orchestrator.store.protocol import Store
 from streams.compiler import compile_statement
 from streams.language import parse
-from topology.suggestions import nearest
 
 NAME = "kill-executor"
 

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from orchestrator.control.view import ClusterView
+from foundation.suggestions import nearest
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.drills.acting import Acting
 from orchestrator.drills.blast import TIGHTEST, Blast
 from orchestrator.drills.kill_executor import DrillFailed
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.records import DisturbedLink, FragmentRecord, HistoryEvent
 from orchestrator.store.protocol import LINKS, RecordExists, RecordMissing, VersionConflict
-from topology.suggestions import nearest
 
 CUT_S = 10.0
 DELAY_S = 15.0

@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import IntArray
 from orchestrator.drills.acting import Disturbed
 from orchestrator.drills.blast import TIGHTEST, Blast
 from orchestrator.drills.kill_executor import DrillFailed, Killed
 from orchestrator.drills.processor_use import ProcessorUse
-from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered
+from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from streams.chunk import NO_WATERMARK, TIMESTAMP
-from topology.arrays import IntArray
 
 OUTAGE_WINDOW_US = 5_000_000
 """How long after the kill silences are looked for."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import psutil
 
-from orchestrator.control.view import ClusterView
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.errors import VivaceError
 
 ZOOKEEPER = "QuorumPeerMain"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 import psutil
 
-from orchestrator.control.measured_load import MACHINE_SHARE
+from orchestrator.control.observe.measured_load import MACHINE_SHARE
 
 READ_US = 100_000
 """Between two readings. The kernel counts processor time in hundredths of a second."""

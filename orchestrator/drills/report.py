@@ -11,15 +11,15 @@ from contextlib import suppress
 
 import msgspec
 
-from orchestrator.control.view import ClusterView
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.drills.acting import Disturbed
 from orchestrator.drills.blast import Blast
 from orchestrator.drills.disturbances import Disturbance
 from orchestrator.drills.kill_executor import DrillFailed, Killed, Way
 from orchestrator.drills.measurement import Failover, differences, disturbance, failover
 from orchestrator.drills.timeline import Timeline, thinned, timeline
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.records import HistoryEvent
-from orchestrator.sinks.delivered import Delivered
 
 
 class DrillReport(Failover, frozen=True, kw_only=True):

@@ -12,12 +12,12 @@ from itertools import groupby
 import msgspec
 import numpy as np
 
-from orchestrator.control.audit_events import RESTORED
+from foundation.arrays import IntArray
+from orchestrator.control.observe.audit_events import RESTORED
 from orchestrator.drills.acting import Disturbed
 from orchestrator.drills.kill_executor import Killed
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.records import HistoryEvent
-from orchestrator.sinks.delivered import Delivered
-from topology.arrays import IntArray
 
 SAMPLE_MS = 100.0
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from foundation.suggestions import nearest
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest.kinds import ClusterManifest, place_of
 from orchestrator.records import ClusterRecord
 from topology.latency import LatencyMatrix, LatencyMatrixError, UnknownLatency, read_csv
-from topology.suggestions import nearest
 
 FETCHED = ("build", "data")
 """Folders in which `make data` puts what it fetches for the examples."""

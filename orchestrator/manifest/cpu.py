@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from orchestrator.manifest.document import Field, Section
+from orchestrator.documents.document import Field, Section
 from topology.cpu import Linear, Power, Queueing, Scaling, ScalingError, Table
 
 

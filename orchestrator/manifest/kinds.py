@@ -13,11 +13,14 @@ from typing import Any
 
 import msgspec
 
-from orchestrator import sinks, sources
+from foundation.bounds import MAX_NAME
+from orchestrator.documents.document import Field, Options, Section, slug
+from orchestrator.documents.units import duration_ms, memory_bytes, rate_bytes_s, servers
+from orchestrator.edges import sinks, sources
+from orchestrator.edges.sources.formats.form_options import WithForm, read_path, row_form
+from orchestrator.edges.sources.formats.row_form import RowForm
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest.cpu import read_scaling
-from orchestrator.manifest.document import Field, Options, Section, slug
-from orchestrator.manifest.units import duration_ms, memory_bytes, rate_bytes_s, servers
 from orchestrator.records import (
     ClusterRecord,
     Estimate,
@@ -31,9 +34,6 @@ from orchestrator.records import (
     Standby,
     StreamRecord,
 )
-from orchestrator.sources.form_options import WithForm, read_path, row_form
-from orchestrator.sources.row_form import RowForm
-from streams.bounds import MAX_NAME
 from streams.chunk import stream_schema, type_names
 from streams.language import QueryError
 from streams.language.names import is_plain
@@ -52,7 +52,7 @@ thirtieth of the heap: 450 MiB are 29/30 of 466 MiB. The rest is a margin."""
 
 LEAST_STATE_RATE_BYTES_S = 1e6
 """At less, the parts of a state would follow each other so slowly that they might count as lost
-(`orchestrator.host.parts.STALLED_US`)."""
+(`orchestrator.host.shell.parts.STALLED_US`)."""
 
 LEAST_MEMORY_BYTES = 16 * 2**20
 """Below that, a stream's part would not hold an interval of a fast stream."""

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator import sources
+from foundation.suggestions import nearest
+from orchestrator.documents.document import documents
+from orchestrator.edges import sources
 from orchestrator.errors import InvalidInput
-from orchestrator.manifest.document import documents
 from orchestrator.manifest.kinds import (
     ClusterManifest,
     Manifest,
@@ -21,7 +22,6 @@ from orchestrator.manifest.kinds import (
     place_of,
     read_manifest,
 )
-from topology.suggestions import nearest
 
 
 class Manifests(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,8 +113,8 @@ def _beside(manifest: Manifest) -> Iterable[StreamManifest]:
     # Few streams have a live source, and those of others need no reader of its input.
     if not {"late", "rejected"} & manifest.record.source.options.keys():
         return
-    from orchestrator.sources.live import LiveSource
-    from orchestrator.sources.side_streams import side_streams
+    from orchestrator.edges.sources.live.live_source import LiveSource
+    from orchestrator.edges.sources.side_streams import side_streams
 
     source = sources.restore(manifest.record.source)
     if not isinstance(source, LiveSource):

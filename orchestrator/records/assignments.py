@@ -125,3 +125,7 @@ class Assignment(Record, frozen=True, kw_only=True):
     clock_ahead_us: int | None = 0
     """By how much the cluster's clock is ahead of the machine's monotonic clock; None while nobody
     knows. Nothing enters and no replica starts at the host until then, and sinks there wait."""
+
+
+SINK_PREFIX = "sink:"
+"""A sink reads under this prefix and the stream's name; a replica, under its fragment's name."""

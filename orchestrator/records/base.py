@@ -78,6 +78,6 @@ class HostSpec(Record, frozen=True, kw_only=True):
     """Digest credential for the store."""
     bind: str = "127.0.0.1"
     advertise: str = ""
-    """Address that peers are told; see `orchestrator.host.addresses`."""
+    """Address that peers are told; see `orchestrator.host.shell.addresses`."""
     archive: str | None = None
     """Folder for the files of a site's sinks."""

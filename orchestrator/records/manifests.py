@@ -14,7 +14,8 @@ DEFAULT_MEMORY_BYTES = 256 * 2**20
 
 
 class DriverSpec(Record, frozen=True, kw_only=True):
-    """A driver and its options, as JSON; `orchestrator.drivers` turns it back into the driver."""
+    """A driver and its options, as JSON; `orchestrator.edges.drivers` turns it back into the
+    driver."""
 
     driver: str
     options: dict[str, Any] = {}

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from placement.deadline.problem import DeadlineProblem
-from topology.arrays import FloatArray
 
 
 class DemandTable:

@@ -38,6 +38,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack
 
+from foundation.arrays import FloatArray, IntArray
 from placement.deadline.demand_table import DemandTable
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.deadline.local_search import LocalSearch, place_greedily
@@ -51,7 +52,6 @@ from placement.deadline.result import (
 from placement.deadline.solver_model import SolverModel, SolverSettings
 from placement.deadline.sub_deadlines import best_sub_deadlines
 from placement.program import MilpSettings
-from topology.arrays import FloatArray, IntArray
 
 SPREADS = 12
 """Linear programs that are solved for prices: the first for the last pair, the others for the pairs

@@ -24,9 +24,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from placement.deadline.demand_table import DemandTable
 from placement.deadline.problem import DeadlineProblem
-from topology.arrays import FloatArray
 
 
 def place_greedily(problem: DeadlineProblem, rounds: int = 4) -> dict[str, str]:

@@ -34,6 +34,7 @@ from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from placement.deadline.errors import DeadlineProblemError
 from placement.deadline.records import (
     DeadlineNode,
@@ -45,7 +46,6 @@ from placement.deadline.records import (
     check_parts,
     check_rates,
 )
-from topology.arrays import FloatArray
 
 SIGNIFICANT_DIGITS = 9
 """Digits in which proportional sub-deadlines are compared, so that rounding cannot reorder pairs

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from placement.deadline.errors import DeadlineProblemError
-from topology.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

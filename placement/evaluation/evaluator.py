@@ -35,8 +35,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foundation.arrays import FloatArray, IntArray
 from placement.graph import QueryGraph
-from topology.arrays import FloatArray, IntArray
 
 PairLookup = Callable[[IntArray, IntArray], FloatArray]
 """A figure of pairs of nodes by their indices, element by element (`NetworkView.one_way_of`)."""

@@ -34,9 +34,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from placement.graph import QueryGraph
 from placement.network import NetworkView
-from topology.arrays import BoolArray, FloatArray, IntArray
 from topology.cpu import Scaling
 
 _Array = TypeVar("_Array", IntArray, FloatArray)

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from foundation.arrays import FloatArray, IntArray
 from placement.evaluation.evaluator import PlacementBatch, stacked
 from placement.evaluation.load import Load
 from placement.graph import QueryGraph
@@ -27,7 +28,6 @@ from placement.rebalancing.moves import RebalanceSettings
 from placement.rebalancing.running import RunningQuery
 from placement.rebalancing.traffic_terms import traffic_terms_at, usage_by_host
 from placement.settings import Settings
-from topology.arrays import FloatArray, IntArray
 
 Group = tuple[str, ...]
 

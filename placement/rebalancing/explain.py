@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from placement.errors import RunningError
 from placement.evaluation.evaluator import PlacementBatch
 from placement.evaluation.load import Load
@@ -32,7 +33,6 @@ from placement.rebalancing.running import RunningQuery, as_running, running_load
 from placement.rebalancing.traffic_terms import TrafficTerm, traffic_terms_at, usage_by_host
 from placement.records import Pairs, Request
 from placement.settings import Settings
-from topology.arrays import FloatArray
 
 
 def explain(

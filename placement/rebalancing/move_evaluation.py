@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from placement.evaluation.evaluator import Evaluator, PlacementBatch, tabled
 from placement.evaluation.load import LoadDelta
 from placement.evaluation.single import as_batch
@@ -33,7 +34,6 @@ from placement.network import NetworkView
 from placement.rebalancing.moves import MoveKind, Reason, RebalanceSettings
 from placement.rebalancing.running import RunningQuery
 from placement.settings import Settings
-from topology.arrays import BoolArray, FloatArray, IntArray
 
 REASONS = tuple(Reason)
 """A *finding* is `LEGAL`, or the position in here of the first reason against a placement."""

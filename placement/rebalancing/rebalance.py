@@ -33,6 +33,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foundation.arrays import FloatArray, IntArray
 from placement.errors import RunningError
 from placement.network import NetworkView
 from placement.rebalancing.candidate_moves import CandidateMoves
@@ -55,7 +56,6 @@ from placement.rebalancing.moves import (
 from placement.rebalancing.running import RunningQuery, as_running, running_load
 from placement.records import Pairs, Request
 from placement.settings import Settings
-from topology.arrays import FloatArray, IntArray
 
 ROUNDING = 1e-9
 """Share of the whole cost by which sums of doubles may be off; a smaller gain is none."""

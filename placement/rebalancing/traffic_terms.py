@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foundation.arrays import FloatArray
 from placement.network import NetworkView
 from placement.rebalancing.running import RunningQuery
-from topology.arrays import FloatArray
 
 
 class TrafficTerm(NamedTuple):

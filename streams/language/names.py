@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from streams.bounds import MAX_NAME
+from foundation.bounds import MAX_NAME
 
 RESERVED = frozenset(
     {

@@ -6,9 +6,9 @@ import re
 
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from foundation.suggestions import closest
 from streams.language.errors import QueryError
 from streams.language.names import RESERVED
-from topology.suggestions import closest
 
 readable = {
     "NAME": "a name",

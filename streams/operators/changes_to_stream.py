@@ -12,9 +12,9 @@ from collections import Counter
 
 import numpy as np
 
+from foundation.arrays import IntArray
 from streams.panes.arrays import Bits
 from streams.vector import Delta, Emitted, Frame, Positions
-from topology.arrays import IntArray
 
 
 class ChangesToStream:

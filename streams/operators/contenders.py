@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from foundation.arrays import BoolArray, IntArray
 from streams.order import float_order
 from streams.panes import kernels
 from streams.panes.arrays import Codes
@@ -33,7 +34,6 @@ from streams.panes.reference_contenders import (
 from streams.program import ENDS, AggregatePlan
 from streams.state import SnapshotError
 from streams.vector import Array, Vector
-from topology.arrays import BoolArray, IntArray
 
 FIRST_PLACES = 64
 

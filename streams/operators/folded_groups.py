@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from foundation.arrays import BoolArray, IntArray
 from streams.expressions import evaluator, project
 from streams.operators.contenders import ContenderLists
 from streams.operators.group_steps import Steps, along, shifted, steps_of
@@ -41,7 +42,6 @@ from streams.vector import (
     known_of,
     storage,
 )
-from topology.arrays import BoolArray, IntArray
 
 FIRST_GROUPS = 64
 COMPACT_FROM = 4096

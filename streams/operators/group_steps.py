@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foundation.arrays import BoolArray, IntArray
 from streams.panes.arrays import Codes
 from streams.vector import Array, Positions
-from topology.arrays import BoolArray, IntArray
 
 
 class Steps(NamedTuple):

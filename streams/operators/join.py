@@ -22,11 +22,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foundation.arrays import IntArray
 from streams.expressions import Evaluator, Typed, evaluator, fields, holds
 from streams.operators.join_index import Band, band
 from streams.operators.relation import Relation
 from streams.vector import Delta, Frame, Positions, Vector
-from topology.arrays import IntArray
 
 LARGEST_BLOCK = 1 << 20
 """The most pairs compared at once. It bounds the memory of a broadcast."""

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from foundation.arrays import BoolArray, IntArray
 from streams.expressions import Evaluator, Typed, evaluator, holds, project
 from streams.operators.slide_window import SlideWindow
 from streams.order import float_order, text_order
 from streams.program import TopPlan, WindowPlan
 from streams.vector import Frame, Positions, Vector, known_of
-from topology.arrays import BoolArray, IntArray
 
 
 class RankedWindow(SlideWindow):

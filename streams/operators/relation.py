@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from foundation.arrays import BoolArray, IntArray
 from streams.chunk import FOREVER_MS, NO_WATERMARK
 from streams.state import (
     SAMPLED_ROWS,
@@ -26,7 +27,6 @@ from streams.state import (
     write_frame,
 )
 from streams.vector import Array, Delta, Frame, Positions, Rows, Vector, storage
-from topology.arrays import BoolArray, IntArray
 
 FIRST_CAPACITY = 64
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from foundation.arrays import IntArray
 from streams.operators.relation import Relation
 from streams.state import Pieces, State
 from streams.vector import Delta, Emitted, Frame, timestamp_groups
-from topology.arrays import IntArray
 
 
 class RelationToStream:

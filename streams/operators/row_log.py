@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from foundation.arrays import BoolArray, IntArray
 from streams.state import (
     SAMPLED_ROWS,
     Pieces,
@@ -24,7 +25,6 @@ from streams.state import (
     write_frame,
 )
 from streams.vector import Array, Frame, Positions, Rows, RowsAt, Vector, concat_frames, storage
-from topology.arrays import BoolArray, IntArray
 
 FIRST_CAPACITY = 64
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from foundation.arrays import IntArray
 from streams.exact_texts import LEAST_SQUARE_EXPONENT
 from streams.expressions import Typed
 from streams.panes.aggregates import Parts, needs
@@ -20,7 +21,6 @@ from streams.panes.parts import Digits, FloatSum, Nulls, Summed, widen
 from streams.program import EXACT_SUMS, AggregatePlan
 from streams.state import SnapshotError, in_bytes
 from streams.vector import Array
-from topology.arrays import IntArray
 
 SavedGroup = list[Any]
 """Keys, number of rows, and what the accumulator of each aggregate saves."""

@@ -13,12 +13,12 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from foundation.arrays import IntArray
 from streams.chunk import FOREVER_MS
 from streams.operators.partition_window import Key, keys_of
 from streams.operators.window import Arrived, LoggedWindow
 from streams.state import Pieces, State
 from streams.vector import Delta
-from topology.arrays import IntArray
 
 
 class _Session:

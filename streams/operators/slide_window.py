@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from foundation.arrays import BoolArray, IntArray
 from streams.chunk import FOREVER_MS
 from streams.operators.window import Arrived, LoggedWindow
 from streams.state import Pieces, SnapshotError, State
 from streams.vector import Delta, Positions
-from topology.arrays import BoolArray, IntArray
 
 _none: IntArray = np.empty(0, dtype=np.int64)
 

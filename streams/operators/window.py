@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foundation.arrays import IntArray
 from streams.chunk import FOREVER_MS
 from streams.operators.row_log import RowLog
 from streams.state import Pieces, SnapshotError, State, no_pieces
 from streams.vector import Delta, Frame, Positions
-from topology.arrays import IntArray
 
 ALL_INSERTED_UP_TO = 4096
 _all_true = np.ones(ALL_INSERTED_UP_TO, dtype=np.bool_)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from foundation.arrays import BoolArray, IntArray
 from streams.expressions import Typed
 from streams.panes.arrays import Codes
 from streams.panes.parts import Digits, FloatSum, IntSum, Nulls, Part
@@ -20,7 +21,6 @@ from streams.panes.texts import TextSum, texts
 from streams.panes.two_stacks import End, Extreme, TwoStacks
 from streams.program import EXACT_SUMS, AggregatePlan
 from streams.vector import Array, Vector, filler_of, holds_everywhere
-from topology.arrays import BoolArray, IntArray
 
 
 class Parts:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import BoolArray
 from streams.arrow_buffers import VALIDITY, bits
 from streams.expressions import Evaluator, Field, evaluator
 from streams.panes.arrays import sound
@@ -14,7 +15,6 @@ from streams.panes.keys import packed
 from streams.panes.parts import Part
 from streams.vector import Vector
 from streams.vectorised import BatchColumns
-from topology.arrays import BoolArray
 
 
 class Arguments:

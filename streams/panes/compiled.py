@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from streams.panes import compiled_contenders, compiled_rows, compiled_sessions, compiled_texts
 from streams.panes.arrays import Bits, Bytes, Codes
 from streams.panes.exact_sums import DIGIT_BITS, DIGIT_MASK, EXTRA_DIGITS, LEAST_EXPONENT
-from topology.arrays import BoolArray, FloatArray, IntArray
 
 _codes = types.Array(types.int32, 1, "C")
 _read_codes = types.Array(types.int32, 1, "C", readonly=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from numba import njit, types
 
+from foundation.arrays import BoolArray, IntArray
 from streams.panes.arrays import Codes
-from topology.arrays import BoolArray, IntArray
 
 _codes = types.Array(types.int32, 1, "C")
 _ints = types.Array(types.int64, 1, "C")

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
+from foundation.arrays import IntArray
 from streams.exact_texts import HIGHEST_BIT, LEAST_SQUARE_EXPONENT, MOST_HEXADECIMALS
 from streams.panes.arrays import Bytes, Codes
 from streams.panes.exact_sums import DIGIT_BITS, DIGIT_MASK
-from topology.arrays import IntArray
 
 _read_codes = types.Array(types.int32, 1, "C", readonly=True)
 _read_bytes = types.Array(types.uint8, 1, "C", readonly=True)

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import BoolArray, IntArray
 from streams.expressions import Typed
 from streams.panes import kernels
 from streams.panes.aggregates import Parts
@@ -24,7 +25,6 @@ from streams.panes.parts import FloatSum, Summed, widen
 from streams.program import AggregatePlan
 from streams.vector import Vector, to_arrow
 from streams.vectorised import BatchColumns
-from topology.arrays import BoolArray, IntArray
 
 FIRST_PAIRS = 64
 

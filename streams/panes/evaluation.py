@@ -15,6 +15,7 @@ from math import gcd
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import BoolArray, IntArray
 from streams.arrow_buffers import fixed
 from streams.chunk import FOREVER_MS
 from streams.expressions import Field, evaluator, holds
@@ -35,7 +36,6 @@ from streams.program import Program
 from streams.state import Pieces, SnapshotError, State, Stateful, row_slices
 from streams.vector import Delta, Emitted, Frame, concat_frames, emitted_batch
 from streams.vectorised import BatchColumns
-from topology.arrays import BoolArray, IntArray
 
 ROWS_AT_ONCE = 1 << 16
 """Rows of a batch that kernels take at once: what they make of them stays in the processor's cache,

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from foundation.arrays import BoolArray, IntArray
 from streams.panes.arrays import Bits
-from topology.arrays import BoolArray, IntArray
 
 DIGIT_BITS = 32
 DIGIT_MASK = 0xFFFFFFFF

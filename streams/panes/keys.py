@@ -13,13 +13,13 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import BoolArray, IntArray
 from streams.arrow_buffers import VALIDITY, bits, offsets, text_bytes
 from streams.expressions import Field, Typed, evaluator
 from streams.panes import kernels
 from streams.panes.arrays import Bits, Bytes, Codes, home_shift, sound
 from streams.vector import Array, Vector, holds_everywhere, to_arrow
 from streams.vectorised import BatchColumns
-from topology.arrays import BoolArray, IntArray
 
 FIRST_CODES = 64
 FIRST_TEXT_BYTES = 1024

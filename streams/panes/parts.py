@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from foundation.arrays import BoolArray, IntArray
 from streams.expressions import Typed
 from streams.panes import kernels
 from streams.panes.arrays import Codes
@@ -29,7 +30,6 @@ from streams.panes.exact_sums import (
 from streams.panes.keys import every
 from streams.state import SnapshotError
 from streams.vector import Array, Vector
-from topology.arrays import BoolArray, IntArray
 
 
 class Part(ABC):

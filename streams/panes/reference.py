@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from streams.panes import (
     exact_sums,
     reference_contenders,
@@ -32,7 +33,6 @@ from streams.panes.exact_sums import (
     total_of,
 )
 from streams.vector import Array
-from topology.arrays import BoolArray, FloatArray, IntArray
 
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _LENGTH = 0xD6E8FEB86659FD93

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from foundation.arrays import BoolArray, IntArray
 from streams.panes.arrays import Codes
-from topology.arrays import BoolArray, IntArray
 
 IDENTITY, RANK, VALUE, OWNER, BEFORE, AFTER = range(6)
 """What is known of a contender: the identity of its row; the less its rank, the better it is; its

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from foundation.arrays import BoolArray, IntArray
 from streams.panes.arrays import Codes
-from topology.arrays import BoolArray, IntArray
 
 
 def newest_rows(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from foundation.arrays import BoolArray, IntArray
 from streams.panes.arrays import Codes
-from topology.arrays import BoolArray, IntArray
 
 LAST_MS, LAST_ID, FIRST_ID, ROWS, KEY, BEFORE, AFTER = range(7)
 """What is known of a session: the timestamp and the identity of its last tuple; the identity of the

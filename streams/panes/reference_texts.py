@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from foundation.arrays import IntArray
 from streams.exact_texts import LEAST_SQUARE_EXPONENT, exact_number
 from streams.panes.arrays import Bytes, Codes
 from streams.panes.exact_sums import DIGIT_BITS, DIGIT_MASK
-from topology.arrays import IntArray
 
 
 def sum_texts(offsets: Codes, data: Bytes, slots: Codes, digits: IntArray, lowest: int) -> int:

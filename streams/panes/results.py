@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from foundation.arrays import BoolArray
 from streams.panes.arrays import Codes
 from streams.vector import (
     Array,
@@ -16,7 +17,6 @@ from streams.vector import (
     known_of,
     storage,
 )
-from topology.arrays import BoolArray
 
 
 class _Column:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from foundation.arrays import IntArray
 from streams.panes.arrays import Codes
 from streams.panes.exact_sums import UNSPANNED
 from streams.panes.keys import encode
@@ -27,7 +28,6 @@ from streams.state import (
     write_frame,
 )
 from streams.vector import Array, Frame, Vector
-from topology.arrays import IntArray
 
 HELD, PENDING, OPEN = range(3)
 """Where a pane is (`streams.panes.window`)."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from streams.panes.arrays import Bits, Codes
 from streams.panes.exact_sums import (
     DIGIT_BITS,
@@ -22,7 +23,6 @@ from streams.panes.exact_sums import (
 )
 from streams.panes.parts import Digits, FloatSum, IntSum
 from streams.vector import Array, Vector
-from topology.arrays import BoolArray, FloatArray, IntArray
 
 SPAN = 6
 """Digits from the lowest one of a float's square to the one that takes the carry of its highest."""

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from foundation.arrays import BoolArray
 from streams.expressions import Typed
 from streams.kernel import missing
 from streams.order import text_order
 from streams.panes.arrays import Codes
 from streams.panes.two_stacks import TwoStacks
 from streams.vector import Array, Vector, fillers
-from topology.arrays import BoolArray
 
 
 class TextStacks(TwoStacks):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import BoolArray
 from streams.arrow_buffers import offsets, text_bytes
 from streams.exact_texts import LEAST_SQUARE_EXPONENT, exact_text
 from streams.panes import kernels
@@ -13,7 +14,6 @@ from streams.panes.exact_sums import UNSPANNED, total_of
 from streams.panes.parts import Digits, FloatSum
 from streams.panes.reference_texts import cut
 from streams.vector import Array, Vector
-from topology.arrays import BoolArray
 
 
 class TextSum(FloatSum):

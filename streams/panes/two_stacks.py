@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from foundation.arrays import BoolArray, IntArray
 from streams.expressions import Typed
 from streams.panes import kernels
 from streams.panes.arrays import Codes
 from streams.panes.keys import every
 from streams.panes.parts import Part
 from streams.vector import Array, Vector
-from topology.arrays import BoolArray, IntArray
 
 INTEGERS = np.iinfo(np.int64)
 

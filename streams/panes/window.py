@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foundation.arrays import IntArray
 from streams.panes import kernels
 from streams.panes.aggregates import Parts
 from streams.panes.arrays import Codes
@@ -20,7 +21,6 @@ from streams.panes.keys import Keys, encode
 from streams.panes.parts import FloatSum, widen
 from streams.program import AggregatePlan
 from streams.vector import Array, Vector
-from topology.arrays import IntArray
 
 FIRST_GROUPS = 64
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from topology.arrays import IntArray
+from foundation.arrays import IntArray
 
 BUCKETS = 20
 """The most buckets of the window."""

@@ -21,13 +21,13 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from foundation.arrays import FloatArray
 from streams.chunk import TIMESTAMP, type_names
 from streams.compiler import compile_statement
 from streams.expressions import evaluator
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
 from streams.vector import from_arrow
-from topology.arrays import FloatArray
 
 Value = Callable[[pa.RecordBatch | pa.Table], FloatArray]
 """Rows → the value of each, shape (n,); NaN is less than any number."""

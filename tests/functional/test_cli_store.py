@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from ha.roles import ReplicaRole
-from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
-from orchestrator.host.edge_checks import EdgeChecks, EdgeCheckThread
+from orchestrator.edges.site_checks import EdgeChecks, EdgeCheckThread
+from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.records import (
     ClusterRecord,
     Coordinate,

@@ -28,7 +28,7 @@ import pytest
 from orchestrator.cli.invocation import EXIT_FAILED
 from orchestrator.clock import OFFSET_FILE
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.sinks import read_back
+from orchestrator.edges.sinks import read_back
 from tests.conftest import WaitUntil
 from tests.functional.conftest import Vivace
 from tests.pairs import SITES, Input, Rows, answer

@@ -22,9 +22,9 @@ import pytest
 
 import vivace
 from orchestrator.deploy.context import find
-from orchestrator.deploy.embedded.class_data import class_data_options, class_path
-from orchestrator.deploy.embedded.java import SMALL_JVM, Java
-from orchestrator.deploy.embedded.ports import free_port
+from orchestrator.embedded.class_data import class_data_options, class_path
+from orchestrator.embedded.java import SMALL_JVM, Java
+from orchestrator.embedded.ports import free_port
 from orchestrator.store.protocol import NODES
 from tests.conftest import PATIENCE_S, WaitUntil
 from tests.mock_kafka import MockKafka

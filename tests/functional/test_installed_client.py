@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.edges.sinks.http import HttpResults
+from orchestrator.edges.sources.driver import SourceContext
+from orchestrator.edges.sources.http import Http
+from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.records import SinkAssignment, SourceAssignment, SourceSpec
-from orchestrator.sinks.http import HttpResults
-from orchestrator.sources.driver import SourceContext
-from orchestrator.sources.http import Http
-from orchestrator.sources.live_input import LiveInput
-from tests.integration.orchestrator.sinks.test_http_results import delivery
+from tests.integration.orchestrator.edges.sinks.test_http_results import delivery
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 

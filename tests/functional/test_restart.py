@@ -16,10 +16,10 @@ import pytest
 
 import vivace as client
 from orchestrator.deploy.context import find
-from orchestrator.deploy.embedded.ports import free_port
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.sinks import read_back
-from orchestrator.sinks.delivered import GENERATION, Delivered
+from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import GENERATION, Delivered
+from orchestrator.embedded.ports import free_port
 from tests.conftest import PATIENCE_S, WaitUntil
 from tests.functional.conftest import Vivace
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from orchestrator.control.view import ClusterView, read_view
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills.processes import host_process
 from orchestrator.store.protocol import Store
 from tests.conftest import PATIENCE_S

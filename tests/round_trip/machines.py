@@ -19,10 +19,10 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.deploy.embedded.child_process import ChildProcess
-from orchestrator.deploy.embedded.java import Java
-from orchestrator.deploy.embedded.packages import pyspark_folder, source_root
-from orchestrator.deploy.embedded.ports import free_port
+from orchestrator.embedded.child_process import ChildProcess
+from orchestrator.embedded.java import Java
+from orchestrator.embedded.packages import pyspark_folder, source_root
+from orchestrator.embedded.ports import free_port
 from tests.conftest import PATIENCE_S
 
 MASTER = "org.apache.spark.deploy.master.Master"

@@ -14,13 +14,13 @@ from pyarrow import parquet
 
 from bench.cluster import await_end
 from orchestrator.api import Cluster, apply
+from orchestrator.control.observe.view import read_view
 from orchestrator.control.planning.task import settled
-from orchestrator.control.view import read_view
 from orchestrator.deploy.config import read_config
-from orchestrator.deploy.embedded.java import Java
+from orchestrator.edges.sinks import read_back
+from orchestrator.embedded.java import Java
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
-from orchestrator.sinks import read_back
 from orchestrator.store.protocol import NODES, Store
 from tests.conftest import WaitUntil
 from tests.round_trip.conftest import Say

@@ -12,10 +12,10 @@ import pytest
 
 import vivace
 from bench.cluster import running
-from orchestrator.control.view import read_view
-from orchestrator.deploy.embedded.ports import free_port
+from orchestrator.control.observe.view import read_view
+from orchestrator.edges.sinks import read_back
+from orchestrator.embedded.ports import free_port
 from orchestrator.manifest import load
-from orchestrator.sinks import read_back
 from tests.conftest import PATIENCE_S, WaitUntil
 from tests.round_trip.client import Client
 from tests.round_trip.conftest import Say

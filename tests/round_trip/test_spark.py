@@ -18,8 +18,8 @@ import msgspec
 import pytest
 
 from bench.cluster import running
-from orchestrator.deploy.embedded.java import Java
-from orchestrator.deploy.embedded.ports import free_port
+from orchestrator.embedded.java import Java
+from orchestrator.embedded.ports import free_port
 from orchestrator.manifest import load
 from tests.conftest import WaitUntil
 from tests.round_trip.conftest import Say

@@ -10,11 +10,11 @@ import pytest
 from pyarrow import parquet
 
 from examples import fetch
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, outage, sequence_faults
+from orchestrator.edges.sources import played
 from orchestrator.manifest import Manifests, load
-from orchestrator.simulation.scenario import Played, Scenario
-from orchestrator.sources import played
+from orchestrator.simulation.world.scenario import Played, Scenario
 from tests.aircraft_answer import brute_force
 from tests.long_tests import mostly_long
 

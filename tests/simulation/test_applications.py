@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.kill_executor import WAYS, Killed, apart
 from orchestrator.drills.measurement import SequenceFaults, outage, sequence_faults
 from orchestrator.errors import Refused
-from orchestrator.simulation.scenario import Scenario
+from orchestrator.simulation.world.scenario import Scenario
 from tests.pairs import Input, answer
 
 KILL_DRIVER = WAYS["kill-driver"]

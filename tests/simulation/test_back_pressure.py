@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from ha.roles import ReplicaRole
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, longest_silence, sequence_faults
-from orchestrator.host.events import Durable
+from orchestrator.edges.events import Durable
 from orchestrator.manifest import Manifests
 from orchestrator.records import FragmentRecord, Overflow
-from orchestrator.simulation import schedule
-from orchestrator.simulation.campaign import check
-from orchestrator.simulation.memory_sink import MemorySink
-from orchestrator.simulation.scenario import Played, Scenario
-from orchestrator.simulation.setting import FIRST_FORMS_ONLY, Setting, random_setting
-from orchestrator.simulation.world import Costs
+from orchestrator.simulation.trials import schedule
+from orchestrator.simulation.trials.campaign import check
+from orchestrator.simulation.trials.setting import FIRST_FORMS_ONLY, Setting, random_setting
+from orchestrator.simulation.world.memory_sink import MemorySink
+from orchestrator.simulation.world.scenario import Played, Scenario
+from orchestrator.simulation.world.world import Costs
 from tests.long_tests import mostly_long
 from tests.pairs import NODES, SETTLE_S, Input, Rows, answer
 
@@ -209,7 +209,7 @@ class HangingSink(MemorySink):
 def test_a_sink_whose_disk_hangs_slows_the_sources_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.simulation.memory_sink.MemorySink", HangingSink)
+    monkeypatch.setattr("orchestrator.simulation.world.memory_sink.MemorySink", HangingSink)
     monkeypatch.setattr(HangingSink, "hangs", False)
     recording = Input.random(seed=10, seconds=25)
     watched = begun(recording, tmp_path, memory_bytes=256 * 1024)
@@ -285,7 +285,7 @@ def test_a_site_that_is_started_again_goes_on_where_its_source_had_waited(tmp_pa
 def test_a_sink_that_may_lose_output_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.simulation.memory_sink.MemorySink", HangingSink)
+    monkeypatch.setattr("orchestrator.simulation.world.memory_sink.MemorySink", HangingSink)
     monkeypatch.setattr(HangingSink, "hangs", False)
     recording = Input.random(seed=10, seconds=45)
     manifests = recording.manifests(tmp_path)

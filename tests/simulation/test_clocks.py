@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.control.clocks import CoordinatorClock, uncertainty_us
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.clocks import CoordinatorClock, uncertainty_us
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.sinks.delivered import Delivered
+from orchestrator.edges.sinks.delivered import Delivered
+from orchestrator.simulation.world.scenario import Scenario
 from tests.long_tests import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 

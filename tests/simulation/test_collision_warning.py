@@ -18,11 +18,14 @@ from pyarrow import parquet
 
 from bench.collision_warning import collision_warning
 from bench.traffic_baseline import place_by_traffic
-from orchestrator.control.assignments import assignments
-from orchestrator.control.clocks import revised_clocks
+from orchestrator.control.decide.assignments import assignments
+from orchestrator.control.observe.clocks import revised_clocks
+from orchestrator.control.observe.view import read_view
 from orchestrator.control.planning.planner import Planning
-from orchestrator.control.view import read_view
-from orchestrator.host.events import Deliver
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.sinks.delivered import Delivered
+from orchestrator.edges.sources import spec_of
+from orchestrator.edges.sources.replay import Replay
 from orchestrator.manifest import load
 from orchestrator.records import (
     ClusterRecord,
@@ -32,10 +35,7 @@ from orchestrator.records import (
     StreamRecord,
     Timing,
 )
-from orchestrator.simulation.world import World
-from orchestrator.sinks.delivered import Delivered
-from orchestrator.sources import spec_of
-from orchestrator.sources.replay import Replay
+from orchestrator.simulation.world.world import World
 from orchestrator.store.protocol import ASSIGNMENTS, FRAGMENTS, QUERIES, STREAMS
 from placement.deadline.contraction import contract
 from placement.deadline.solver import place_by_deadline

@@ -13,20 +13,20 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from orchestrator import sources
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.host.events import SourceEmitted
+from orchestrator.edges import sources
+from orchestrator.edges.events import SourceEmitted
+from orchestrator.edges.sinks.delivered import Delivered
+from orchestrator.edges.sources import recorded, spec_of
+from orchestrator.edges.sources.driver import SourceContext, SourceDriver
+from orchestrator.edges.sources.formats.rejections import Rejections
+from orchestrator.edges.sources.live.confirmed_input import ConfirmedInput
+from orchestrator.edges.sources.live.ingestion import Ingestion, Push, Taken
+from orchestrator.edges.sources.live.orderer import EventTime
+from orchestrator.edges.sources.replay import OpenReplay, Recording, Replay
 from orchestrator.records import SourceAssignment, StreamRecord
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.sinks.delivered import Delivered
-from orchestrator.sources import recorded, spec_of
-from orchestrator.sources.confirmed_input import ConfirmedInput
-from orchestrator.sources.driver import SourceContext, SourceDriver
-from orchestrator.sources.ingestion import Ingestion, Push, Taken
-from orchestrator.sources.orderer import EventTime
-from orchestrator.sources.rejections import Rejections
-from orchestrator.sources.replay import OpenReplay, Recording, Replay
+from orchestrator.simulation.world.scenario import Scenario
 from streams.chunk import stream_schema
 from tests.long_tests import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ha.messages import Pong
-from orchestrator.host.prober import COORDINATE_EXCHANGES, LINK_EXCHANGES, Prober
+from orchestrator.host.core.prober import COORDINATE_EXCHANGES, LINK_EXCHANGES, Prober
 from orchestrator.records import Assignment, ClusterRecord, HostSpec, NodeKind, Peer
-from orchestrator.simulation.world import World
+from orchestrator.simulation.world.world import World
 from orchestrator.store.protocol import ASSIGNMENTS, NODES, Store
 from topology.coordinate import MAX_RTT_MS
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.drills.process_faults import RIVALS
-from orchestrator.simulation.drill_hands import SimulatedHands
-from orchestrator.simulation.scenario import Scenario
+from orchestrator.simulation.world.drill_hands import SimulatedHands
+from orchestrator.simulation.world.scenario import Scenario
 from tests.pairs import SETTLE_S, Input, answer
 
 

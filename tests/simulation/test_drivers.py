@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.edges.sinks import opener, read_back
 from orchestrator.manifest import load
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.sinks import opener, read_back
+from orchestrator.simulation.world.scenario import Scenario
 from tests import drivers
 
 drivers.register()

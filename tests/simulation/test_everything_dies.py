@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.edges.sinks.delivered import Delivered
+from orchestrator.edges.sources import recorded, spec_of
+from orchestrator.edges.sources.replay import Replay
 from orchestrator.records import StreamRecord
-from orchestrator.simulation.pushed import Pushed
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.simulation.sensor import Sensor
-from orchestrator.sinks.delivered import Delivered
-from orchestrator.sources import recorded, spec_of
-from orchestrator.sources.replay import Replay
+from orchestrator.simulation.trials.pushed import Pushed
+from orchestrator.simulation.trials.sensor import Sensor
+from orchestrator.simulation.world.scenario import Scenario
 from tests.long_tests import mostly_long
 from tests.pairs import INTERVAL_MS, NODES, SETTLE_S, SITES, Input, answer
 

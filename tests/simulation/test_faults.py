@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ha.roles import ReplicaRole
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.records import FragmentRecord
-from orchestrator.simulation.scenario import Played, Scenario
-from orchestrator.simulation.world import SimulatedHost
+from orchestrator.simulation.world.scenario import Played, Scenario
+from orchestrator.simulation.world.world import SimulatedHost
 from tests.long_tests import mostly_long
 from tests.pairs import FRAGMENTS, SETTLE_S, Input, answer
 

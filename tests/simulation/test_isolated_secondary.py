@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.control.view import read_view
-from orchestrator.simulation.scenario import Scenario
+from orchestrator.control.observe.view import read_view
+from orchestrator.simulation.world.scenario import Scenario
 from tests.pairs import SETTLE_S, Input, assert_exact
 
 RESUMES_MS = 750

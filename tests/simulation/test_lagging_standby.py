@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.control.decision import DecisionSettings
-from orchestrator.control.view import read_view
+from orchestrator.control.decide.decision import DecisionSettings
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.records import FragmentRecord
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.sinks.delivered import Delivered
+from orchestrator.simulation.world.scenario import Scenario
 from tests.pairs import SETTLE_S, Input
 
 STRONG = "pairing.strong"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.simulation.memory_sink import MemorySink, MemorySinks
-from orchestrator.sinks.write_behind import WriteBehind
+from orchestrator.edges.sinks.write_behind import WriteBehind
+from orchestrator.simulation.world.memory_sink import MemorySink, MemorySinks
 from tests.pairs import Input
 from tests.simulation.test_back_pressure import assert_exact, begun
 
@@ -39,7 +39,7 @@ def test_streams_start_once_their_sinks_are_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for a reader that has never subscribed, so output would be dropped."""
-    monkeypatch.setattr("orchestrator.simulation.memory_sink.MemorySink", LateSink)
+    monkeypatch.setattr("orchestrator.simulation.world.memory_sink.MemorySink", LateSink)
     recording = Input.random(seed=10, seconds=25)
     played = begun(recording, tmp_path, memory_bytes=256 * 1024).scenario.finish()
     assert_exact(played, recording)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from ha.subscription import STALLED_US
-from orchestrator.control.decision import DecisionSettings
-from orchestrator.control.view import read_view
+from orchestrator.control.decide.decision import DecisionSettings
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.records import DisturbedLink, FragmentRecord
-from orchestrator.simulation.scenario import Scenario
+from orchestrator.simulation.world.scenario import Scenario
 from orchestrator.store.protocol import LINKS
 from tests.pairs import NODES, SETTLE_S, SITES, Input, answer
 

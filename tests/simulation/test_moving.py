@@ -10,15 +10,15 @@ import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator import api
+from orchestrator.control.observe.view import read_view
 from orchestrator.control.process import Coordination
-from orchestrator.control.view import read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.records import FragmentRecord, MovePlan, MoveStep
-from orchestrator.simulation.campaign import Selection, judge
-from orchestrator.simulation.memory_store import OutOfWrites
-from orchestrator.simulation.scenario import Played, Scenario
-from orchestrator.simulation.schedule import Shape
+from orchestrator.simulation.trials.campaign import Selection, judge
+from orchestrator.simulation.trials.schedule import Shape
+from orchestrator.simulation.world.memory_store import OutOfWrites
+from orchestrator.simulation.world.scenario import Played, Scenario
 from orchestrator.store.protocol import MOVES
 from tests.long_tests import mostly_long
 from tests.pairs import FRAGMENTS, NODES, SETTLE_S, Input, answer

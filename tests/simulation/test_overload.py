@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.simulation.scenario import Played, Scenario
-from orchestrator.simulation.world import Costs
+from orchestrator.simulation.world.scenario import Played, Scenario
+from orchestrator.simulation.world.world import Costs
 from tests.pairs import NODES, SETTLE_S, SITES, Input, answer
 
 SECONDS = 14

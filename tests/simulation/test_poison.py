@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ha.replica import Replica
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.sinks.delivered import Delivered
+from orchestrator.edges.sinks.delivered import Delivered
+from orchestrator.simulation.world.scenario import Scenario
 from orchestrator.store.protocol import PROBLEMS
 from streams.engine import Evaluated
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer

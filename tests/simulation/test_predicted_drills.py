@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from orchestrator.api import Cluster, DrillReport, predict
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import disturbances
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.simulation.stage import Stage
+from orchestrator.simulation.world.scenario import Scenario
+from orchestrator.simulation.world.stage import Stage
 from tests.long_tests import mostly_long
 from tests.pairs import SETTLE_S, Input
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.control.view import read_view
-from orchestrator.host.events import Deliver
+from orchestrator.control.observe.view import read_view
+from orchestrator.edges.events import Deliver
 from orchestrator.records import FragmentRecord
-from orchestrator.simulation.scenario import Scenario
+from orchestrator.simulation.world.scenario import Scenario
 from orchestrator.store.protocol import QUERIES
 from tests.long_tests import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input

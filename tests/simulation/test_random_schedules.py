@@ -10,9 +10,9 @@ import secrets
 
 import pytest
 
-from orchestrator.simulation.campaign import Selection, judge
-from orchestrator.simulation.schedule import STRUCK, Shape
-from orchestrator.simulation.setting import EVEN_WATCHES, FIRST_FORMS_ONLY
+from orchestrator.simulation.trials.campaign import Selection, judge
+from orchestrator.simulation.trials.schedule import STRUCK, Shape
+from orchestrator.simulation.trials.setting import EVEN_WATCHES, FIRST_FORMS_ONLY
 from tests.long_tests import mostly_long
 
 ONCE_BROKEN = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
+from orchestrator.edges.sinks import opener, read_back
 from orchestrator.manifest import load
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.sinks import opener, read_back
+from orchestrator.simulation.world.scenario import Scenario
 from tests import drivers
 from tests.simulation.test_drivers import LATENCIES, MANIFESTS
 

@@ -9,10 +9,10 @@ import pytest
 
 from ha.memory import MemoryBudget
 from ha.messages import Data, Message, Snapshot
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.records import FragmentRecord
-from orchestrator.simulation.hosts import SimulatedHost
-from orchestrator.simulation.scenario import Scenario
+from orchestrator.simulation.world.hosts import SimulatedHost
+from orchestrator.simulation.world.scenario import Scenario
 from streams.chunk import Position
 from tests.pairs import SETTLE_S, Input, assert_exact
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.control.view import read_view
-from orchestrator.simulation.scenario import Scenario
+from orchestrator.control.observe.view import read_view
+from orchestrator.simulation.world.scenario import Scenario
 from orchestrator.store.protocol import PROBLEMS
 from tests.pairs import NODES, SETTLE_S, Input
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.api.sharing import with_sharing
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.host.events import Deliver
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import QueryRecord
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.sinks.delivered import Delivered
+from orchestrator.simulation.world.scenario import Scenario
 from orchestrator.store.protocol import QUERIES
 from tests.pairs import SETTLE_S, STATEMENTS, Input, answer
 

@@ -9,19 +9,19 @@ import msgspec
 import pytest
 
 from ha.roles import ReplicaRole
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.links import CUT_LINK_MS
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.drivers import DriverError
-from orchestrator.host.events import SourceEmitted
-from orchestrator.host.hosted_streams import HostedSource
+from orchestrator.edges.drivers import DriverError
+from orchestrator.edges.events import SourceEmitted
+from orchestrator.edges.sinks.delivered import Delivered
+from orchestrator.edges.sources import recorded, spec_of
+from orchestrator.edges.sources.driver import SourceContext
+from orchestrator.edges.sources.replay import OpenReplay, Replay
+from orchestrator.host.core.hosted_streams import HostedSource
 from orchestrator.records import Shed, SourceAssignment, StreamRecord
-from orchestrator.simulation.pushed import Pushed
-from orchestrator.simulation.scenario import Scenario
-from orchestrator.sinks.delivered import Delivered
-from orchestrator.sources import recorded, spec_of
-from orchestrator.sources.driver import SourceContext
-from orchestrator.sources.replay import OpenReplay, Replay
+from orchestrator.simulation.trials.pushed import Pushed
+from orchestrator.simulation.world.scenario import Scenario
 from tests.long_tests import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.control.decision import DecisionSettings
-from orchestrator.control.view import read_view
+from orchestrator.control.decide.decision import DecisionSettings
+from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.manifest import Manifests, load
-from orchestrator.simulation.scenario import Scenario
+from orchestrator.simulation.world.scenario import Scenario
 from orchestrator.store.protocol import PROBLEMS
 from streams.rejected import RejectedCount
 from tests.fragile import FATAL, fragile_function

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from orchestrator.control.dataflow import Fragment
+from orchestrator.control.observe.dataflow import Fragment
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.overhead import LEAST_TUPLES_S
 from orchestrator.control.planning.workload import FragmentWork
-from orchestrator.control.view import ClusterView
 
 TOLERANCE = 0.25
 """Share by which a stated cost may be off: processors of one kind differ by as much."""

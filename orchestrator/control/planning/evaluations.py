@@ -11,11 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ha.roles import ReplicaRole
-from orchestrator.control.dataflow import Dataflow
-from orchestrator.control.measured_load import mean_speed
-from orchestrator.control.view import ClusterView
-from orchestrator.host.dispatcher import TIMESTAMPS_PER_DISPATCH
-from orchestrator.host.rests import (
+from orchestrator.control.observe.dataflow import Dataflow
+from orchestrator.control.observe.measured_load import mean_speed
+from orchestrator.control.observe.view import ClusterView
+from orchestrator.records import ReplicaId
+from streams.scheduling.cadence import TIMESTAMPS_PER_DISPATCH
+from streams.scheduling.rests import (
     MANY_SHARE,
     RECOVERY_LAGS,
     STANDBY_REST_SHARES,
@@ -23,7 +24,6 @@ from orchestrator.host.rests import (
     many_replicas_us,
     rest_us,
 )
-from orchestrator.records import ReplicaId
 
 REPLICAS = 2
 """Of a fragment."""

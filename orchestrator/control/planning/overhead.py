@@ -9,12 +9,12 @@ together; before that, it is assumed by how often they evaluate and how fast the
 from __future__ import annotations
 
 from ha.roles import ReplicaRole
-from orchestrator.control.measured_load import mean_speed, speed_of
+from orchestrator.control.observe.measured_load import mean_speed, speed_of
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.evaluations import Expected
-from orchestrator.control.view import ClusterView
-from orchestrator.host.load_meter import HOST_CORES
-from orchestrator.host.rests import IDLE_RESTS
 from orchestrator.records import NodeRecord, ReplicaLoad
+from orchestrator.records.speed import HOST_CORES
+from streams.scheduling.rests import IDLE_RESTS
 
 OVERHEAD_US = 500.0
 OFTEN_S = 600.0

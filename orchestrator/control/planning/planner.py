@@ -9,7 +9,9 @@ from dataclasses import replace
 
 import msgspec
 
-from orchestrator.control.dataflow import Dataflow, InvalidQuery
+from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery
+from orchestrator.control.observe.remembered import remembered_fragments
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.feeding import fed_standbys, fed_timing, feedings, with_feeding
 from orchestrator.control.planning.replicas import (
     cheapest_primaries,
@@ -34,8 +36,6 @@ from orchestrator.control.planning.task import (
 )
 from orchestrator.control.planning.utilisation import Place, overload, places, room_cores
 from orchestrator.control.planning.workload import Workload, workload
-from orchestrator.control.remembered import remembered_fragments
-from orchestrator.control.view import ClusterView
 from orchestrator.records import FragmentRecord, NodeKind, QueryRecord, StreamRecord, Timing
 from placement.errors import PlacementError
 from placement.evaluation.single import running_secondaries

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from orchestrator.control.measured_load import speed_of
+from orchestrator.control.observe.measured_load import speed_of
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.overhead import idle_cores
 from orchestrator.control.planning.workload import Workload
-from orchestrator.control.view import ClusterView
 from orchestrator.records import NodeRecord
 
 SITE_US = 150.0

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from foundation.arrays import FloatArray, IntArray
 from orchestrator.control.planning.feeding import (
     chosen,
     decided,
@@ -29,7 +30,6 @@ from orchestrator.control.planning.task import QueryTask, flowing
 from placement.evaluation.load import Load
 from placement.records import Recovery, Secondary
 from placement.standby_schemes import NO_CHECKPOINTS, Fed, Feeding, Input
-from topology.arrays import FloatArray, IntArray
 
 PRICED_NODES = 128
 """Nodes on which schemes are tried, the cheapest under Active Standby; the others are priced by

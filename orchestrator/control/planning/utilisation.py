@@ -28,12 +28,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ha.roles import ReplicaRole
-from orchestrator.control.measured_load import (
+from orchestrator.control.observe.measured_load import (
     NODE_SHARE,
     MeasuredPlace,
     measured_places,
     speed_of,
 )
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.overhead import idle_cores
 from orchestrator.control.planning.site_load import coming_to_site, site_cores
 from orchestrator.control.planning.task import RunningFragment
@@ -43,7 +44,6 @@ from orchestrator.control.planning.workload import (
     Workload,
     taken_by,
 )
-from orchestrator.control.view import ClusterView
 from orchestrator.records import NodeKind, NodeRecord, ReplicaStatus
 from placement.errors import PlacementError
 

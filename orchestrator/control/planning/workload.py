@@ -25,8 +25,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from orchestrator.control.dataflow import Columns, Dataflow, Fragment
-from orchestrator.control.measured_load import mean_speed
+from orchestrator.control.observe.dataflow import Columns, Dataflow, Fragment
+from orchestrator.control.observe.measured_load import mean_speed
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.evaluations import (
     NO_DEADLINE_MS,
     Expected,
@@ -34,8 +35,6 @@ from orchestrator.control.planning.evaluations import (
     limited,
 )
 from orchestrator.control.planning.overhead import LEAST_TUPLES_S, RECEIVED, overhead_us
-from orchestrator.control.view import ClusterView
-from orchestrator.host.hosted_streams import SINK_PREFIX
 from orchestrator.records import (
     CostStatus,
     Estimate,
@@ -43,6 +42,7 @@ from orchestrator.records import (
     ReplicaLoad,
     StreamRecord,
 )
+from orchestrator.records.assignments import SINK_PREFIX
 from placement.graph import Link, Operator, QueryGraph
 from streams.scheduling.chains import merge_chains
 

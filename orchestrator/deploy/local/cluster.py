@@ -23,11 +23,11 @@ import msgspec
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.context import ClusterExists
 from orchestrator.deploy.coordinator import publish, settings_of
-from orchestrator.deploy.embedded.ensemble import ZooKeeperServers
-from orchestrator.deploy.embedded.java import Java, find_java
 from orchestrator.deploy.local.members import Member
 from orchestrator.deploy.local.readiness import LOOK_EVERY_S, await_ready
 from orchestrator.deploy.local.services import ServiceMeter
+from orchestrator.embedded.ensemble import ZooKeeperServers
+from orchestrator.embedded.java import Java, find_java
 from orchestrator.errors import Unreachable
 from orchestrator.folders import private_folder
 from orchestrator.manifest import ClusterManifest

@@ -14,9 +14,9 @@ from typing import Self
 import msgspec
 
 from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig
-from orchestrator.deploy.embedded.child_process import ChildProcess
-from orchestrator.deploy.embedded.java import JAVA_VARIABLE, Java
-from orchestrator.deploy.embedded.packages import source_root
+from orchestrator.embedded.child_process import ChildProcess
+from orchestrator.embedded.java import JAVA_VARIABLE, Java
+from orchestrator.embedded.packages import source_root
 from orchestrator.manifest import ClusterManifest, PlaceManifest
 from orchestrator.records import NodeKind
 

@@ -1,7 +1,7 @@
 """Waiting until a cluster that was started is ready for queries.
 
-What that means is said in `orchestrator.control.readiness`. Patience goes by progress: on a slow
-machine everything takes longer, and what still comes is worth waiting for.
+What that means is said in `orchestrator.control.observe.readiness`. Patience goes by progress: on a
+slow machine everything takes longer, and what still comes is worth waiting for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.control.readiness import Incomplete, Readiness, incomplete, readiness
+from orchestrator.control.observe.readiness import Incomplete, Readiness, incomplete, readiness
 from orchestrator.errors import Unreachable
 from orchestrator.progress import Progress
 from orchestrator.store.protocol import CLAIMS, NODES, Store

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import psutil
 
-from orchestrator.host.processors import own_processors
+from orchestrator.host.shell.processors import own_processors
 from orchestrator.records import ServicesRecord
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import NODES, SERVICES, Store, StoreUnavailable

@@ -4,7 +4,7 @@
 
 A Spark session computes a little, and a ZooKeeper starts in its driver, which also loads what the
 executor has loaded. When it ends, it writes all classes down (`java`'s option
-`-XX:ArchiveClassesAtExit`). See `orchestrator.deploy.embedded.class_data`.
+`-XX:ArchiveClassesAtExit`). See `orchestrator.embedded.class_data`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from orchestrator.deploy.embedded.class_data import class_data, class_path
-from orchestrator.deploy.embedded.java import PROBE_TIMEOUT_S, SMALL_JVM, Java, find_java
-from orchestrator.deploy.embedded.ports import LOOPBACK, free_port
+from orchestrator.embedded.class_data import class_data, class_path
+from orchestrator.embedded.java import PROBE_TIMEOUT_S, SMALL_JVM, Java, find_java
+from orchestrator.embedded.ports import LOOPBACK, free_port
 from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
 
 WRITE_S = 180.0

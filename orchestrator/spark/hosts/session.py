@@ -38,10 +38,10 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
-from orchestrator.deploy.embedded.class_data import class_data_options, class_path
-from orchestrator.deploy.embedded.java import LOGGING, SMALL_JVM, Java, find_java
-from orchestrator.deploy.embedded.packages import pyspark_folder, source_root
-from orchestrator.deploy.embedded.ports import LOOPBACK
+from orchestrator.embedded.class_data import class_data_options, class_path
+from orchestrator.embedded.java import LOGGING, SMALL_JVM, Java, find_java
+from orchestrator.embedded.packages import pyspark_folder, source_root
+from orchestrator.embedded.ports import LOOPBACK
 from orchestrator.errors import Unreachable, VivaceError
 from orchestrator.folders import private_folder
 

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from orchestrator.control.process import Coordinator
-from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER, FRAGMENTS, NODES, QUERIES, STREAMS
 from orchestrator.store.zookeeper import ZooKeeperStore
 from tests.conftest import WaitUntil

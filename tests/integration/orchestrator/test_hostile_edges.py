@@ -22,25 +22,25 @@ from pyarrow import ipc, parquet
 import vivace
 from orchestrator.api import TailRow
 from orchestrator.cli.render.rows import RowPrinter
-from orchestrator.host.events import Deliver
-from orchestrator.kafka import Topic
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.kafka import Topic
+from orchestrator.edges.sinks.archive import Archive
+from orchestrator.edges.sinks.driver import OpenSink
+from orchestrator.edges.sinks.http import HttpResults, OpenHttpResults
+from orchestrator.edges.sinks.kafka import KafkaTopic
+from orchestrator.edges.sinks.parquet import ParquetFiles
+from orchestrator.edges.sources.driver import SourceContext
+from orchestrator.edges.sources.folder import Folder
+from orchestrator.edges.sources.formats.row_form import Format
+from orchestrator.edges.sources.http import Http
+from orchestrator.edges.sources.kafka import Kafka
+from orchestrator.edges.sources.live.live_input import LiveInput
+from orchestrator.edges.sources.live.live_source import Durable, LiveSource
+from orchestrator.edges.sources.tcp import Tcp
 from orchestrator.records import SinkAssignment, SourceAssignment, SourceSpec
-from orchestrator.sinks.archive import Archive
-from orchestrator.sinks.driver import OpenSink
-from orchestrator.sinks.http import HttpResults, OpenHttpResults
-from orchestrator.sinks.kafka import KafkaTopic
-from orchestrator.sinks.parquet import ParquetFiles
-from orchestrator.sources.driver import SourceContext
-from orchestrator.sources.folder import Folder
-from orchestrator.sources.http import Http
-from orchestrator.sources.kafka import Kafka
-from orchestrator.sources.live import Durable, LiveSource
-from orchestrator.sources.live_input import LiveInput
-from orchestrator.sources.row_form import Format
-from orchestrator.sources.tcp import Tcp
 from streams.chunk import Chunk, stream_schema
 from tests.conftest import WaitUntil
-from tests.integration.orchestrator.sources.test_http import arrow as arrow_stream
+from tests.integration.orchestrator.edges.sources.test_http import arrow as arrow_stream
 from tests.mock_kafka import MockKafka
 
 COLUMNS = {"t": "string", "i": "int", "x": "float", "b": "bool"}

@@ -15,11 +15,11 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from orchestrator.deploy.embedded.java import Java
-from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.embedded.java import Java
+from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.errors import Unreachable
 from orchestrator.records import HistoryEvent, NodeKind, NodeRecord, StreamRecord
-from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
+from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     HISTORY,

@@ -19,17 +19,17 @@ import pyarrow as pa
 import pytest
 
 import vivace
-from orchestrator.deploy.embedded.ports import free_port
-from orchestrator.http_server import Route, serve
-from orchestrator.listening import Endpoint
-from orchestrator.sinks import http as results
-from orchestrator.sources import confirmed_input
-from orchestrator.sources.http import Http
-from orchestrator.sources.live import Durable
-from orchestrator.sources.live_input import LiveInput
+from orchestrator.edges.http_server import Route, serve
+from orchestrator.edges.listening import Endpoint
+from orchestrator.edges.sinks import http as results
+from orchestrator.edges.sources.http import Http
+from orchestrator.edges.sources.live import confirmed_input
+from orchestrator.edges.sources.live.live_input import LiveInput
+from orchestrator.edges.sources.live.live_source import Durable
+from orchestrator.embedded.ports import free_port
 from tests.conftest import PATIENCE_S, WaitUntil
-from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
-from tests.integration.orchestrator.sources.test_http import TOKEN, Site, entered
+from tests.integration.orchestrator.edges.sinks.test_http_results import Site as Exit
+from tests.integration.orchestrator.edges.sources.test_http import TOKEN, Site, entered
 from vivace import client as reading
 from vivace import stream as module
 from vivace.exchange import Patience, Place, look_elsewhere

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ha.messages import Data, Message, Ping, Subscribe
-from orchestrator.host.wire import WIRE_VERSION, WireError, decode, encode
+from orchestrator.host.shell.wire import WIRE_VERSION, WireError, decode, encode
 from streams.chunk import Position
-from tests.unit.orchestrator.host.test_wire import DATA, SNAPSHOT, only_s
+from tests.unit.orchestrator.host.shell.test_wire import DATA, SNAPSHOT, only_s
 
 MESSAGES: list[Message] = [
     DATA,

@@ -9,11 +9,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.control.admission import admit
-from orchestrator.control.decide import decide
-from orchestrator.control.decision import DecisionSettings
+from orchestrator.control.decide.admission import admit
+from orchestrator.control.decide.decision import DecisionSettings
+from orchestrator.control.decide.writes import decide
+from orchestrator.control.observe.view import LEAST_SAMPLES
 from orchestrator.control.planning.workload import workload
-from orchestrator.control.view import LEAST_SAMPLES
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import CostStatus, Estimate

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.control.decide import decide
-from orchestrator.control.decision import DecisionSettings
+from orchestrator.control.decide.decision import DecisionSettings
+from orchestrator.control.decide.writes import decide
 from orchestrator.records import CordonRecord, MovePlan, MoveStep
 from orchestrator.store.protocol import CORDONS, MOVES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, places_ms

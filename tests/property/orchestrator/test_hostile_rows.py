@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.sources import formats
-from orchestrator.sources.formats import Format, RowForm, Unreadable
+from orchestrator.edges.sources.formats import formats
+from orchestrator.edges.sources.formats.formats import Format, RowForm, Unreadable
 from tests.property.streams import hostile
 from tests.property.streams.test_engine_matches_oracle import columns
 

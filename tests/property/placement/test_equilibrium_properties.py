@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foundation.arrays import FloatArray
 from placement.equilibrium import UsageSettings, least_usage, minimise
 from placement.graph import Link, Operator, QueryGraph
 from placement.relaxation import RelaxationSettings, relax
 from placement.spring_system import MIN_RATE_BYTES_S, SpringSystem
-from topology.arrays import FloatArray
 
 Positions = dict[str, FloatArray]
 

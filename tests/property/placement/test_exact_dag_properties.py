@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foundation.arrays import FloatArray, IntArray
 from placement.dag_model import DagTask
 from placement.errors import CapacityUnattainable, DeadlineUnattainable, NoNode
 from placement.evaluation.load import ROUNDING_CORES
@@ -18,7 +19,6 @@ from placement.exact_dag import DagPlacement, solve_dag
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 from tests.property.placement import definitions
-from topology.arrays import FloatArray, IntArray
 
 HOP_OVERHEAD_MS = 2.0
 

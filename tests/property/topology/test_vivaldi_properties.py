@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 from topology.coordinate import MAX_RTT_MS, Coordinate
 from topology.vivaldi import MAX_ERROR, MIN_ERROR, Adaptive, Constant, Vivaldi
 

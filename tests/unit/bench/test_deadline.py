@@ -18,9 +18,9 @@ from bench.deadline_trials import (
     prepared,
 )
 from examples.collision_rounds import BEGIN_MS, CENTRE, ONBOARD, ROUND_MS
-from orchestrator.host.events import Deliver
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.manifest import Manifests
-from orchestrator.sinks.delivered import Delivered
 from tests.obedient_cluster import query_manifest
 from tests.streams_of_numbers import chunk, schema
 

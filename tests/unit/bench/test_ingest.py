@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from bench import ingest_workload as workload
 from bench.ingest_latency import last_passing, waits_ms
-from orchestrator.sources.formats import parse
-from orchestrator.sources.row_form import Format, RowForm
+from orchestrator.edges.sources.formats.formats import parse
+from orchestrator.edges.sources.formats.row_form import Format, RowForm
 
 FORM = RowForm(columns=workload.COLUMNS)
 

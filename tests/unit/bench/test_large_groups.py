@@ -10,9 +10,9 @@ from pyarrow import parquet
 
 import bench.large_groups
 from bench.large_groups import FRAGMENT, GROUPS, INTERVAL_MS, write_input
+from orchestrator.edges.sources import recorded
+from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP
 from orchestrator.manifest import load
-from orchestrator.sources import recorded
-from orchestrator.sources.replay import RECORDED_TIMESTAMP
 
 
 def test_each_timestamp_of_the_recording_has_all_its_tuples(

@@ -22,9 +22,9 @@ from bench.spark_latency import (
     missing,
 )
 from orchestrator.api import validate
+from orchestrator.edges.sinks.delivered import Delivered, completed_schema
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
-from orchestrator.sinks.delivered import Delivered, completed_schema
 from streams.chunk import TIMESTAMP
 
 

@@ -11,8 +11,8 @@ from pyarrow import parquet
 from bench.nexmark_cluster import FULL_SPEED, QUERIES, compared, played_at
 from bench.nexmark_events import BEGIN_MS, EVENTS_MS, Events
 from bench.throughput import DifferentResults
-from orchestrator.sinks.delivered import GENERATION, SEQUENCE
-from orchestrator.sources import recorded
+from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE
+from orchestrator.edges.sources import recorded
 
 COUNT = 2_000
 END_MS = BEGIN_MS + COUNT // EVENTS_MS - 1

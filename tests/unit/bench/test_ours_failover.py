@@ -21,13 +21,13 @@ from bench.ours_failover import (
     write_input,
 )
 from bench.silence import KEYS, STEADY_S, TUPLES_PER_S
-from orchestrator.control.dataflow import dataflow
+from orchestrator.control.observe.dataflow import dataflow
 from orchestrator.drills.kill_executor import Killed, Target
 from orchestrator.drills.measurement import SequenceFaults
+from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered, completed_schema
+from orchestrator.edges.sources import recorded
+from orchestrator.edges.sources.replay import Recording, Replay
 from orchestrator.manifest import load
-from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered, completed_schema
-from orchestrator.sources import recorded
-from orchestrator.sources.replay import Recording, Replay
 from streams.chunk import TIMESTAMP
 from streams.compiler import compile_statement
 from streams.language import parse

@@ -17,8 +17,8 @@ from bench.overload_unshed import (
     figures,
     write_input,
 )
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.manifest import load
-from orchestrator.sinks.delivered import Delivered
 
 
 def test_manifests_are_valid_and_ask_for_twice_the_capacity(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from bench.switchover import Operated, figures, seen
+from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered, completed_schema
 from orchestrator.errors import VivaceError
-from orchestrator.sinks.delivered import GENERATION, SEQUENCE, Delivered, completed_schema
 from streams.chunk import TIMESTAMP
 
 SECOND_US = 1_000_000

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ha import memory
-from orchestrator.control import beginning
-from orchestrator.control.decision import DecisionSettings
+from orchestrator.control.decide import beginning
+from orchestrator.control.decide.decision import DecisionSettings
 
 SITES_S = DecisionSettings().site_patience_us / 1e6
 DOCS = Path(__file__).parents[3] / "docs"

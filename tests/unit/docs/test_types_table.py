@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from orchestrator.sources.files import read_rows
-from orchestrator.sources.formats import parse
-from orchestrator.sources.row_form import Format, RowForm, Unreadable
+from orchestrator.edges.sources.formats.files import read_rows
+from orchestrator.edges.sources.formats.formats import parse
+from orchestrator.edges.sources.formats.row_form import Format, RowForm, Unreadable
 
 PAGE = Path(__file__).parents[3] / "docs" / "live-streams.md"
 HEAD = "| for | CSV | JSON | Arrow, Parquet, Python | becomes |\n"

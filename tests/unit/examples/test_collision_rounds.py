@@ -18,9 +18,9 @@ from examples.collision_rounds import (
     Rounds,
     rounds,
 )
+from orchestrator.edges.sources import recorded
+from orchestrator.edges.sources.replay import Recording, Replay
 from orchestrator.manifest import load
-from orchestrator.sources import recorded
-from orchestrator.sources.replay import Recording, Replay
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "collision-warning"
 VOLUMES = [15, 0, MOST_V2V, 1]

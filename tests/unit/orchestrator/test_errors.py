@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from orchestrator.control.dataflow import InvalidQuery
+from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError
 
 

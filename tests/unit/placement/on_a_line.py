@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from foundation.arrays import IntArray
 from placement.evaluation.load import Load
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
-from topology.arrays import IntArray
 from topology.cpu import Linear
 
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from foundation.arrays import FloatArray
 from placement.equilibrium import UsageSettings, least_usage, minimise
 from placement.errors import GraphError, SettingsError
 from placement.graph import MAX_RATE, Link, Operator, QueryGraph
 from placement.spring_system import SpringSystem
-from topology.arrays import FloatArray
 
 corners = {"A": np.array([0.0, 0.0]), "B": np.array([60.0, 0.0]), "C": np.array([0.0, 60.0])}
 exactly = UsageSettings(tolerance=1e-7, softening=1e-8, max_rounds=2000)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from foundation.arrays import FloatArray, IntArray
 from placement.dag_model import DagTask
 from placement.errors import (
     CapacityUnattainable,
@@ -22,7 +23,6 @@ from placement.exact_dag import DagPlacement, solve_dag
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
 from placement.program import MilpSettings
-from topology.arrays import FloatArray, IntArray
 
 # A line of nodes n0 … n4, 20 ms of one way apart.
 view = NetworkView(

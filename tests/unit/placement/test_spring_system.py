@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from foundation.arrays import FloatArray
 from placement.errors import GraphError
 from placement.graph import Link, Operator, QueryGraph
 from placement.spring_system import MIN_RATE_BYTES_S, SpringSystem
-from topology.arrays import FloatArray
 
 
 def chain(name: str, *rates: float) -> QueryGraph:

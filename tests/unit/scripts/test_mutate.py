@@ -1,4 +1,4 @@
-"""The list of breakages fits the code: each text occurs once in its file, and changes it."""
+"""Trying breakages: which test notices one, and what a run adds to the list."""
 
 from __future__ import annotations
 
@@ -13,26 +13,9 @@ from scripts import mutate
 from scripts.mutate import QUICK, ROOT, Mutation
 
 
-@pytest.mark.parametrize("mutation", Mutation.load(), ids=str)
-def test_a_breakage_fits_the_code(mutation: Mutation) -> None:
-    assert mutation.fits, "change tests/mutations.yaml with the line that it names"
-    assert mutation.by != mutation.text
-    sound = (ROOT / mutation.file).read_text(encoding="utf-8")
-    compile(sound.replace(mutation.text, mutation.by), mutation.file, "exec")
-    assert mutation.quick
-
-
 def test_there_are_enough_breakages_and_their_tests_exist() -> None:
     assert len([m for m in Mutation.load() if m.harmless is None]) >= 60
     assert all((ROOT / path).exists() for paths in QUICK.values() for path in paths)
-
-
-def test_the_list_names_tests_that_exist() -> None:
-    for mutation in Mutation.load():
-        if mutation.test is not None:
-            path, *names = mutation.test.split("::")
-            text = (ROOT / path).read_text(encoding="utf-8")
-            assert all(f"def {name}(" in text or f"class {name}" in text for name in names)
 
 
 def test_the_list_can_be_told_which_test_noticed(

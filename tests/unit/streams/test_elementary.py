@@ -9,9 +9,9 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
+from foundation.arrays import FloatArray
 from streams import elementary
 from streams import elementary_tables as table
-from topology.arrays import FloatArray
 
 BITS = 300
 rng = np.random.default_rng(5)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from foundation.arrays import IntArray
 from streams.chunk import ChunkError, Position, stream_schema
 from streams.input_queue import InputQueue
 from tests.streams_of_numbers import chunk, cut, schema
-from topology.arrays import IntArray
 
 TIMESTAMP_GROUPS = [(10, 2), (20, 0), (30, 3), (40, 1)]
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from foundation.arrays import IntArray
 from streams.arrow_buffers import offsets, text_bytes
 from streams.exact_texts import LEAST_SQUARE_EXPONENT, exact_number, exact_text
 from streams.panes import compiled, kernels, reference
@@ -27,7 +28,6 @@ from streams.panes.reference_texts import cut
 from streams.program import Evaluation
 from streams.vector import Vector
 from tests.unit.streams.running import output, program
-from topology.arrays import IntArray
 
 both = pytest.mark.parametrize("module", [reference, compiled], ids=["numpy", "numba"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from topology.arrays import FloatArray
+from foundation.arrays import FloatArray
 from topology.bulk_coordinates import BulkCoordinates
 from topology.bulk_steps import Averaged, Timestep, relax
 from topology.latency_samples import LatencySamples

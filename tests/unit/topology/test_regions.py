@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from topology.arrays import FloatArray, IntArray
+from foundation.arrays import FloatArray, IntArray
 from topology.regions import RegionsError, fit_centres, label
 
 CENTRES = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])

@@ -14,12 +14,12 @@ from orchestrator.api.sending import (
     SkippedLines,
     _Sending,  # pyright: ignore[reportPrivateUsage]
 )
+from orchestrator.edges.sources.driver import SourceContext
+from orchestrator.edges.sources.formats.form_options import row_form
+from orchestrator.edges.sources.http import Http
+from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.errors import InvalidInput
 from orchestrator.records import SourceAssignment, SourceSpec
-from orchestrator.sources.driver import SourceContext
-from orchestrator.sources.form_options import row_form
-from orchestrator.sources.http import Http
-from orchestrator.sources.live_input import LiveInput
 
 NOW_US = 1_700_000_000_000_000
 COLUMNS = {"k": "int"}

@@ -20,12 +20,12 @@ from pyarrow import parquet
 from orchestrator import api
 from orchestrator.cli import main
 from orchestrator.deploy.context import ClusterContext
-from orchestrator.host.events import Deliver
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.sinks.archive import Archive
+from orchestrator.edges.sources import spec_of
+from orchestrator.edges.sources.replay import Replay
 from orchestrator.manifest import Manifests
 from orchestrator.records import SinkAssignment
-from orchestrator.sinks.archive import Archive
-from orchestrator.sources import spec_of
-from orchestrator.sources.replay import Replay
 from orchestrator.spark.hosts import session
 from streams.chunk import Chunk, stream_schema
 from tests.obedient_cluster import ObedientCluster, query_manifest, stream_manifest

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.deploy.embedded.packages import source_root
-from orchestrator.deploy.embedded.ports import free_port
-from orchestrator.deploy.embedded.zookeeper import EmbeddedZooKeeper
+from orchestrator.embedded.packages import source_root
+from orchestrator.embedded.ports import free_port
+from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.records import NodeKind
 from orchestrator.store.protocol import CLUSTER, LEADER, NODES
 from orchestrator.store.zookeeper import ZooKeeperStore

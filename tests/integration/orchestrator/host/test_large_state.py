@@ -10,11 +10,11 @@ import pytest
 
 from ha.messages import Control, Snapshot
 from orchestrator.clock import now_us
-from orchestrator.host.events import PeerLost
-from orchestrator.host.parts import PART_BYTES, PARTS_UNDER_WAY
-from orchestrator.host.preparation import SnapshotPreparations
-from orchestrator.host.transport import FramesArrived, Keys, Transport
-from orchestrator.host.wire import UnreadSnapshot, begin_decoding, encode, encode_frames
+from orchestrator.host.core.events import PeerLost
+from orchestrator.host.core.preparation import SnapshotPreparations
+from orchestrator.host.shell.parts import PART_BYTES, PARTS_UNDER_WAY
+from orchestrator.host.shell.transport import FramesArrived, Keys, Transport
+from orchestrator.host.shell.wire import UnreadSnapshot, begin_decoding, encode, encode_frames
 from orchestrator.records import Peer
 from streams.chunk import Chunk, Position, stream_schema
 from streams.engine import FragmentEngine

@@ -8,16 +8,16 @@ from contextlib import closing
 import pytest
 
 from orchestrator.clock import now_us
-from orchestrator.host.loop import HostLoop, Surroundings, host_identity
-from orchestrator.host.name_claim import Claimed
-from orchestrator.host.transport import Keys, Transport
+from orchestrator.edges.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.host.shell.loop import HostLoop, Surroundings, host_identity
+from orchestrator.host.shell.name_claim import Claimed
+from orchestrator.host.shell.transport import Keys, Transport
 from orchestrator.records import (
     ClusterRecord,
     HostSpec,
     NodeKind,
     ReplicaId,
 )
-from orchestrator.sinks.sink_drivers import Handover, SinkDrivers
 from orchestrator.store.protocol import NODES
 from tests.obedient_cluster import ObedientCluster
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestrator.deploy.embedded.java import Java
+from orchestrator.embedded.java import Java
+from orchestrator.spark.bulk.coordinates import SPARK_SETTINGS
 from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
-from orchestrator.spark.jobs.coordinates import SPARK_SETTINGS
 
 
 class SharedSession:

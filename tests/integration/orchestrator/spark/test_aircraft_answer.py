@@ -14,7 +14,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from examples import fetch
-from orchestrator.spark.jobs.verification import verify
+from orchestrator.spark.verify.verification import verify
 from streams.chunk import TIMESTAMP, Chunk, stream_schema
 from streams.compiler import compile_statement
 from streams.engine import FragmentEngine

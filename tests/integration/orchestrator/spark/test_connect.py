@@ -20,12 +20,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.deploy.embedded.java import Java
-from orchestrator.deploy.embedded.ports import free_port
+from orchestrator.embedded.java import Java
+from orchestrator.embedded.ports import free_port
 from orchestrator.spark.hosts.session import pyspark_folder
 from tests.conftest import WaitUntil
-from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
-from tests.integration.orchestrator.sources.test_http import Site
+from tests.integration.orchestrator.edges.sinks.test_http_results import Site as Exit
+from tests.integration.orchestrator.edges.sources.test_http import Site
 from tests.integration.orchestrator.spark.test_data_source import BY_COLUMN, entered
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -16,16 +16,16 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from orchestrator.listening import Endpoint
+from orchestrator.edges.listening import Endpoint
+from orchestrator.edges.sources.driver import SourceContext
+from orchestrator.edges.sources.folder import Folder
+from orchestrator.edges.sources.formats.row_form import ISO
+from orchestrator.edges.sources.http import Http
+from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.records import SourceAssignment, SourceSpec
-from orchestrator.sources.driver import SourceContext
-from orchestrator.sources.folder import Folder
-from orchestrator.sources.http import Http
-from orchestrator.sources.live_input import LiveInput
-from orchestrator.sources.row_form import ISO
 from tests.conftest import WaitUntil
-from tests.integration.orchestrator.sinks.test_http_results import Site as Exit
-from tests.integration.orchestrator.sources.test_http import Site
+from tests.integration.orchestrator.edges.sinks.test_http_results import Site as Exit
+from tests.integration.orchestrator.edges.sources.test_http import Site
 from vivace.spark import VivaceDataSource
 from vivace.spark.options import Options
 from vivace.spark.reading import ResultsStreamReader

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestrator.host.events import Deliver
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.sinks.parquet import HOUR_MS, ParquetFiles
 from orchestrator.records import SinkAssignment
-from orchestrator.sinks.parquet import HOUR_MS, ParquetFiles
 from streams.chunk import Chunk, stream_schema
 
 pytestmark = pytest.mark.spark

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestrator.sinks.http import HttpResults
-from orchestrator.sources.http import Http
+from orchestrator.edges.sinks.http import HttpResults
+from orchestrator.edges.sources.http import Http
 from tests.conftest import WaitUntil
 from tests.integration.orchestrator.test_hostile_edges import (
     ASSIGNED,

@@ -9,8 +9,8 @@ import pytest
 from pyarrow import ipc
 from pyspark.sql.types import LongType, StructField, StructType
 
-from orchestrator.sources.files import MOST_BYTES
-from orchestrator.sources.row_form import MOST_ROWS
+from orchestrator.edges.sources.formats.files import MOST_BYTES
+from orchestrator.edges.sources.formats.row_form import MOST_ROWS
 from vivace.spark import files
 from vivace.spark.options import Options
 from vivace.spark.reading import ResultsStreamReader

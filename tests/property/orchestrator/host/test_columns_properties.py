@@ -17,8 +17,8 @@ import pytest
 from ha import producer
 from ha.messages import Control, Message, Subscribe, Unsubscribe
 from ha.output_log import OutputLog
-from orchestrator.host.events import Send
-from orchestrator.host.wire import decode, encode
+from orchestrator.host.core.events import Send
+from orchestrator.host.shell.wire import decode, encode
 from orchestrator.records import FragmentAssignment
 from streams.chunk import stream_schema
 from tests.driven_host import SETTINGS, Driven, assigned, assignment_of

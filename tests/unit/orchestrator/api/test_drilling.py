@@ -12,12 +12,12 @@ import pytest
 from orchestrator.api import Cluster, drilling
 from orchestrator.api.aiming import Moved
 from orchestrator.api.drilling import BEGUN, DRILLS, FAILED
+from orchestrator.api.observer import Observer
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills.acting import Acting
 from orchestrator.drills.kill_executor import DrillFailed, Way
+from orchestrator.edges.events import Deliver
 from orchestrator.errors import Refused
-from orchestrator.host.events import Deliver
-from orchestrator.host.observer import Observer
 from orchestrator.manifest import Manifests
 from orchestrator.store.protocol import fragment_key
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest, replica

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from orchestrator.api import edge_checks
 from orchestrator.api.edge_checks import check_edges
-from orchestrator.control.admission import admit
+from orchestrator.control.decide.admission import admit
 from orchestrator.errors import EXIT_REFUSED, InvalidInput, Unreachable
 from orchestrator.manifest import Manifests, load
 from orchestrator.progress import silent

@@ -21,9 +21,9 @@ from orchestrator.api.lines import (
     sorted_bodies,
     without,
 )
+from orchestrator.edges.sources.formats.formats import parse
+from orchestrator.edges.sources.formats.row_form import Format, RowForm
 from orchestrator.errors import InvalidInput
-from orchestrator.sources.formats import parse
-from orchestrator.sources.row_form import Format, RowForm
 
 FORM = RowForm(columns={"k": "int"}, time_column="at", time_format="ms")
 

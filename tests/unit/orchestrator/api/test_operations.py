@@ -15,8 +15,11 @@ from orchestrator.api import applying, cluster_status
 from orchestrator.api.applying import SHOWN_PROBLEMS, await_protected
 from orchestrator.api.cluster_status import NO_LEADER, FragmentStatus
 from orchestrator.api.tailing import why_quiet
-from orchestrator.control.view import read_view
+from orchestrator.control.observe.view import read_view
 from orchestrator.deploy.context import ClusterContext
+from orchestrator.edges.sources import spec_of
+from orchestrator.edges.sources.live.refused import Side
+from orchestrator.edges.sources.side_streams import SideSource
 from orchestrator.manifest import cluster_record
 from orchestrator.progress import silent
 from orchestrator.records import (
@@ -27,9 +30,6 @@ from orchestrator.records import (
     SourceStatus,
     WaitingInput,
 )
-from orchestrator.sources import spec_of
-from orchestrator.sources.refused import Side
-from orchestrator.sources.side_streams import SideSource
 from orchestrator.store.protocol import CLUSTER, NODES, QUERIES, STREAMS, RecordInvalid
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 

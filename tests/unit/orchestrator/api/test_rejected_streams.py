@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.api.split_ways import ways_to_split
 from orchestrator.api.trial import with_trials
-from orchestrator.control.admission import admit
-from orchestrator.control.dataflow import Dataflow, InvalidQuery, dataflow
+from orchestrator.control.decide.admission import admit
+from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery, dataflow
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import OnError, StreamRecord
 from streams.program import REJECTED_COLUMNS

@@ -12,9 +12,9 @@ from orchestrator.api.sending import (
     _address,  # pyright: ignore[reportPrivateUsage]
     _token,  # pyright: ignore[reportPrivateUsage]
 )
-from orchestrator.sources import spec_of
-from orchestrator.sources.http import Http
-from orchestrator.sources.replay import Replay
+from orchestrator.edges.sources import spec_of
+from orchestrator.edges.sources.http import Http
+from orchestrator.edges.sources.replay import Replay
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 

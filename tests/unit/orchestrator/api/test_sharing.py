@@ -16,9 +16,9 @@ from orchestrator.api.sharing import ALL_US, with_sharing
 from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
 from orchestrator.cli.render.plan import plan_view
-from orchestrator.control.admission import Admission, admit
-from orchestrator.control.dataflow import InvalidQuery, dataflow
-from orchestrator.control.view import ClusterView
+from orchestrator.control.decide.admission import Admission, admit
+from orchestrator.control.observe.dataflow import InvalidQuery, dataflow
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.manifest.changes import in_words

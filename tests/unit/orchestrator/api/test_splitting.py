@@ -13,12 +13,12 @@ from pyarrow import parquet
 from orchestrator.api.plans import plan_document
 from orchestrator.api.splitting import with_splits
 from orchestrator.api.trial import with_trials
-from orchestrator.control.admission import admit
-from orchestrator.control.dataflow import InvalidQuery, dataflow
+from orchestrator.control.decide.admission import admit
+from orchestrator.control.observe.dataflow import InvalidQuery, dataflow
+from orchestrator.edges.sources import spec_of
+from orchestrator.edges.sources.replay import Replay
 from orchestrator.manifest import Manifests, StreamManifest
 from orchestrator.records import Estimate, Partial, Split, StreamRecord
-from orchestrator.sources import spec_of
-from orchestrator.sources.replay import Replay
 from tests.obedient_cluster import ObedientCluster, query_manifest
 
 SLIDING = """\

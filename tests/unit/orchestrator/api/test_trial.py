@@ -12,14 +12,14 @@ import pytest
 from pyarrow import parquet
 
 from orchestrator.api.trial import with_trials
-from orchestrator.control.admission import admit
-from orchestrator.control.dataflow import dataflow
+from orchestrator.control.decide.admission import admit
+from orchestrator.control.observe.dataflow import dataflow
 from orchestrator.control.planning.workload import Basis, rates, workload
-from orchestrator.host.processor_speed import REFERENCE_US
+from orchestrator.edges.sources import spec_of
+from orchestrator.edges.sources.replay import Replay
+from orchestrator.host.shell.processor_speed import REFERENCE_US
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import Estimate, HostLoad, StreamRecord, Trial
-from orchestrator.sources import spec_of
-from orchestrator.sources.replay import Replay
 from orchestrator.store.protocol import CLUSTER
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, query_manifest
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from orchestrator.api.validation import check, validate
-from orchestrator.control.dataflow import sound_dataflow
+from orchestrator.control.observe.dataflow import sound_dataflow
 from orchestrator.errors import EXIT_REFUSED, InvalidInput
 from orchestrator.manifest import load
 

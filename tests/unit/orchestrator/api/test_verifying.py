@@ -23,18 +23,18 @@ from orchestrator.api.verified_span import (
 )
 from orchestrator.api.verifying import EvaluatedAgain, OutputVerdict, VerifyDocument
 from orchestrator.cli.verify import _view  # pyright: ignore[reportPrivateUsage]
-from orchestrator.control.view import ClusterView
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.deploy.context import ClusterContext
-from orchestrator.host.events import SourceEmitted
+from orchestrator.edges.events import SourceEmitted
+from orchestrator.edges.sources import spec_of
+from orchestrator.edges.sources.live.ingestion import Ingestion, Push
+from orchestrator.edges.sources.live.journal import Journal
+from orchestrator.edges.sources.live.live_source import Durable
+from orchestrator.edges.sources.live.orderer import EventTime
+from orchestrator.edges.sources.replay import Replay
+from orchestrator.edges.sources.tcp import Tcp
 from orchestrator.manifest import Manifests
 from orchestrator.records import OnError, Shed, StreamRecord
-from orchestrator.sources import spec_of
-from orchestrator.sources.ingestion import Ingestion, Push
-from orchestrator.sources.journal import Journal
-from orchestrator.sources.live import Durable
-from orchestrator.sources.orderer import EventTime
-from orchestrator.sources.replay import Replay
-from orchestrator.sources.tcp import Tcp
 from streams.chunk import NO_WATERMARK, Position, stream_schema
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
 

@@ -14,8 +14,8 @@ from orchestrator.cli import drill
 from orchestrator.cli.commands import Verb
 from orchestrator.cli.invocation import fail
 from orchestrator.cli.main import EXIT_INTERRUPTED, VERBS, run
-from orchestrator.simulation import campaign
-from orchestrator.simulation.schedule import Shape
+from orchestrator.simulation.trials import campaign
+from orchestrator.simulation.trials.schedule import Shape
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -441,9 +441,9 @@ def test_simulate_names_the_nearest_kind_of_fault(capsys: pytest.CaptureFixture[
 def test_simulate_lists_all_kinds_of_faults_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["simulate", "--kind", "nosuch"]) == 2
+    assert run(["simulate", "--kind", "nosuch2"]) == 2
     message = capsys.readouterr().err
-    assert message.startswith("error: command line: --kind: 'nosuch' is unknown. Known: ")
+    assert message.startswith("error: command line: --kind: 'nosuch2' is unknown. Known: ")
     assert all(f" {kind}" in message for kind in api.fault_kinds())
     assert message.count("\n") == 1
     assert run(["simulate", "--help"]) == 0

@@ -10,11 +10,11 @@ import pytest
 from orchestrator import api
 from orchestrator.api import applying
 from orchestrator.clock import now_us
-from orchestrator.control import admission
-from orchestrator.control.admission import admit
-from orchestrator.control.decide import decide
-from orchestrator.control.decision import DecisionSettings, PendingDecision
-from orchestrator.control.placing import put_retimed, with_first_epochs
+from orchestrator.control.decide import admission
+from orchestrator.control.decide.admission import admit
+from orchestrator.control.decide.decision import DecisionSettings, PendingDecision
+from orchestrator.control.decide.placing import put_retimed, with_first_epochs
+from orchestrator.control.decide.writes import decide
 from orchestrator.control.planning import replicas
 from orchestrator.control.planning.planner import Planning
 from orchestrator.deploy.context import ClusterContext

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.control import decide as deciding
-from orchestrator.control import placing
 from orchestrator.control import process as loop
-from orchestrator.control.decision import PendingDecision
-from orchestrator.control.healing import heal
+from orchestrator.control.decide import placing
+from orchestrator.control.decide import writes as deciding
+from orchestrator.control.decide.decision import PendingDecision
+from orchestrator.control.decide.healing import heal
 from orchestrator.control.process import (
     INTERVAL_S,
     LONGEST_RETRY_S,
@@ -19,7 +19,7 @@ from orchestrator.control.process import (
     rest_s,
 )
 from orchestrator.records import Record
-from orchestrator.simulation.memory_store import MemoryStore
+from orchestrator.simulation.world.memory_store import MemoryStore
 from orchestrator.store.protocol import (
     LEADER,
     PROBLEMS,
@@ -248,7 +248,7 @@ def test_bug_of_the_compiler_concerns_one_query(monkeypatch: pytest.MonkeyPatch)
             raise RecursionError("unforeseen")
         return parse(text)
 
-    monkeypatch.setattr("orchestrator.control.dataflow.parse", fails_for_odd)
+    monkeypatch.setattr("orchestrator.control.observe.dataflow.parse", fails_for_odd)
     cluster.settle()
     assert len(cluster.view().fragments) == 3
     assert "query odd: statements: cannot be compiled, internal error" in published(cluster)

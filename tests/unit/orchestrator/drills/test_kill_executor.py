@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orchestrator.control.audit_events import LOST, RESTORED
+from orchestrator.control.observe.audit_events import LOST, RESTORED
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import (
     WAYS,
@@ -20,11 +20,11 @@ from orchestrator.drills.kill_executor import (
     unprotected_s,
 )
 from orchestrator.drills.measurement import failover, outage
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import InvalidInput, Refused
-from orchestrator.host.events import Deliver
 from orchestrator.records import HistoryEvent
-from orchestrator.simulation.memory_store import MemoryServer
-from orchestrator.sinks.delivered import Delivered
+from orchestrator.simulation.world.memory_store import MemoryServer
 from tests.obedient_cluster import ObedientCluster, aircraft
 from tests.streams_of_numbers import chunk, schema
 

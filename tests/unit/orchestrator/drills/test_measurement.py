@@ -22,10 +22,10 @@ from orchestrator.drills.measurement import (
     outage,
     sequence_faults,
 )
-from orchestrator.host.events import Deliver
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.sinks.archive import Archive
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.records import SinkAssignment
-from orchestrator.sinks.archive import Archive
-from orchestrator.sinks.delivered import Delivered
 from streams.chunk import Chunk
 from tests.streams_of_numbers import chunk, schema
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from orchestrator.api import Cluster, DrillRun, drill_audit
-from orchestrator.control.view import ClusterView
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import acting as acting_on
 from orchestrator.drills import planned

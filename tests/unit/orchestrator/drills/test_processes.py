@@ -10,13 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.deploy.embedded.child_process import ChildProcess
 from orchestrator.drills.processes import (
     COORDINATOR,
     ZOOKEEPER,
     coordinator_processes,
     zookeeper_processes,
 )
+from orchestrator.embedded.child_process import ChildProcess
 from tests.conftest import WaitUntil
 
 SLEEPS = "import time; time.sleep(60)"

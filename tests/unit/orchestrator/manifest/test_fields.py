@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.documents.document import documents
+from orchestrator.edges.sources import restore
+from orchestrator.edges.sources.formats.form_options import WithForm, row_form
+from orchestrator.edges.sources.formats.row_form import RowForm, Unknown
 from orchestrator.errors import InvalidInput
-from orchestrator.manifest.document import documents
 from orchestrator.manifest.kinds import StreamManifest, read_manifest
-from orchestrator.sources import restore
-from orchestrator.sources.form_options import WithForm, row_form
-from orchestrator.sources.row_form import RowForm, Unknown
 
 STREAM = """
 kind: Stream

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orchestrator.edges.sources import recorded
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, ZooKeeperManifest, cluster_record, load
 from orchestrator.records import (
@@ -17,7 +18,6 @@ from orchestrator.records import (
     Shed,
     Standby,
 )
-from orchestrator.sources import recorded
 from streams.scheduling.run_queue import Policy
 from topology.cpu import DEFAULT_SCALING, Linear, Power, Queueing, Scaling, Table
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
+from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     PROBLEMS,

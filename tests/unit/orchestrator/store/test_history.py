@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.records import HistoryEvent
-from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
+from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.protocol import MOST_REPORTS
 
 LIMIT = 100

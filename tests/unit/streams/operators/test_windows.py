@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from foundation.arrays import IntArray
 from streams import incremental
 from streams.engine import FragmentEngine
 from streams.language import QueryError
@@ -14,7 +15,6 @@ from streams.operators.window import Arrived
 from streams.program import Program
 from streams.vector import Delta
 from tests.unit.streams.running import Row, chunk, program, run, sensor
-from topology.arrays import IntArray
 
 
 def tuples(*given: tuple[int, str, int]) -> list[Row]:

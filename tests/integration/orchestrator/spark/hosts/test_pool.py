@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestrator.deploy.embedded.java import Java
+from orchestrator.embedded.java import Java
 from orchestrator.records import HostSpec, NodeKind
 from orchestrator.spark.hosts.executors import executor_pids, kill_executor
 from orchestrator.spark.hosts.pool import (
@@ -68,7 +68,7 @@ def counting_host(folder: Path) -> Callable[[HostSpec], None]:
         import os
         import time
 
-        from orchestrator.host.own_process import ParentWatchdog
+        from orchestrator.host.shell.own_process import ParentWatchdog
 
         parent_watchdog = ParentWatchdog()
         (folder / f"{spec.node}.{os.getpid()}").touch()

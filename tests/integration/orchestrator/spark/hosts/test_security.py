@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from orchestrator.deploy.embedded.java import Java
+from orchestrator.embedded.java import Java
 from orchestrator.spark.hosts.session import (
     SessionSettings,
     session_secrets,

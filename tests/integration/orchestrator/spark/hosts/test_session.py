@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.deploy.embedded.java import SMALL_JVM, Java
+from orchestrator.embedded.java import SMALL_JVM, Java
 from orchestrator.errors import Unreachable
 from orchestrator.spark.hosts.session import SessionSettings, start_session, stop_session
 from tests.conftest import PATIENCE_S

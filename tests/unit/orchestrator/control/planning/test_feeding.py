@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from orchestrator.control.decide.schemes import SCHEME_CHANGED
+from orchestrator.control.observe.view import LEAST_SAMPLES
 from orchestrator.control.planning.feeding import DELAY_INTERVALS, fed, undecided
 from orchestrator.control.planning.planner import Planning
-from orchestrator.control.schemes import SCHEME_CHANGED
-from orchestrator.control.view import LEAST_SAMPLES
 from orchestrator.manifest import Manifests
 from orchestrator.records import CostStatus, Estimate, Scheme, Standby, Timing
 from placement.standby_schemes import NEVER

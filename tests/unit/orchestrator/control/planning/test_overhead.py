@@ -13,8 +13,8 @@ from orchestrator.control.planning.overhead import (
     RECEIVED,
     overhead_us,
 )
-from orchestrator.host.load_meter import HOST_CORES
 from orchestrator.records import HostLoad, ReplicaLoad, ReplicaStatus
+from orchestrator.records.speed import HOST_CORES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster
 
 TUPLES_S = 100.0

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.control.dataflow import dataflow
+from orchestrator.control.observe.dataflow import dataflow
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.task import flowing, network_view
 from orchestrator.records import ClusterRecord, Scheme, Standby

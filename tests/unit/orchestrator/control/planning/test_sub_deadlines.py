@@ -10,10 +10,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from orchestrator.control.admission import admit
-from orchestrator.control.dataflow import Dataflow, dataflow
-from orchestrator.control.decide import decide
-from orchestrator.control.decision import DecisionSettings
+from orchestrator.control.decide.admission import admit
+from orchestrator.control.decide.decision import DecisionSettings
+from orchestrator.control.decide.writes import decide
+from orchestrator.control.observe.dataflow import Dataflow, dataflow
+from orchestrator.control.observe.view import LEAST_SAMPLES, ClusterView
 from orchestrator.control.planning.sub_deadlines import (
     SPARE,
     DeadlineTask,
@@ -26,7 +27,6 @@ from orchestrator.control.planning.sub_deadlines import (
 )
 from orchestrator.control.planning.task import RunningFragment, network_view
 from orchestrator.control.planning.workload import Workload, urgency_ms, workload
-from orchestrator.control.view import LEAST_SAMPLES, ClusterView
 from orchestrator.errors import EXIT_REFUSED, InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import CostStatus, Estimate, QueryRecord, Timing

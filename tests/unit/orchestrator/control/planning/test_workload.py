@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from orchestrator.control.dataflow import dataflow
+from orchestrator.control.observe.dataflow import dataflow
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.overhead import RECEIVED
 from orchestrator.control.planning.workload import (
     FragmentWork,
@@ -16,7 +17,8 @@ from orchestrator.control.planning.workload import (
     taken_by,
     workload,
 )
-from orchestrator.control.view import ClusterView
+from orchestrator.edges.sources import spec_of
+from orchestrator.edges.sources.http import Http
 from orchestrator.manifest import Manifests, StreamManifest
 from orchestrator.records import (
     Estimate,
@@ -26,8 +28,6 @@ from orchestrator.records import (
     SourceStatus,
     StreamRecord,
 )
-from orchestrator.sources import spec_of
-from orchestrator.sources.http import Http
 from tests.obedient_cluster import ObedientCluster, query_manifest, stream_manifest
 
 NORTH = stream_manifest("north").record

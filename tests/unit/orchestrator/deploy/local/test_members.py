@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.deploy.config import ProcessConfig, read_config
-from orchestrator.deploy.embedded.java import Java
 from orchestrator.deploy.local.members import Member
+from orchestrator.embedded.java import Java
 from orchestrator.manifest import ClusterManifest, load
 from orchestrator.records import NodeKind
 

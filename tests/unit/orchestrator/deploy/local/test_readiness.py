@@ -12,7 +12,7 @@ from orchestrator.deploy.local.readiness import (
 from orchestrator.errors import Unreachable
 from orchestrator.progress import silent
 from orchestrator.records import Coordinate, NameClaim, NodeKind, NodeRecord
-from orchestrator.simulation.memory_store import MemoryServer
+from orchestrator.simulation.world.memory_store import MemoryServer
 from orchestrator.store.protocol import CLAIMS, NODES
 
 HOSTS = ("a", "b", "c", "d")

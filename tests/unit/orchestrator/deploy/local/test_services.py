@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from orchestrator.deploy.local.services import MEASURE_EVERY_S, STARTING_S, ServiceMeter
-from orchestrator.simulation.memory_store import MemoryServer, MemoryStore
+from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.protocol import SERVICES
 
 

@@ -1,0 +1,1 @@
+"""What every layer uses: types of arrays, bounds of numbers and names, and spelling suggestions."""

@@ -1,0 +1,1 @@
+"""What the leader writes, given what it knows: pure functions over records."""

@@ -1,0 +1,362 @@
+"""Whether manifests can be applied: the same planning as the leader's, before anything is written.
+
+A stream or query that is in the store already stays as it is: it is applied again only if its
+manifest says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.control.decide.placing import propose
+from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery, dataflow, located
+from orchestrator.control.observe.latencies import latency_uncertainty_ms
+from orchestrator.control.observe.view import ClusterView
+from orchestrator.control.planning.collisions import check_collisions
+from orchestrator.control.planning.planner import Planning, order
+from orchestrator.control.planning.task import MIN_EXECUTORS, settled, unsettled
+from orchestrator.control.planning.utilisation import ROUNDING_CORES, Overload, Place, advice
+from orchestrator.errors import Refused
+from orchestrator.manifest.changes import refuse_change
+from orchestrator.manifest.kinds import QueryManifest, StreamManifest, place_of
+from orchestrator.manifest.load import check_primaries, check_sites
+from orchestrator.records import NodeKind, PlanRecord, QueryRecord, Sharing, Split, StreamRecord
+from placement.deadline.errors import DeadlinesUnattainable
+from placement.errors import (
+    BoundUnattainable,
+    DeadlineUnattainable,
+    NoNode,
+    PlacementError,
+    SolverStopped,
+)
+from placement.records import Plan
+
+SLOW = 0.8
+"""Speed of processors below which a refusal tells it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """The placement that would run.
+
+    Attributes
+    ----------
+    plan
+        Queries that run, at their places and with the figures they have there; new ones where they
+        would go.
+    submissions
+        Plans of the new queries to be submitted, in the order in which they were made.
+    waiting
+        Query that is in the store but has no place → why.
+    places
+        How busy nodes and machines would be.
+    splits
+        Query that has a place → fragment whose statement may be split → what was decided.
+    sharing
+        Query that has a place, and some of whose statements others compute → what was decided.
+    flow
+        Streams and fragments of all of them.
+    """
+
+    plan: Plan
+    submissions: tuple[PlanRecord, ...]
+    waiting: Mapping[str, str]
+    places: tuple[Place, ...]
+    splits: Mapping[str, Mapping[str, Split]]
+    sharing: Mapping[str, Sharing]
+    flow: Dataflow
+
+
+def admit(
+    view: ClusterView,
+    streams: Sequence[StreamManifest] = (),
+    queries: Sequence[QueryManifest] = (),
+) -> Admission:
+    """Plan what is applied around everything that runs. What runs is evaluated, not planned.
+
+    Raises
+    ------
+    InvalidInput
+        A manifest is wrong in itself or among the others.
+    Refused
+        It is right, but cannot be had: with the constraint that stands in the way.
+    """
+    all_streams, all_queries = _with_applied(view, streams, queries)
+    try:
+        flow = dataflow(all_streams, all_queries)
+        check_collisions(
+            flow,
+            [stream for stream in streams if stream.record.name not in view.streams],
+            [query for query in queries if query.record.name not in view.queries],
+        )
+    except InvalidQuery as problem:
+        raise located(problem, queries) from None
+    _check_retired(view, queries)
+    _check_live_places(view, streams, queries)
+    planning = Planning(view, all_streams, all_queries, flow)
+    applied = {manifest.record.name: manifest for manifest in queries}
+    running = {name for name in all_queries if planning.runs(name)}
+    if applied.keys() - running:
+        _check_network(view)
+        _check_clocks(planning, [applied[name] for name in sorted(applied.keys() - running)])
+    # Those that the leader is about to place, if a new query reads their streams.
+    wanted = {upstream for name in applied for upstream in flow.upstream_queries(name)}
+    plans: list[Plan] = []
+    submissions: list[PlanRecord] = []
+    waiting = {problem.query: str(problem) for problem in view.problems}
+    # Queries that run come first: new ones are placed around them, never the other way round.
+    for name in sorted(order(flow, all_queries), key=lambda name: name not in running):
+        try:
+            if name in running:
+                plans.append(planning.evaluate(name))
+            elif name in wanted:
+                plans.append(planning.place(name))
+                made = propose(planning, plans[-1])
+                for record in (*made.updated, *made.created):
+                    planning.note(record)
+                if name in applied:
+                    submissions.append(made)
+            else:
+                waiting[name] = "the leader has not placed it; `vivace status` tells its problems"
+        except InvalidQuery as problem:
+            if name in applied:
+                raise located(problem, queries) from None
+            waiting[name] = str(problem)
+        except PlacementError as error:
+            if name in applied:
+                raise _refused(error, applied[name], planning) from None
+            waiting[name] = str(error)
+    return Admission(
+        plan=Plan(
+            placements=tuple(placed for plan in plans for placed in plan.placements),
+            queries=tuple(figures for plan in plans for figures in plan.queries),
+        ),
+        submissions=tuple(submissions),
+        waiting=waiting,
+        places=planning.places(),
+        splits={
+            figures.query: all_queries[figures.query].splits
+            for plan in plans
+            for figures in plan.queries
+            if all_queries[figures.query].splits
+        },
+        sharing={
+            figures.query: decided
+            for plan in plans
+            for figures in plan.queries
+            if (decided := all_queries[figures.query].sharing) is not None
+        },
+        flow=flow,
+    )
+
+
+def _with_applied(
+    view: ClusterView, streams: Sequence[StreamManifest], queries: Sequence[QueryManifest]
+) -> tuple[dict[str, StreamRecord], dict[str, QueryRecord]]:
+    """The content that the store would have, without stored queries that cannot run anyway."""
+    all_streams = view.stream_records
+    broken = {problem.query for problem in view.problems}
+    all_queries = {n: query for n, query in view.query_records.items() if n not in broken}
+    flow = view.dataflow
+    for stream in streams:
+        name = stream.record.name
+        known = all_streams.setdefault(name, stream.record)
+        readers = [query for query in view.queries if name in flow.entering_streams(query)]
+        refuse_change(stream, known, _way(view, readers))
+    for query in queries:
+        name = query.record.name
+        readers = [other for other in view.queries if name in flow.upstream_queries(other)]
+        running = view.query_records.get(name, query.record)
+        refuse_change(query, running, _way(view, readers))
+        # The one that runs knows more: what was found when it was tried.
+        all_queries[name] = running
+    return all_streams, all_queries
+
+
+def _way(view: ClusterView, readers: Sequence[str]) -> str:
+    """How a change is made: by deleting the queries that depend on it, the last readers first."""
+    if not readers:
+        return "Nothing reads the stream that runs: apply this one under another name."
+    deletions = ", ".join(f"`vivace delete {name}`" for name in order(view.dataflow, readers)[::-1])
+    return f"What runs is not changed in place: {deletions}, then apply again."
+
+
+def _check_retired(view: ClusterView, queries: Sequence[QueryManifest]) -> None:
+    """Fragments of a deleted query must not be taken for those of a new one of its name."""
+    for query in queries:
+        if (name := query.record.name) in view.retiring:
+            subject = f"query {name} ({query.file})"
+            problem = "was deleted, and its fragments still run"
+            raise Refused(subject, "name", name, problem, "Try again in a few seconds.", {})
+
+
+def _check_live_places(
+    view: ClusterView, streams: Sequence[StreamManifest], queries: Sequence[QueryManifest]
+) -> None:
+    sites = [name for name, node in view.hosts.items() if node.kind is NodeKind.SITE]
+    # What runs may outlive a node that it named.
+    new = [query for query in queries if query.record.name not in view.queries]
+    check_sites(streams, queries, sites, "is not a live site")
+    check_primaries(new, view.executors, "is not a live node")
+
+
+def _check_network(view: ClusterView) -> None:
+    executors = len(view.executors)
+    if executors < MIN_EXECUTORS:
+        problem = f"{executors} live executors, a primary and a secondary need two nodes"
+        figures = {"executors": executors}
+        raise Refused("queries", "nodes", executors, problem, "Start more nodes.", figures)
+    if not settled(view.hosts):
+        waiting = sorted(name for name, node in view.hosts.items() if node.coordinate is None)
+        problem = "the network is not measured well enough yet"
+        problem += f" (no coordinate: {', '.join(waiting)})" if waiting else ""
+        remedy = "Try again in a few seconds."
+        figures = {"hosts": len(view.hosts), "without_coordinate": len(waiting)}
+        guessed = tuple(waiting or sorted(view.hosts))
+        raise Refused("queries", "nodes", len(view.hosts), problem, remedy, figures, guessed)
+
+
+def _check_clocks(planning: Planning, queries: Sequence[QueryManifest]) -> None:
+    """Refuse deadlines that nobody could measure: shorter than clocks may be apart."""
+    for manifest in queries:
+        query = manifest.record
+        for output, site in query.outputs.items():
+            deadline_ms = query.deadline_of(output)
+            uncertainty_ms = latency_uncertainty_ms(
+                planning.view, planning.flow, planning.streams, output, site
+            )
+            figures = {"deadline_ms": deadline_ms}
+            if uncertainty_ms is None:
+                problem = f"nobody knows yet how far the clocks of the sites of {output} are apart"
+                raise Refused(
+                    _subject(manifest, "outputs"), "outputs", output, problem,
+                    "Try again in a few seconds.", figures,
+                )  # fmt: skip
+            if deadline_ms < uncertainty_ms:
+                problem = f"latencies of {output} are only known to within {uncertainty_ms:.1f} ms"
+                problem += ", because clocks of several machines are compared"
+                remedy = f"Allow at least {int(uncertainty_ms) + 1} ms, or have its streams enter "
+                remedy += "and leave on one machine."
+                figures["uncertainty_ms"] = uncertainty_ms
+                value, subject = f"{deadline_ms:g} ms", _subject(manifest, "deadline")
+                raise Refused(subject, "deadline", value, problem, remedy, figures)
+
+
+def _subject(manifest: QueryManifest, field: str) -> str:
+    """The query, and where its manifest says a field."""
+    return f"query {manifest.record.name} ({place_of(manifest, field)})"
+
+
+def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning) -> Refused:
+    """Why there is no plan, with the figures that decide it."""
+    query = manifest.record
+    figures: dict[str, float | str] = {}
+    match error:
+        case BoundUnattainable():
+            field, value = "recovery", f"{error.bound_ms:g} ms"
+            problem = (
+                f"no node can stand by for {error.operator} within it; the best is "
+                f"{error.best_node} with {error.best_ms:.1f} ms (detection "
+                f"{error.detection_ms:.1f} + transfer {error.transfer_ms:.1f} + reprocessing "
+                f"{error.reprocess_ms:.1f}; input from {', '.join(error.inputs)})"
+            )
+            remedy = f"Allow at least {int(error.best_ms) + 1} ms, or add nearer nodes."
+            others = ("query", "operator", "inputs")
+            figures = {name: each for name, each in vars(error).items() if name not in others}
+        case DeadlineUnattainable():
+            field, value = "deadline", f"{error.deadline_ms:g} ms"
+            problem = "no placement tried delivers within it; the best takes "
+            problem += f"{error.best_ms:.1f} ms ({error.way})"
+            remedy = f"Allow at least {int(error.best_ms) + 1} ms, or add nearer nodes."
+            figures = {"deadline_ms": error.deadline_ms, "best_ms": error.best_ms}
+        case DeadlinesUnattainable():
+            field = "deadline"
+            value = ", ".join(f"{query.deadline_of(o):g} ms of {o}" for o in query.outputs)
+            problem = "no placement keeps all deadlines"
+            remedy = f"{error.advice[0].upper()}{error.advice[1:]}."
+            figures |= {f"allow_ms.{name}": ms for name, ms in error.relaxation_ms.items()}
+            figures |= {f"relieve_ms.{name}": ms for name, ms in error.excess_ms.items()}
+        case Overload(place=place):
+            field, value = "load", place.subject
+            problem, remedy, figures = _overload(error, planning)
+        case NoNode():
+            field, value, problem = "nodes", error.operator, error.reason
+            remedy = "Start more nodes."
+        case SolverStopped():
+            field, value = "primaries", ", ".join(sorted(query.primaries)) or "none"
+            problem = f"no plan was found in time ({error.reason})"
+            remedy = "In `primaries`, name nodes for more fragments."
+        case _:
+            field, value, problem, remedy = "statements", query.name, str(error), ""
+    late = isinstance(error, (BoundUnattainable, DeadlineUnattainable, DeadlinesUnattainable))
+    guessed = unsettled(planning.view.hosts) if late else []
+    if guessed:
+        remedy += f" Latencies of {', '.join(guessed)} are not known well yet: try again soon."
+    return Refused(
+        _subject(manifest, field), field, value, problem, remedy, figures, tuple(guessed)
+    )
+
+
+def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, float | str]]:
+    """Problem, remedy and figures of a query that would take more than there is."""
+    place = error.place
+    shared = f"which {', '.join(place.hosts)} share, " if place.is_machine else ""
+    slow = ""
+    if place.speed < SLOW and not planning.view.settings.emulate_costs:
+        slow = f" at {place.speed:.2f} of the speed where assumed costs were found"
+    parts = sorted(error.fragments.items(), key=lambda part: -part[1])
+    problem = (
+        f"of its {place.capacity_cores:g} processors, {shared}{place.used_cores:.2f} are in use "
+        f"({_used(place)}){slow}, the "
+        f"query adds {error.added_cores:.2f}, and the limit is {place.limit_cores:.2f}; it adds "
+        + ", ".join(f"{cores:.2f} by {_cost(planning, name)}" for name, cores in parts)
+    )
+    remedy = (
+        advice(planning.view, place, error.largest, planning.places())
+        if error.largest
+        else ("Bring in less, or add a machine.")
+    )
+    remedy += " `admission: off` in the cluster's manifest admits it all the same."
+    figures: dict[str, float | str] = {
+        "place": place.subject,
+        "processors": place.capacity_cores,
+        "used_cores": place.used_cores,
+        "predicted_cores": place.predicted_cores,
+        "healing_cores": place.healing_cores,
+        "coming_cores": place.coming_cores,
+        "services_cores": place.services_cores,
+        "takeover_cores": place.takeover_cores,
+        "speed": place.speed,
+        **({} if place.measured_cores is None else {"measured_cores": place.measured_cores}),
+        "added_cores": error.added_cores,
+        "limit_cores": place.limit_cores,
+        **{f"added_cores.{name}": cores for name, cores in parts},
+    }
+    return problem, remedy, figures
+
+
+def _used(place: Place) -> str:
+    """What the used part of a place consists of."""
+    measured = "nothing" if place.measured_cores is None else f"{place.measured_cores:.2f}"
+    predicted = f"predicted {place.predicted_cores:.2f}"
+    if place.healing_cores > ROUNDING_CORES:
+        predicted += f", {place.healing_cores:.2f} of it by replicas that were lost and come again"
+    parts = [predicted, f"measured {measured}"]
+    if place.services:
+        named = ", ".join(f"{name} {cores:.2f}" for name, cores in sorted(place.services.items()))
+        parts.append(f"services {place.services_cores:.2f}: {named}")
+    if place.takeover_cores:
+        parts.append(f"kept free for a takeover {place.takeover_cores:.2f}")
+    return "; ".join(parts)
+
+
+def _cost(planning: Planning, fragment: str) -> str:
+    """A fragment and what its cost rests on."""
+    work = planning.work.fragments.get(fragment)
+    if work is None:
+        return fragment
+    cost = work.cost
+    told = f"{cost.per_tuple_us:.0f} us a tuple"
+    told += f" and {cost.fixed_us:.0f} an evaluation" if cost.fixed_us else ""
+    return f"{fragment} ({told}, {cost.basis.value})"

@@ -1,0 +1,377 @@
+"""The assignment of each host, derived from all other records in the store.
+
+An assignment is never edited: it follows from fragments, queries, streams and live nodes, and is
+written when it differs from the stored one. If one of those records cannot be read, the part of the
+present assignment that follows from it stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from orchestrator.control.observe.view import ClusterView
+from orchestrator.control.planning.evaluations import NO_DEADLINE_MS
+from orchestrator.control.planning.planner import Planning
+from orchestrator.records import (
+    Assignment,
+    ClocksRecord,
+    ClusterRecord,
+    DisturbedLink,
+    DriverSpec,
+    FragmentAssignment,
+    FragmentRecord,
+    LinkFault,
+    NodeKind,
+    NodeRecord,
+    OnError,
+    Overflow,
+    Peer,
+    ReplicaId,
+    SinkAssignment,
+    SourceAssignment,
+    StreamRecord,
+)
+from orchestrator.store.protocol import FRAGMENTS, NODES, STREAMS
+
+
+def assignments(
+    planning: Planning,
+    clocks: ClocksRecord,
+    links: Collection[DisturbedLink] = (),
+    kept: Mapping[str, Collection[str]] | None = None,
+) -> dict[str, Assignment]:
+    """The assignment of every live node, by the records as they will be.
+
+    Parameters
+    ----------
+    kept
+        Node → fragments of which it keeps a replica that the record does not list.
+    """
+    readers, keeps = _readers(planning), kept or {}
+    found = {
+        name: _assignment(planning, name, readers, clocks, keeps.get(name, ()))
+        for name in sorted(planning.view.nodes)
+    }
+    for link in links:
+        if (target := found.get(link.target)) is not None:
+            fault = LinkFault(until_us=link.until_us, delay_ms=link.delay_ms)
+            peers = tuple(
+                msgspec.structs.replace(peer, fault=fault) if peer.node == link.source else peer
+                for peer in target.peers
+            )
+            found[link.target] = msgspec.structs.replace(target, peers=peers)
+    return found
+
+
+def follows(planning: Planning, name: str) -> bool:
+    """Whether all of a node's assignment follows from records that can be read.
+
+    If not, an assignment that cannot be read may tell what nothing else does.
+    """
+    view, records = planning.view, planning.fragments.values()
+    if view.broken(FRAGMENTS):
+        return False
+    known = planning.work.fragments.keys()
+    unknown = [record for record in records if record.fragment not in known]
+    if view.nodes[name].record.kind is not NodeKind.EXECUTOR:
+        return not unknown and not view.broken(STREAMS)
+    here = view.replica(name)
+    return all(here not in record.replicas for record in unknown)
+
+
+def _assignment(
+    planning: Planning,
+    name: str,
+    readers: Mapping[str, Collection[str]],
+    clocks: ClocksRecord,
+    kept: Collection[str],
+) -> Assignment:
+    view = planning.view
+    node = view.nodes[name].record
+    here = view.replica(name)
+    found = view.assignments.get(name)
+    nothing = Assignment(incarnation=node.incarnation, clock_ahead_us=None)
+    before = nothing if found is None else found.record
+    known = {f"{each.query}.{each.fragment}": each for each in before.fragments}
+    running = tuple(
+        assigned
+        for key, record in sorted(planning.fragments.items())
+        if (here in record.replicas or key in kept)
+        and record.stopped is None
+        and (assigned := _replica_in(planning, record, here, known.get(key))) is not None
+    )
+    sinks = _sinks(planning, node, before)
+    read = {stream for replica in running for stream in replica.inputs} | {s.stream for s in sinks}
+    sources = _sources(planning, node, before)
+    made = {replica.fragment for replica in running} | {source.stream for source in sources}
+    return Assignment(
+        incarnation=node.incarnation,
+        fragments=running,
+        sources=sources,
+        sinks=sinks,
+        producers={stream: _holders(planning, stream, before) for stream in sorted(read)},
+        consumers={
+            stream: _allowed(view, readers.get(stream, ()), before.consumers.get(stream, ()))
+            for stream in sorted(made)
+        },
+        generations={stream: _generation(planning, stream, before) for stream in sorted(read)},
+        peers=_peers(view, node, before),
+        clock_ahead_us=_clock_ahead_us(node, clocks, before),
+    )
+
+
+def _clock_ahead_us(node: NodeRecord, clocks: ClocksRecord, before: Assignment) -> int | None:
+    """By how much the cluster's clock is ahead of that of the host's machine, if that is known."""
+    clock = clocks.machines.get(node.machine)
+    if clock is not None:
+        return clock.ahead_us
+    own = [peer.machine for peer in before.peers if peer.node == node.node]
+    return before.clock_ahead_us if node.machine in own else None
+
+
+def _readers(planning: Planning) -> dict[str, set[str]]:
+    """Stream → nodes that may read it: those of replicas and sinks that do, and observers."""
+    view = planning.view
+    readers: dict[str, set[str]] = {}
+    for record in planning.fragments.values():
+        if record.stopped is not None:
+            # Nobody keeps for it what comes meanwhile.
+            continue
+        work = planning.work.fragments.get(record.fragment)
+        nodes = {replica.node for replica in record.replicas}
+        for stream in () if work is None else work.fragment.inputs:
+            readers.setdefault(stream, set()).update(nodes)
+    for query in view.query_records.values():
+        for stream, site in query.outputs.items():
+            readers.setdefault(stream, set()).add(site)
+    for name, found in view.nodes.items():
+        for stream in found.record.wants if found.record.kind is NodeKind.OBSERVER else ():
+            readers.setdefault(stream, set()).add(name)
+    return readers
+
+
+def _allowed(
+    view: ClusterView, readers: Collection[str], before: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Who may read a stream; as long as some record cannot be read, also those who might before."""
+    return tuple(sorted({*readers, *(before if view.invalid else ())}))
+
+
+def _replica_in(
+    planning: Planning, record: FragmentRecord, here: ReplicaId, known: FragmentAssignment | None
+) -> FragmentAssignment | None:
+    """The replica of a fragment on a host; None if nobody knows its statement.
+
+    Parameters
+    ----------
+    known
+        The host's present assignment of the fragment. A query that cannot be read is run by it.
+    """
+    work = planning.work.fragments.get(record.fragment)
+    primary = record.primary == here
+    peer_replica = record.secondary if primary else record.primary
+    others = record.replicas
+    if here not in others:
+        # It takes over from nobody: the leader decides what becomes of it.
+        peer_replica, others = None, ()
+    if work is None:
+        if known is None:
+            return None
+        base = known
+    else:
+        unreadable = {} if known is None else _unreadable_readers(planning, known)
+        base = FragmentAssignment(
+            query=record.query,
+            fragment=record.fragment,
+            statement=work.fragment.statement,
+            inputs={stream: dict(columns) for stream, columns in work.fragment.inputs.items()},
+            role="secondary",
+            epoch=record.epoch,
+            generation=record.generation,
+            peer_replica=None,
+            sub_deadline_ms=0.0,
+            standby_lag_ms=0.0,
+            readers_ms=unreadable | dict(work.readers_ms),
+            cost_us=work.cost_us,
+            rejected=work.fragment.rejected,
+            skips=planning.queries[record.query].on_error is OnError.SKIP,
+        )
+    return msgspec.structs.replace(
+        base,
+        role="primary" if primary else "secondary",
+        epoch=record.epoch,
+        generation=record.generation,
+        # Named even when it is gone: a secondary learns from it whom to take over from.
+        peer_replica=None if peer_replica is None else peer_replica.node,
+        further_replicas=tuple(each.node for each in others if each not in (here, peer_replica)),
+        sub_deadline_ms=record.timing.sub_deadline_ms,
+        standby_lag_ms=record.timing.standby_lag_ms,
+        batch=record.timing.batch,
+        checkpoint_ms=record.timing.checkpoint_ms,
+        covered_ms=record.timing.covered_ms,
+        promised=record.timing.promised,
+        begins=record.begins if record.epoch == record.generation else None,
+    )
+
+
+def _unreadable_readers(planning: Planning, known: FragmentAssignment) -> dict[str, float]:
+    """Fragments that run and read this one's stream, although their queries cannot be read."""
+    unreadable = {record.fragment for record in planning.fragments.values()}
+    unreadable -= planning.work.fragments.keys()
+    return {name: ms for name, ms in known.readers_ms.items() if name in unreadable}
+
+
+def _sources(
+    planning: Planning, node: NodeRecord, before: Assignment
+) -> tuple[SourceAssignment, ...]:
+    if node.kind is not NodeKind.SITE:
+        return ()
+    streams, unreadable = planning.streams, planning.view.broken(STREAMS)
+    kept = [source for source in before.sources if source.stream in unreadable]
+    # A host that has the stream knows better how far it has slipped since.
+    same = before.incarnation == node.incarnation
+    slipped_ms = {each.stream: each.slipped_ms for each in before.sources if same}
+    made = [
+        SourceAssignment(
+            stream=name,
+            columns=stream.columns,
+            fields=stream.fields,
+            source=stream.source,
+            start_at_us=stream.start_at_us,
+            shed=stream.shed,
+            generation=_entering_generation(planning, name),
+            slipped_ms=slipped_ms.get(name, stream.slipped_ms),
+            role="primary" if stream.feeding_site == node.node else "secondary",
+            epoch=entering_epoch(planning.view, stream),
+            peer_site=next((site for site in stream.opened_at if site != node.node), None),
+        )
+        for name, stream in sorted(streams.items())
+        if node.node in stream.opened_at
+    ]
+    # Falling: `x.late` and `x.rejected` are to be open when `x` begins to refuse tuples.
+    return tuple(sorted([*kept, *made], key=lambda source: source.stream, reverse=True))
+
+
+def _sinks(planning: Planning, node: NodeRecord, before: Assignment) -> tuple[SinkAssignment, ...]:
+    view = planning.view
+    placed = {record.fragment for record in planning.fragments.values()}
+    # Streams of queries that run and cannot be read.
+    unreadable = (placed | view.broken(STREAMS).keys()) - view.dataflow.columns.keys()
+    if node.kind is NodeKind.OBSERVER:
+        wanted = set(node.wants) & view.dataflow.columns.keys()
+    else:
+        wanted = {
+            stream
+            for query in view.query_records.values()
+            for stream, site in query.outputs.items()
+            if site == node.node and stream in placed
+        } & view.dataflow.fragments.keys()
+    made = [
+        SinkAssignment(
+            stream=stream,
+            columns=dict(view.dataflow.columns[stream]),
+            deadline_ms=_deadline_ms(view, stream),
+            sink=None if node.kind is NodeKind.OBSERVER else _sink(view, stream),
+            life=0 if node.kind is NodeKind.OBSERVER else _life(view, stream),
+            overflow=_overflow(view, stream),
+        )
+        for stream in sorted(wanted)
+    ]
+    kept = [sink for sink in before.sinks if sink.stream in unreadable]
+    return tuple(sorted([*kept, *made], key=lambda sink: sink.stream))
+
+
+def _sink(view: ClusterView, stream: str) -> DriverSpec | None:
+    """The sink driver that the stream's own query names."""
+    return view.query_records[view.dataflow.fragments[stream].query].sinks.get(stream)
+
+
+def _overflow(view: ClusterView, stream: str) -> Overflow:
+    """What the stream's own query says for the time in which a sink does not follow."""
+    maker = view.dataflow.fragments.get(stream)
+    declared = {} if maker is None else view.query_records[maker.query].overflow
+    return declared.get(stream, Overflow.WAIT)
+
+
+def _life(view: ClusterView, stream: str) -> int:
+    """Identifies the stream's own query."""
+    return view.queries[view.dataflow.fragments[stream].query].created
+
+
+def _deadline_ms(view: ClusterView, stream: str) -> float:
+    """Deadline of the query that makes the stream, else the least of those that read it."""
+    queries = view.query_records
+    maker = view.dataflow.fragments.get(stream)
+    if maker is not None:
+        return queries[maker.query].deadline_of(stream)
+    readers = {f.query for f in view.dataflow.fragments.values() if stream in f.inputs}
+    return min((queries[query].deadline_ms for query in readers), default=NO_DEADLINE_MS)
+
+
+def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, ...]:
+    """Nodes that hold a stream and may live, primary first.
+
+    A new secondary waits for an answer of each; so a second site that may never open the source is
+    left out until it has.
+    """
+    view = planning.view
+    if (entering := planning.streams.get(stream)) is not None:
+        known = view.broken(NODES).keys() | {
+            name
+            for name, found in view.nodes.items()
+            if name == entering.feeding_site or stream in found.record.sources
+        }
+        return tuple(site for site in entering.opened_at if site in known)
+    record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
+    if record is None:
+        return before.producers.get(stream, ()) if stream in view.broken(STREAMS) else ()
+    if record.stopped is not None:
+        return ()
+    # A primary that somebody does not hear may live, and keeps output for those that read it only.
+    first = [record.primary] if view.listed(record.primary) else []
+    return tuple(r.node for r in record.replicas if r in first or view.alive(r))
+
+
+def _entering_generation(planning: Planning, stream: str) -> int:
+    """Generation of a stream that enters from outside.
+
+    Beginning anew is a change of the store, so a stream that is deleted and applied again has a
+    greater number than it ever had before.
+    """
+    return planning.view.streams[stream].created + planning.streams[stream].generation
+
+
+def entering_epoch(view: ClusterView, stream: StreamRecord) -> int:
+    """Epoch of a stream that enters from outside, as its sites count it."""
+    return view.streams[stream.name].created + stream.generation + stream.epoch
+
+
+def _generation(planning: Planning, stream: str, before: Assignment) -> int:
+    if stream in planning.streams:
+        return _entering_generation(planning, stream)
+    record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
+    return before.generations.get(stream, 0) if record is None else record.generation
+
+
+def _peers(view: ClusterView, node: NodeRecord, before: Assignment) -> tuple[Peer, ...]:
+    settings = view.settings
+    kept = [peer for peer in before.peers if peer.node in view.broken(NODES)]
+    made = [
+        Peer(
+            node=name,
+            incarnation=found.record.incarnation,
+            endpoint=found.record.endpoint,
+            public_key=found.record.public_key,
+            delay_ms=0.0 if name == node.node else _delay_ms(settings, found.record, node),
+            machine=found.record.machine,
+        )
+        for name, found in view.nodes.items()
+    ]
+    return tuple(sorted([*kept, *made], key=lambda peer: peer.node))
+
+
+def _delay_ms(settings: ClusterRecord, source: NodeRecord, target: NodeRecord) -> float:
+    """Delay the link shaper adds; none for regions it was not told of, such as an observer's."""
+    return settings.delays_ms.get(source.region, {}).get(target.region, 0.0)

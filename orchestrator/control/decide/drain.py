@@ -1,0 +1,127 @@
+"""Where the replicas of a node go when it is drained.
+
+Each replica leaves in one move, to the node where the query's traffic costs least among those that
+break no promise. A primary that no other node may take changes roles with its secondary first. A
+fragment that is stopped runs nowhere: nothing of it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from orchestrator.control.decide.moving import after
+from orchestrator.control.observe.dataflow import InvalidQuery
+from orchestrator.control.planning.planner import Planning
+from orchestrator.control.planning.relocation import MoveRefused, relocate
+from orchestrator.records import FragmentRecord, MoveStep
+from placement.errors import PlacementError
+
+
+def drain_steps(planning: Planning, node: str) -> tuple[tuple[MoveStep, ...], dict[str, str]]:
+    """The moves that leave a node without replicas, and fragments that cannot go → why.
+
+    The moves are noted in the planning problem, so that later ones rest on earlier ones.
+    """
+    steps: list[MoveStep] = []
+    stuck: dict[str, str] = {}
+    # Producers first: where they are decides where their consumers stand.
+    for fragment in planning.flow.fragments.values():
+        record = planning.fragments.get(fragment.key)
+        if record is None or not record.runs_on(node):
+            continue
+        try:
+            steps += _leave(planning, record, node)
+        except (PlacementError, InvalidQuery) as error:
+            stuck[record.key] = error.reason if isinstance(error, MoveRefused) else str(error)
+    return tuple(steps), stuck
+
+
+def _leave(planning: Planning, record: FragmentRecord, node: str) -> list[MoveStep]:
+    if record.primary.node != node:
+        return [_cheapest(planning, record, node)]
+    try:
+        return [_cheapest(planning, record, node)]
+    except (PlacementError, InvalidQuery):
+        if record.secondary is None:
+            raise
+    switch = MoveStep(fragment=record.key, role="primary", node=record.secondary.node)
+    make(planning, record, switch)
+    return [switch, _cheapest(planning, planning.fragments[record.key], node)]
+
+
+def _cheapest(planning: Planning, record: FragmentRecord, node: str) -> MoveStep:
+    """The cheapest move of a replica away from a node, which is noted.
+
+    Raises
+    ------
+    PlacementError, InvalidQuery
+        There is none; the reason of the last node that was tried.
+    """
+    best: tuple[float, str, MoveStep] | None = None
+    refused: Exception = MoveRefused(record.key, _nowhere(planning, record))
+    for step in _steps(planning, record, node):
+        running = dict(planning.running)
+        try:
+            usage = _relocated(planning, record, step)
+        except (PlacementError, InvalidQuery) as error:
+            refused = error
+            continue
+        finally:
+            planning.running = running
+        if best is None or (usage, step.node) < best[:2]:
+            best = usage, step.node, step
+    if best is None:
+        raise refused
+    make(planning, record, best[2])
+    return best[2]
+
+
+def _nowhere(planning: Planning, record: FragmentRecord) -> str:
+    """Why there is no node to try."""
+    view = planning.view
+    taken = {replica.node for replica in record.replicas}
+    closed = sorted((view.executors.keys() - taken) & view.cordoned)
+    if not closed:
+        return "there is no other live node"
+    return f"every other live node is cordoned ({', '.join(closed)}); `vivace uncordon` opens one"
+
+
+def _steps(planning: Planning, record: FragmentRecord, node: str) -> Iterator[MoveStep]:
+    view = planning.view
+    taken = {replica.node for replica in record.replicas}
+    role = "primary" if record.primary.node == node else "secondary"
+    for target in sorted(view.executors.keys() - taken - view.cordoned):
+        if not view.suspected(target):
+            yield MoveStep(fragment=record.key, role=role, node=target)
+
+
+def _relocated(planning: Planning, record: FragmentRecord, step: MoveStep) -> float:
+    """Network usage of the fragment's query once a step is done, bytes."""
+    places = after(record, step)
+    if places is None:
+        raise MoveRefused(record.key, "it has no secondary at present")
+    made = relocate(planning, record.key, places.primary, places.secondary)
+    return sum(plan.queries[0].network_usage for plan in made.after)
+
+
+def make(planning: Planning, record: FragmentRecord, step: MoveStep) -> None:
+    """Note in the planning problem that a step is done.
+
+    Raises
+    ------
+    PlacementError, InvalidQuery
+        It may not be done; the planning problem is as before.
+    """
+    _relocated(planning, record, step)
+    running = planning.running[record.fragment]
+    assert running.secondary is not None
+    planning.note(
+        msgspec.structs.replace(
+            record,
+            primary=planning.view.replica(running.primary),
+            secondary=planning.view.replica(running.secondary),
+            timing=running.timing,
+        )
+    )

@@ -1,0 +1,41 @@
+"""What drills ask for by records: it ends by itself.
+
+A drill creates the record of a link's fault, or of a cordon, and deletes it. If it cannot, the
+leader does so at the end that the record states. Hosts end the fault of a link then without being
+told, and none lasts longer than a minute.
+"""
+
+from __future__ import annotations
+
+from orchestrator.control.decide.decision import PendingDecision
+from orchestrator.store.protocol import CORDONS, LINKS
+
+LONGEST_US = 60_000_000
+"""The record of a link's fault that states a later end is taken for a mistake."""
+
+
+def end_link_faults(pending: PendingDecision) -> None:
+    """Delete the records of faults that are over, or would last too long."""
+    found = pending.view.links
+    ended = {name for name, each in found.items() if not _lasts(each.record.until_us, pending)}
+    pending.links = tuple(each.record for name, each in found.items() if name not in ended)
+    for name in sorted(ended):
+        record, version = found[name].record, found[name].version
+        detail = "its time is over"
+        if record.until_us > pending.now_us:
+            detail = f"it was to last longer than {LONGEST_US / 1e6:g} s"
+        event = pending.event("link restored", name, detail)
+        pending.write(LINKS.key(name), None, version, event)
+
+
+def end_cordons(pending: PendingDecision) -> None:
+    """Let nodes be used again whose cordons are over."""
+    for name, found in sorted(pending.view.cordons.items()):
+        until_us = found.record.until_us
+        if until_us is not None and until_us <= pending.now_us:
+            event = pending.event("uncordoned", name, "its time is over: it may be used again")
+            pending.write(CORDONS.key(name), None, found.version, event)
+
+
+def _lasts(until_us: int, pending: PendingDecision) -> bool:
+    return pending.now_us < until_us <= pending.now_us + LONGEST_US

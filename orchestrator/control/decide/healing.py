@@ -1,0 +1,399 @@
+"""Fragments that have lost a replica.
+
+Who changes a fragment's record, and when (C: coordinator, P: primary, S: secondary):
+
+    primary   secondary   what happens
+    alive     lost        P records the loss at once, and C chooses another secondary at once; a
+                          node that comes back is just free
+    alive     gone        the same, when its node's record is gone and P has recorded nothing
+    alive     not warm    C chooses another secondary when S has had time enough
+    alive     lags        the same: S could take over, but not within the recovery bound
+    no state  any         P's evaluation has failed: C promotes a warm S at once, and starts over
+                          after the grace if S is not warm either. Each such failure in a row
+                          doubles that time, because the next attempt meets the same input. After
+                          some of them C stops the fragment: it runs nowhere until its query is
+                          deleted and applied again
+    yielded   alive       P has stepped down for a newer epoch. S records that it took over. If
+                          nobody acts in that epoch, C reinstates P
+    gone      alive       S takes over and records it; C waits. If S has not within the grace:
+                          C promotes a warm S, and starts over if S is not warm
+    not yet   alive       P was named by a planned move. S, the former primary, acts until it hears
+                          P. If P does not act within the grace, C gives the fragment back to S
+    gone      gone        C starts over, with a new generation: at once if both are known to be
+                          dead (their nodes have new lives), else after the grace, since a process
+                          may live on without its session. While the whole cluster begins, C
+                          waits for its hosts (`beginning`)
+
+A host that was out of reach may run a replica that was replaced meanwhile, and that may lack
+input. While P lives, it is dismissed. If C would have to start over, it promotes that one instead.
+Until P has shown that it lives, the host is to keep it (`kept`).
+
+A third replica, which is there while another one is moved (`moving`), counts like S wherever one is
+needed that is warm. Starting over loses the fragment's state, and the history says so.
+
+A site that is away keeps nothing from being healed: what is planned takes it to be where the
+fragment runs that it feeds or follows.
+
+A node on which a replica was lost, did not get warm or lagged is avoided for a while, because the
+reason may last: a link that is cut, or a source that it does not hear. If there is no other node,
+it is tried again after a pause that grows from time to time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+import msgspec
+
+from ha.messages import Beginning
+from ha.roles import ReplicaRole
+from orchestrator.control.decide.decision import PendingDecision
+from orchestrator.control.decide.placing import (
+    SHARES,
+    new_records,
+    plan_query,
+    put_retimed,
+    retimed,
+)
+from orchestrator.control.decide.undelivered import undelivered
+from orchestrator.control.observe.dataflow import InvalidQuery
+from orchestrator.records import FragmentRecord, ReplicaId, ReplicaLoss, Restarts
+from placement.errors import PlacementError
+from placement.records import Secondary
+from streams.chunk import NO_WATERMARK
+
+WARM_UP_DOUBLINGS = 4
+"""How often the time for warming up is doubled at most: 8 minutes after 30 s."""
+
+REST_DOUBLINGS = 6
+"""How often the pause of a node or of a fragment is doubled at most: a minute after 1 s."""
+
+
+def heal(pending: PendingDecision, name: str) -> None:
+    """Do what a fragment needs, if it needs anything."""
+    view, record = pending.view, pending.fragments[name]
+    if (why := record.stopped) is not None:
+        problem = f"{name} is stopped: {why}. Start it again with a statement that can evaluate "
+        problem += f"such tuples, or with `onError: skip`: `vivace delete {record.query}`, then "
+        pending.problems.append(problem + "`vivace apply`")
+        return
+    orphaned_us = pending.now_us - view.orphaned_since_us.get(name, pending.now_us)
+    patient = orphaned_us < pending.settings.takeover_grace_us
+    if view.alive(record.primary):
+        if view.stateless(record):
+            _replace_stateless(pending, record, orphaned_us)
+        elif view.stepped_down(record):
+            _succeed(pending, record, patient=patient)
+        elif not view.listed(record.secondary):
+            _replace_secondary(pending, record)
+        elif _overdue(pending, record):
+            _give_up(pending, record)
+        return
+    if patient and not all(view.dead(replica) for replica in record.replicas):
+        return
+    if (successor := _successor(pending, record) or view.unlisted_replica(record)) is not None:
+        _promote(pending, record, successor)
+    elif not view.begins:
+        _start_over(pending, record)
+
+
+def kept(pending: PendingDecision) -> dict[str, set[str]]:
+    """Fragments of which a node keeps a replica that the record does not list: it may be the only
+    one that is left, since the primary has not reported after it."""
+    view = pending.view
+    found: dict[str, set[str]] = {}
+    for name, unlisted in view.unlisted.items():
+        record = pending.fragments.get(name)
+        if record is None or record.generation != unlisted.generation:
+            continue
+        primary = view.nodes.get(record.primary.node)
+        has_reported = primary is None or primary.report != unlisted.primary_report
+        if not (view.listed(record.primary) and has_reported):
+            found.setdefault(unlisted.replica.node, set()).add(name)
+    return found
+
+
+def _successor(pending: PendingDecision, record: FragmentRecord) -> ReplicaId | None:
+    """A warm replica besides the primary; one that acts already, if there is one."""
+    view = pending.view
+    warm = [each for each in record.replicas[1:] if view.warm(each, record.fragment)]
+    acting = [each for each in warm if view.acts(each, record.fragment)]
+    return next(iter(acting or warm), None)
+
+
+def _replace_stateless(pending: PendingDecision, record: FragmentRecord, orphaned_us: int) -> None:
+    """Have a warm secondary act for a primary without state, or start over after a while."""
+    settings, view = pending.settings, pending.view
+    if (successor := _successor(pending, record) or view.unlisted_replica(record)) is not None:
+        _promote(pending, record, successor)
+        return
+    lost_us, before = pending.now_us - orphaned_us, record.restarts
+    in_row = before is not None and lost_us - before.last_us < settings.longest_rest_us
+    count = before.count if before is not None and in_row else 0
+    failed = before.failed if before is not None and in_row else 0
+    status = view.status(record.primary, record.fragment)
+    if status is not None and status.unevaluable:
+        if failed >= settings.most_restarts:
+            _stop(pending, record, failed)
+            return
+        failed += 1
+    rest_us = settings.takeover_grace_us << min(count, REST_DOUBLINGS)
+    rest_us = min(rest_us, settings.longest_rest_us)
+    if orphaned_us >= rest_us:
+        restarts = Restarts(count=count + 1, last_us=pending.now_us, failed=failed)
+        _start_over(pending, record, restarts)
+        return
+    problem = f"{record.key}: {_end(pending, record)} and nobody can take over; "
+    problem += f"attempt {count + 1} to start over comes {rest_us / 1e6:.0f} s after that"
+    pending.problems.append(problem)
+
+
+def _stop(pending: PendingDecision, record: FragmentRecord, failed: int) -> None:
+    """Have a fragment run nowhere: it meets input again and again that it cannot evaluate."""
+    assert record.restarts is not None, "it has started over before"
+    why = f"{_end(pending, record)}, as after each of {failed} attempts to start over"
+    restarts = msgspec.structs.replace(record.restarts, stopped=why)
+    pending.change_fragment(record, "stopped", why, restarts=restarts, third=None)
+
+
+def _overdue(pending: PendingDecision, record: FragmentRecord) -> bool:
+    """Whether the secondary has had time enough to get warm, or to catch up."""
+    since_us = pending.view.cold_since_us.get(record.key)
+    if since_us is None:
+        return False
+    failures = sum(not loss.silent for loss in _recent(pending, record))
+    patience_us = pending.settings.warm_up_us * 2 ** min(failures, WARM_UP_DOUBLINGS)
+    return pending.now_us - since_us >= patience_us
+
+
+def _give_up(pending: PendingDecision, record: FragmentRecord) -> None:
+    """Have another node stand by instead of one that does not get ready, if there is one."""
+    assert record.secondary is not None
+    waited_s = (pending.now_us - pending.view.cold_since_us[record.key]) / 1e6
+    lags = pending.view.lags(record)
+    cause = f"{'still lagging' if lags else 'not warm'} after {waited_s:.0f} s"
+    where = f"{record.key}: its secondary on {record.secondary.node}"
+    avoid = _avoided(pending, record) | {record.secondary.node}
+    try:
+        found = _candidate(pending, record, avoid)
+    except (PlacementError, InvalidQuery) as error:
+        pending.problems.append(f"{where} is {cause}, and no other node can stand by: {error}")
+        return
+    given_up = ReplicaLoss(
+        replica=record.secondary, cause=cause, detected_at_us=pending.now_us, silent=False
+    )
+    _write_secondary(pending, record, found, f", {cause}", (given_up,))
+
+
+def _replace_secondary(pending: PendingDecision, record: FragmentRecord) -> None:
+    """Name a secondary, on a node where none was lost if there is one."""
+    try:
+        try:
+            found = _candidate(pending, record, _avoided(pending, record))
+        except PlacementError:
+            found = _candidate(pending, record, _resting(pending, record))
+    except (PlacementError, InvalidQuery) as error:
+        pending.problems.append(str(error))
+        return
+    _write_secondary(pending, record, found, _last_cause(record))
+
+
+def _candidate(
+    pending: PendingDecision, record: FragmentRecord, avoid: Collection[str]
+) -> tuple[Secondary, str | None]:
+    """A node to stand by, and the bound that it does not keep.
+
+    Raises
+    ------
+    PlacementError, InvalidQuery
+        There is none.
+    """
+    prefer = _with_replica(pending, record, avoid)
+    return pending.planning.replace_secondary(
+        record.query, record.fragment, prefer, avoid, without_sites=True
+    )
+
+
+def _write_secondary(
+    pending: PendingDecision,
+    record: FragmentRecord,
+    candidate: tuple[Secondary, str | None],
+    why: str,
+    losses: tuple[ReplicaLoss, ...] = (),
+) -> None:
+    found, problem = candidate
+    before = "none" if record.secondary is None else record.secondary.node
+    detail = f"{before}{why} → {found.node}, recovery {found.recovery.total_ms:.1f} ms"
+    if problem is not None:
+        pending.problems.append(problem)
+        detail += f", bound not kept: {problem}"
+    pending.change_fragment(
+        record,
+        "secondary replaced",
+        detail,
+        secondary=pending.view.replica(found.node),
+        # It may be the one that is chosen; else the move that it came for has failed.
+        third=None,
+        timing=pending.planning.running[record.fragment].timing,
+        losses=(*_recent(pending, record), *losses),
+    )
+
+
+def _last_cause(record: FragmentRecord) -> str:
+    """Which replica the primary lost last, and why; empty if the record tells of none."""
+    if record.secondary is not None or not record.losses:
+        return ""
+    loss = record.losses[-1]
+    return f" ({loss.replica.node} lost: {loss.cause})"
+
+
+def _recent(pending: PendingDecision, record: FragmentRecord) -> tuple[ReplicaLoss, ...]:
+    """Losses that still matter: those of processes that live, and not too long ago."""
+    view, settings = pending.view, pending.settings
+    return tuple(
+        loss
+        for loss in record.losses
+        if view.listed(loss.replica) and pending.now_us - loss.detected_at_us < settings.avoided_us
+    )
+
+
+def _avoided(pending: PendingDecision, record: FragmentRecord) -> set[str]:
+    return {loss.replica.node for loss in _recent(pending, record)}
+
+
+def _resting(pending: PendingDecision, record: FragmentRecord) -> set[str]:
+    """Nodes that must not be tried again yet."""
+    recent = _recent(pending, record)
+    times = Counter(loss.replica.node for loss in recent)
+    last_us = {loss.replica.node: loss.detected_at_us for loss in recent}
+    return {
+        node
+        for node, count in times.items()
+        if pending.now_us - last_us[node]
+        < pending.settings.rest_us * 2 ** min(count - 1, REST_DOUBLINGS)
+    }
+
+
+def _with_replica(
+    pending: PendingDecision, record: FragmentRecord, avoid: Collection[str]
+) -> str | None:
+    """A node that runs a replica already, warm ones first, other than the primary's."""
+    view = pending.view
+    standing = {
+        node: status.role
+        for node, status in view.reports_of(record.fragment).items()
+        if node in view.executors
+        and node != record.primary.node
+        and node not in avoid
+        and node not in view.cordoned
+        and not view.suspected(node)
+    }
+    warm = sorted(node for node, role in standing.items() if role is ReplicaRole.STANDBY)
+    return next(iter(warm or sorted(standing)), None)
+
+
+def _newest_epoch(pending: PendingDecision, record: FragmentRecord) -> int:
+    """The newest epoch of a fragment that the record or any host knows."""
+    reports = pending.view.reports_of(record.fragment).values()
+    return max([record.epoch, *(status.epoch for status in reports)])
+
+
+def _promote(pending: PendingDecision, record: FragmentRecord, successor: ReplicaId) -> None:
+    """Record another replica as primary: in the epoch that it has begun itself, else in a new one.
+
+    The next decision names its secondary.
+    """
+    status = pending.view.status(successor, record.fragment)
+    assert status is not None
+    begun = status.role is ReplicaRole.PRIMARY and status.epoch > record.epoch
+    epoch = status.epoch if begun else _newest_epoch(pending, record) + 1
+    detail = f"{_end(pending, record)} and {successor.node} has not recorded "
+    detail += f"that it took over; epoch {epoch}"
+    alone = {"primary": successor, "secondary": None, "third": None, "took_over": None}
+    pending.change_fragment(record, "promoted", detail, epoch=epoch, **alone)
+
+
+def _end(pending: PendingDecision, record: FragmentRecord) -> str:
+    """What has become of a primary that no longer acts, with its node."""
+    node = record.primary.node
+    if pending.view.stateless(record):
+        status = pending.view.status(record.primary, record.fragment)
+        why = "" if status is None or status.failure is None else f" ({status.failure})"
+        return f"{node} has lost its state{why}"
+    return f"{node} has stepped down" if pending.view.alive(record.primary) else f"{node} is gone"
+
+
+def _succeed(pending: PendingDecision, record: FragmentRecord, *, patient: bool) -> None:
+    """See that somebody acts for a primary that has stepped down for a newer epoch.
+
+    Whoever began that epoch records it, and needs time for that. Nobody needs to be waited for if
+    all hosts that run a replica have heard of the epoch and none of them acts in it: then the
+    successor was one that the store had replaced, and that has been stopped.
+    """
+    view = pending.view
+    reports = view.reports_of(record.fragment)
+    yielded = reports[record.primary.node]
+    acting = [
+        node
+        for node, status in reports.items()
+        if status.role is ReplicaRole.PRIMARY and status.epoch > record.epoch
+    ]
+    # A report that is older than the record tells nothing: its host has yet to hear of the record.
+    informed = yielded.epoch > record.epoch and all(
+        status.epoch >= yielded.epoch for status in reports.values()
+    )
+    if patient and (acting or not informed):
+        return
+    successor = _successor(pending, record)
+    if successor is not None and view.acts(successor, record.fragment):
+        if successor.node in acting:
+            _promote(pending, record, successor)
+        else:
+            _give_back(pending, record, successor)
+        return
+    epoch = _newest_epoch(pending, record) + 1
+    detail = f"{record.primary.node} stepped down and nobody has taken its place; epoch {epoch}"
+    pending.change_fragment(record, "reinstated", detail, epoch=epoch)
+
+
+def _give_back(pending: PendingDecision, record: FragmentRecord, former: ReplicaId) -> None:
+    """Have a replica be primary again that has never stopped: its successor has not come to act."""
+    epoch = _newest_epoch(pending, record) + 1
+    detail = f"{record.primary.node} does not act; {former.node} goes on, epoch {epoch}"
+    stays = record.primary if former == record.secondary else record.secondary
+    fields = {"primary": former, "secondary": stays, "third": None, "took_over": None}
+    pending.change_fragment(record, "switched back", detail, epoch=epoch, **fields)
+
+
+def _where(begins: Beginning) -> str:
+    """From where on a fragment reads that begins from nothing."""
+    if begins.after_ms == NO_WATERMARK:
+        return "with all input that is kept: nobody knows what was delivered"
+    windows_ms = begins.delivered_ms - begins.after_ms
+    reach = f", windows of {windows_ms} ms before that" if windows_ms else ""
+    return f"after {begins.delivered_ms} ms, up to where results were delivered{reach}"
+
+
+def _start_over(
+    pending: PendingDecision, record: FragmentRecord, restarts: Restarts | None = None
+) -> None:
+    planning = pending.planning
+    begins = undelivered(pending, record)
+    if isinstance(begins, str):
+        problem = f"{record.key}: {_end(pending, record)} and nobody can take over; it starts over "
+        pending.problems.append(f"{problem}once site {begins} says up to where it has the results")
+        return
+    planning.running.pop(record.fragment, None)
+    plan = plan_query(pending, record.query, relax=True)
+    if plan is None:
+        return
+    epochs = {record.fragment: record.epoch + 1}
+    put_retimed(pending, retimed(planning, epochs), SHARES)
+    (renewed,) = new_records(planning, plan, epochs)
+    detail = f"{_end(pending, record)} and nobody can take over; epoch {renewed.epoch} "
+    detail += f"begins from nothing on {renewed.primary.node}"
+    if begins is not None:
+        detail += f", {_where(begins)}"
+    restarts = restarts or record.restarts
+    pending.change_fragment(renewed, "state lost", detail, restarts=restarts, begins=begins)

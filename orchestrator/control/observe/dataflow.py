@@ -1,0 +1,379 @@
+"""All queries of a cluster as one dataflow: fragments, and the streams between them.
+
+A statement gives one stream and is one fragment, or several if it was split into partial and final
+ones, which are kept in the query's record (`orchestrator.api.splitting`). One that another query
+computes already may only forward that one's rows (`orchestrator.api.sharing`). Names of streams are
+global, so a query may read the streams of another one. Statements may stand in any order, within a
+query and across queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
+
+from foundation.suggestions import nearest
+from orchestrator.errors import InvalidInput, in_sentences
+from orchestrator.manifest.kinds import QueryManifest, place_of
+from orchestrator.records import OnError, QueryRecord, Sharing, StreamRecord
+from streams.compiler import compile_statement
+from streams.language import QueryError, parse
+from streams.language.ast import Statement
+from streams.partial import PARTIAL_INFIX, whole_name
+from streams.program import REJECTED_SUFFIX
+
+Columns = Mapping[str, str]
+"""Column → type, in order."""
+
+_StreamColumns = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
+
+@dataclass(eq=False)
+class InvalidQuery(ValueError):
+    """A query that cannot run among the streams and queries around it.
+
+    Attributes
+    ----------
+    query
+        Its name.
+    field
+        The field that is wrong: `statements`, `outputs`, `estimates`, `primaries`.
+    value
+        The offending name, None where the problem shows the place in the text.
+    problem, remedy
+        A phrase and a sentence.
+    line
+        Line of the statements, from 1; None if no line is meant.
+    """
+
+    query: str
+    field: str
+    value: str | None
+    problem: str
+    remedy: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f"{self.value!r} "
+        told = in_sentences(self.problem, self.remedy)
+        return f"query {self.query}: {self.field}: {shown}{told}"
+
+
+def located(problem: InvalidQuery, queries: Iterable[QueryManifest]) -> InvalidInput:
+    """A query's problem, at the place in the file that has it."""
+    where = "the store"
+    for query in queries:
+        if query.record.name == problem.query:
+            where = place_of(query, f"{problem.field}.{problem.value}")
+            if problem.line is not None:
+                path = query.file.rpartition(":")[0]
+                where = f"{path}:{query.statements_line + problem.line - 1}"
+    field = f"Query {problem.query}: {problem.field}"
+    return InvalidInput(where, field, problem.value, problem.problem, problem.remedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """One statement of one query, or one of those that it was split into.
+
+    Attributes
+    ----------
+    name
+        Of the fragment and of the stream it gives.
+    inputs
+        Input stream → its columns.
+    uses
+        Input stream → those of its columns that the statement uses.
+    columns
+        Of the stream it gives.
+    rejected
+        Whether it gives the tuples that its statement rejects, in place of results.
+    reach_ms
+        How long before a timestamp its results depend on input, as far as time bounds that.
+    """
+
+    query: str
+    name: str
+    statement: str
+    inputs: Mapping[str, Columns]
+    uses: Mapping[str, Columns]
+    columns: Columns
+    rejected: bool = False
+    reach_ms: int = 0
+
+    @property
+    def key(self) -> str:
+        """Name of its record in the store."""
+        return f"{self.query}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataflow:
+    """All fragments of all queries.
+
+    Attributes
+    ----------
+    fragments
+        By name, producers before consumers.
+    columns
+        Columns of every stream, made here or entering from outside.
+    """
+
+    fragments: Mapping[str, Fragment]
+    columns: Mapping[str, Columns]
+
+    def of(self, query: str) -> tuple[Fragment, ...]:
+        """Fragments of a query, producers before consumers."""
+        return tuple(each for each in self.fragments.values() if each.query == query)
+
+    def upstream_queries(self, query: str) -> set[str]:
+        """The query and all others whose streams it reads, directly or through others."""
+        found: set[str] = set()
+        pending = [query]
+        while pending:
+            if (name := pending.pop()) not in found:
+                found.add(name)
+                read = {stream for fragment in self.of(name) for stream in fragment.inputs}
+                pending += [self.fragments[s].query for s in read & self.fragments.keys()]
+        return found
+
+    def upstream(self, query: str) -> tuple[Fragment, ...]:
+        """A query's fragments and those whose streams they read, directly or through others.
+
+        Producers come before consumers. Whatever else other queries make is left out.
+        """
+        needed = {each.name for each in self.of(query)}
+        pending = [*needed]
+        while pending:
+            read = self.fragments[pending.pop()].inputs.keys() & self.fragments.keys()
+            pending += read - needed
+            needed |= read
+        return tuple(each for each in self.fragments.values() if each.name in needed)
+
+    def connected_queries(self, query: str) -> set[str]:
+        """The query and all others connected with it: readers, and readers of what it reads."""
+        found: set[str] = set()
+        pending = [query]
+        while pending:
+            if (name := pending.pop()) not in found:
+                found.add(name)
+                made = {fragment.name for fragment in self.of(name)}
+                pending += self.upstream_queries(name)
+                pending += [f.query for f in self.fragments.values() if made.intersection(f.inputs)]
+        return found
+
+    def entering_streams(self, query: str) -> set[str]:
+        """Streams from outside that the query depends on, directly or through others."""
+        return {
+            stream
+            for fragment in self.upstream(query)
+            for stream in fragment.inputs
+            if stream not in self.fragments
+        }
+
+
+def dataflow(streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]) -> Dataflow:
+    """Compile all queries.
+
+    Of two queries that give streams of one name, the later one in the mapping is wrong.
+
+    Raises
+    ------
+    InvalidQuery
+        The first problem found.
+    """
+    return _compiled(*_texts(streams, queries))
+
+
+def sound_dataflow(
+    streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]
+) -> tuple[Dataflow, tuple[InvalidQuery, ...]]:
+    """Compile the queries that are valid; returns them and the problems of the others."""
+    return _sound(*_texts(streams, queries))
+
+
+def _texts(
+    streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]
+) -> tuple[_StreamColumns, tuple[bytes, ...]]:
+    """What compiling depends on."""
+    columns = tuple((name, tuple(streams[name].columns.items())) for name in sorted(streams))
+    return columns, tuple(msgspec.json.encode(query) for query in queries.values())
+
+
+@lru_cache(maxsize=16)
+def _sound(
+    columns: _StreamColumns, texts: tuple[bytes, ...]
+) -> tuple[Dataflow, tuple[InvalidQuery, ...]]:
+    left = list(texts)
+    problems: list[InvalidQuery] = []
+    while True:
+        try:
+            return _compiled(columns, tuple(left)), tuple(problems)
+        except InvalidQuery as problem:
+            problems.append(problem)
+            names = [msgspec.json.decode(text, type=QueryRecord).name for text in left]
+            del left[names.index(problem.query)]
+
+
+# The coordinator asks again at every change of anything; queries change rarely.
+@lru_cache(maxsize=16)
+def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
+    catalogue: dict[str, Columns] = {name: dict(columns) for name, columns in streams}
+    queries = [msgspec.json.decode(text, type=QueryRecord) for text in texts]
+    owners: dict[str, str] = {}
+    waiting: dict[str, tuple[QueryRecord, Statement]] = {}
+    for query in queries:
+        try:
+            statements = parse(query.statements)
+            running = _running(query, statements)
+        except QueryError as error:
+            raise _in_statements(query.name, error) from None
+        except Exception as error:
+            raise _bug(query.name, error) from error
+        for statement in statements:
+            taken = owners.get(statement.name)
+            if statement.name in catalogue or taken is not None:
+                owner = "a stream" if taken is None else f"query {taken}"
+                raise InvalidQuery(
+                    query.name,
+                    "statements",
+                    statement.name,
+                    f"is the name of {owner} already",
+                    "Names of streams are shared by all queries: choose another.",
+                )
+            if PARTIAL_INFIX in statement.name:
+                problem = f"contains {PARTIAL_INFIX}, as the names of partial statements do"
+                remedy = "Choose another name."
+                raise InvalidQuery(query.name, "statements", statement.name, problem, remedy)
+            owners[statement.name] = query.name
+        for statement in running:
+            waiting[statement.name] = query, statement
+            rejected = statement.name + REJECTED_SUFFIX
+            if rejected in query.outputs and query.on_error is OnError.SKIP:
+                waiting[rejected] = query, statement
+    _check_made(waiting, owners, {q.name: q.sharing.without for q in queries if q.sharing})
+    fragments = _in_order(waiting, catalogue)
+    for query in queries:
+        _check_names(query, {f.name for f in fragments.values() if f.query == query.name})
+    return Dataflow(fragments=fragments, columns=catalogue)
+
+
+def _running(query: QueryRecord, written: Iterable[Statement]) -> list[Statement]:
+    """A query's statements: of those that were split the parts, and what shared ones forward."""
+    splits, sharing = query.splits, query.sharing or Sharing(why="")
+    without = {one.without for one in splits.values() if one.made} | {*sharing.without}
+    found: list[Statement] = []
+    for statement in written:
+        decided = splits.get(statement.name)
+        if (forwards := sharing.statements.get(statement.name)) is not None:
+            found += parse(forwards)
+        elif decided is not None and decided.made:
+            found += [part for text in decided.statements for part in parse(text)]
+        elif statement.name not in without:
+            found.append(statement)
+    return found
+
+
+def _check_made(
+    waiting: Mapping[str, tuple[QueryRecord, Statement]],
+    owners: Mapping[str, str],
+    unshared: Mapping[str, Collection[str]],
+) -> None:
+    """Refuse to read what is not made, since its reader was split below it, or is shared."""
+    for query, statement in waiting.values():
+        for stream in sorted(_reads(statement)):
+            if stream in owners and stream not in waiting:
+                owner = owners[stream]
+                if stream in unshared.get(owner, ()):
+                    problem = f"is not made: query {owner} shares what would be made from it"
+                    remedy = f"Apply query {owner} with `share: false`."
+                else:
+                    problem = f"is not made: query {owner} aggregates the streams of that union "
+                    problem += "apart"
+                    remedy = f"Apply query {owner} with `partial: never`, or read those streams."
+                raise InvalidQuery(query.name, "statements", stream, problem, remedy)
+
+
+def _in_statements(query: str, error: QueryError) -> InvalidQuery:
+    return InvalidQuery(query, "statements", None, str(error), "", line=error.line)
+
+
+def _bug(query: str, error: Exception) -> InvalidQuery:
+    """A bug of the compiler, which concerns no other query."""
+    problem = f"cannot be compiled, internal error: {error!r}"
+    return InvalidQuery(query, "statements", None, problem, "Report it, with the statements.")
+
+
+def _in_order(
+    waiting: dict[str, tuple[QueryRecord, Statement]], catalogue: dict[str, Columns]
+) -> dict[str, Fragment]:
+    """Compile producers before consumers, and add the stream of each to the catalogue."""
+    fragments: dict[str, Fragment] = {}
+    while waiting:
+        ready = [name for name, (_, body) in waiting.items() if not _reads(body) & waiting.keys()]
+        if not ready:
+            query = next(iter(waiting.values()))[0]
+            names = sorted(_on_cycles(waiting))
+            problem, remedy = "feed each other in a cycle", "Break it."
+            if len(names) == 1:
+                problem, remedy = "reads its own output", "Read another stream."
+            raise InvalidQuery(query.name, "statements", ", ".join(names), problem, remedy)
+        for name in ready:
+            query, statement = waiting.pop(name)
+            try:
+                program = compile_statement(statement, catalogue)
+            except QueryError as error:
+                raise _in_statements(query.name, error) from None
+            except Exception as error:
+                raise _bug(query.name, error) from error
+            if rejected := name != statement.name:
+                program = program.rejections
+            catalogue[name] = program.columns
+            fragments[name] = Fragment(
+                query=query.name,
+                name=name,
+                statement=program.text,
+                inputs={stream: catalogue[stream] for stream in program.inputs},
+                uses={
+                    stream: {
+                        column: kind
+                        for column, kind in catalogue[stream].items()
+                        if column in program.reads[stream]
+                    }
+                    for stream in program.inputs
+                },
+                columns=program.columns,
+                rejected=rejected,
+                reach_ms=max((window.reach_ms for window in program.windows), default=0),
+            )
+    return fragments
+
+
+def _reads(statement: Statement) -> set[str]:
+    return {source.stream for select in statement.body.selects for source in select.sources}
+
+
+def _on_cycles(waiting: Mapping[str, tuple[QueryRecord, Statement]]) -> set[str]:
+    """The waiting statements without those merely downstream of a cycle."""
+    left = set(waiting)
+    while ends := {
+        name for name in left if not any(name in _reads(waiting[other][1]) for other in left)
+    }:
+        left -= ends
+    return left
+
+
+def _check_names(query: QueryRecord, made: Iterable[str]) -> None:
+    named = [("outputs", name) for name in (*query.outputs, *query.deadlines_ms)]
+    named += [("estimates", name) for name in query.estimates]
+    named += [("primaries", name) for name in query.primaries]
+    for field, name in named:
+        if (name if field == "outputs" else whole_name(name)) not in made:
+            problem = "is not made by any statement of the query"
+            if name.endswith(REJECTED_SUFFIX) and name.removesuffix(REJECTED_SUFFIX) in made:
+                problem, remedy = "is made only if tuples are left out", "Write `onError: skip`."
+                raise InvalidQuery(query.name, field, name, problem, remedy)
+            raise InvalidQuery(query.name, field, name, problem, nearest(name, made))

@@ -1,0 +1,481 @@
+"""The input of a decision: one reading of the store, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ha.roles import ReplicaRole
+from orchestrator.control.observe.dataflow import Dataflow, Fragment, InvalidQuery, sound_dataflow
+from orchestrator.control.observe.plausible import plausible
+from orchestrator.control.observe.read_cache import Reader
+from orchestrator.control.observe.readiness import Incomplete
+from orchestrator.records import (
+    Assignment,
+    ClocksRecord,
+    ClusterRecord,
+    CordonRecord,
+    CostStatus,
+    DisturbedLink,
+    FragmentRecord,
+    MovePlan,
+    NodeKind,
+    NodeRecord,
+    PlanRecord,
+    QueryRecord,
+    Record,
+    ReplicaId,
+    ReplicaLoad,
+    ReplicaStatus,
+    ServicesRecord,
+    StreamRecord,
+)
+from orchestrator.store.protocol import (
+    ASSIGNMENTS,
+    CLOCKS,
+    CLUSTER,
+    CORDONS,
+    FRAGMENTS,
+    LINKS,
+    MOVES,
+    NODES,
+    PLANS,
+    QUERIES,
+    SERVICES,
+    STREAMS,
+    Folder,
+    Key,
+    RecordInvalid,
+    Versioned,
+)
+from streams.chunk import type_names
+from streams.rejected import RejectedCount
+
+R = TypeVar("R", bound=Record)
+
+LEAST_SAMPLES = 100
+"""Batches after which a measured cost is used."""
+
+
+def _nothing() -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlistedReplica:
+    """A replica that has its fragment's state, though the record does not list it.
+
+    Attributes
+    ----------
+    primary_report
+        The primary's last report when this coordinator first noticed; None: there was none.
+    """
+
+    replica: ReplicaId
+    generation: int
+    primary_report: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """Everything in the store, by name, with versions.
+
+    Attributes
+    ----------
+    fragments
+        By `<query>.<fragment>`.
+    plans
+        Submitted and not yet carried out, by query.
+    cordons
+        By node.
+    moves
+        Plans of moves by name.
+    links
+        Links that drills disturb, by name.
+    services
+        Loads of processes that are no hosts.
+    invalid
+        Records that could not be decoded or contradict themselves.
+    settings_readable, clocks_readable
+        Whether the cluster's settings and clocks can be read, or are not there yet.
+    orphaned_since_us
+        Fragment whose primary is gone, or has stepped down → when this coordinator first noticed.
+    cold_since_us
+        Fragment whose secondary lives, and is not warm or lags → when this coordinator first
+        noticed.
+    unlisted
+        Fragment of which no listed replica but the primary has the state → one that is not listed
+        and has it.
+    unprotected_since_us
+        Fragment without a warm secondary → when its replica was lost, as far as that is known.
+    overloaded
+        Nodes and machines that have been busier lately than they may be (`measured_load`).
+    incomplete
+        What is missing of the manifest's hosts; None: nothing, or nobody has looked yet.
+    begins
+        Whether nothing runs yet, and the leader waits for that (`beginning`).
+    dataflow, problems
+        The queries that compile, and why the others do not.
+    suspects
+        The nodes that are `suspected`.
+    """
+
+    cluster: Versioned[ClusterRecord] | None = None
+    nodes: Mapping[str, Versioned[NodeRecord]] = field(default_factory=_nothing)
+    streams: Mapping[str, Versioned[StreamRecord]] = field(default_factory=_nothing)
+    queries: Mapping[str, Versioned[QueryRecord]] = field(default_factory=_nothing)
+    fragments: Mapping[str, Versioned[FragmentRecord]] = field(default_factory=_nothing)
+    plans: Mapping[str, Versioned[PlanRecord]] = field(default_factory=_nothing)
+    assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
+    cordons: Mapping[str, Versioned[CordonRecord]] = field(default_factory=_nothing)
+    moves: Mapping[str, Versioned[MovePlan]] = field(default_factory=_nothing)
+    links: Mapping[str, Versioned[DisturbedLink]] = field(default_factory=_nothing)
+    services: Mapping[str, Versioned[ServicesRecord]] = field(default_factory=_nothing)
+    invalid: tuple[RecordInvalid, ...] = ()
+    clocks: Versioned[ClocksRecord] | None = None
+    settings_readable: bool = True
+    clocks_readable: bool = True
+    orphaned_since_us: Mapping[str, int] = field(default_factory=_nothing)
+    cold_since_us: Mapping[str, int] = field(default_factory=_nothing)
+    unlisted: Mapping[str, UnlistedReplica] = field(default_factory=_nothing)
+    unprotected_since_us: Mapping[str, int] = field(default_factory=_nothing)
+    overloaded: frozenset[str] = frozenset()
+    incomplete: Incomplete | None = None
+    begins: bool = False
+    dataflow: Dataflow = field(init=False)
+    problems: tuple[InvalidQuery, ...] = field(init=False)
+    suspects: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "suspects", frozenset(self._suspects()))
+        # What runs comes first, so that a newcomer cannot take a name from it.
+        running = {found.record.query for found in self.fragments.values()}
+        queries = sorted(
+            self.query_records.items(), key=lambda each: (each[0] not in running, each[0])
+        )
+        dataflow, problems = sound_dataflow(self.stream_records, dict(queries))
+        object.__setattr__(self, "dataflow", dataflow)
+        object.__setattr__(self, "problems", problems)
+
+    def broken(self, folder: Folder[R]) -> dict[str, RecordInvalid]:
+        """A folder's records that cannot be used, by name."""
+        return {
+            error.path.rpartition("/")[2]: error
+            for error in self.invalid
+            if error.path.split("/")[-2:-1] == [folder.path]
+        }
+
+    @property
+    def settings(self) -> ClusterRecord:
+        """The cluster's settings; defaults without link delays before it was set up."""
+        if self.cluster is not None:
+            return self.cluster.record
+        return ClusterRecord(name="", delays_ms={})
+
+    @property
+    def cluster_clocks(self) -> ClocksRecord:
+        """By how much the cluster's clock is ahead of those of its machines, as far as known."""
+        return ClocksRecord() if self.clocks is None else self.clocks.record
+
+    @property
+    def stream_records(self) -> dict[str, StreamRecord]:
+        """Streams without versions."""
+        return {name: found.record for name, found in self.streams.items()}
+
+    @property
+    def query_records(self) -> dict[str, QueryRecord]:
+        """Queries without versions."""
+        return {name: found.record for name, found in self.queries.items()}
+
+    @property
+    def service_records(self) -> list[ServicesRecord]:
+        """Loads of processes that are no hosts."""
+        return [found.record for found in self.services.values()]
+
+    @property
+    def retiring(self) -> set[str]:
+        """Deleted queries whose fragments the leader has not retired yet."""
+        running = {found.record.query for found in self.fragments.values()}
+        return running - self.queries.keys() - self.broken(QUERIES).keys()
+
+    @property
+    def hosts(self) -> dict[str, NodeRecord]:
+        """Live executors and sites, without observers, which run nothing."""
+        return {
+            name: found.record
+            for name, found in self.nodes.items()
+            if found.record.kind is not NodeKind.OBSERVER
+        }
+
+    @property
+    def executors(self) -> dict[str, NodeRecord]:
+        """Live executors."""
+        return {n: node for n, node in self.hosts.items() if node.kind is NodeKind.EXECUTOR}
+
+    @property
+    def trusted(self) -> dict[str, NodeRecord]:
+        """Hosts that are not suspected."""
+        return {n: node for n, node in self.hosts.items() if not self.suspected(n)}
+
+    def suspected(self, node: str) -> bool:
+        """Whether a peer replica has lost the node's present incarnation, and the node has not
+        reported since.
+
+        The record of a dead host stays until its session ends; peer replicas notice the death
+        first. The store's order tells whether the host has reported since. Times of several hosts
+        are not compared.
+        """
+        return node in self.suspects
+
+    def _suspects(self) -> Iterator[str]:
+        for found in self.fragments.values():
+            for loss in found.record.losses:
+                node = self.nodes.get(loss.replica.node)
+                if (
+                    node is not None
+                    and loss.silent
+                    and loss.replica.incarnation == node.record.incarnation
+                    and loss.report is not None
+                    and node.report <= loss.report
+                ):
+                    yield loss.replica.node
+
+    @property
+    def lacked(self) -> tuple[str, ...]:
+        """Nodes of the manifest that cannot be planned with, though nobody has closed them."""
+        usable = self.trusted.keys() | self.cordoned
+        return tuple(node for node in self.settings.nodes if node not in usable)
+
+    @property
+    def cordoned(self) -> set[str]:
+        """Nodes on which nothing new is placed. Who put a cordon that cannot be read meant it."""
+        return self.cordons.keys() | self.broken(CORDONS).keys()
+
+    def alive(self, replica: ReplicaId | None) -> bool:
+        """Whether the node still runs in that incarnation, and is not suspected."""
+        return replica is not None and self.listed(replica) and not self.suspected(replica.node)
+
+    def listed(self, replica: ReplicaId | None) -> bool:
+        """Whether the node still runs in that incarnation, suspected or not."""
+        if replica is None:
+            return False
+        if replica.node not in self.nodes:
+            # Whose record cannot be read runs all the same, as far as anybody knows.
+            return replica.node in self.broken(NODES)
+        return self.nodes[replica.node].record.incarnation == replica.incarnation
+
+    def dead(self, replica: ReplicaId) -> bool:
+        """Whether that incarnation has certainly ended, because the node runs in another one.
+
+        A node without a record may only have lost its session.
+        """
+        if replica.node not in self.nodes:
+            return False
+        return self.nodes[replica.node].record.incarnation != replica.incarnation
+
+    def replica(self, node: str) -> ReplicaId:
+        """A live node in its present incarnation."""
+        return ReplicaId(node=node, incarnation=self.nodes[node].record.incarnation)
+
+    def status(self, replica: ReplicaId | None, fragment: str) -> ReplicaStatus | None:
+        """The report of a live replica; None if it is gone, has not started or cannot be read."""
+        if replica is None or not self.alive(replica) or replica.node not in self.nodes:
+            return None
+        return self.nodes[replica.node].record.replicas.get(fragment)
+
+    def reports_of(self, fragment: str) -> dict[str, ReplicaStatus]:
+        """Node → its report of a replica of the fragment, whether or not the record lists it."""
+        return {
+            name: found.record.replicas[fragment]
+            for name, found in self.nodes.items()
+            if fragment in found.record.replicas
+        }
+
+    def unlisted_replica(self, record: FragmentRecord) -> ReplicaId | None:
+        """A replica that the record does not list and that has the fragment's present state; of
+        several, that which has come furthest."""
+        found = {
+            node: status
+            for node, status in self.reports_of(record.fragment).items()
+            if node in self.executors
+            and not self.suspected(node)
+            and self.replica(node) not in record.replicas
+            and status.role is not ReplicaRole.WARMING
+            and status.generation == record.generation
+        }
+        furthest = max(found, key=lambda n: (found[n].output_watermark_ms or 0, n), default=None)
+        return None if furthest is None else self.replica(furthest)
+
+    def measured_cost(self, fragment: Fragment) -> CostStatus | None:
+        """Measured cost of a fragment on its primary's node; None until it has enough samples."""
+        found = self.fragments.get(fragment.key)
+        status = None if found is None else self.status(found.record.primary, fragment.name)
+        if status is None or status.cost is None or status.cost.samples < LEAST_SAMPLES:
+            return None
+        return status.cost
+
+    def measured_load(self, fragment: Fragment) -> ReplicaLoad | None:
+        """What a fragment has taken of its primary's node lately; None until its cost is known."""
+        if self.measured_cost(fragment) is None:
+            return None
+        status = self.status(self.fragments[fragment.key].record.primary, fragment.name)
+        return None if status is None else status.load
+
+    def stepped_down(self, record: FragmentRecord) -> bool:
+        """Whether the primary is alive but no longer acts as one."""
+        status = self.status(record.primary, record.fragment)
+        return status is not None and status.role is ReplicaRole.STANDBY
+
+    def stateless(self, record: FragmentRecord) -> bool:
+        """Whether the primary is alive and has no state: evaluating its input has failed."""
+        status = self.status(record.primary, record.fragment)
+        return status is not None and status.role is ReplicaRole.WARMING
+
+    def rejected(self, record: FragmentRecord) -> RejectedCount | None:
+        """What a fragment has left out, as its primary counts; None if nobody tells."""
+        status = self.status(record.primary, record.fragment)
+        return None if status is None else status.rejected
+
+    def warm(self, replica: ReplicaId | None, fragment: str) -> bool:
+        """Whether a replica is alive and has its state."""
+        status = self.status(replica, fragment)
+        return status is not None and status.role is not ReplicaRole.WARMING
+
+    def acts(self, replica: ReplicaId | None, fragment: str) -> bool:
+        """Whether a live replica says that it is primary."""
+        status = self.status(replica, fragment)
+        return status is not None and status.role is ReplicaRole.PRIMARY
+
+    def ready(self, replica: ReplicaId | None, fragment: str) -> bool:
+        """Whether a live replica says that it has its state, and does not lag."""
+        status = self.status(replica, fragment)
+        return (
+            status is not None
+            and status.role is not ReplicaRole.WARMING
+            and status.lags_since_us is None
+        )
+
+    def lags(self, record: FragmentRecord) -> bool:
+        """Whether the secondary lives and lags too far behind to keep the recovery bound."""
+        secondary = self.status(record.secondary, record.fragment)
+        return secondary is not None and secondary.lags_since_us is not None
+
+    def protected(self, record: FragmentRecord) -> bool:
+        """Whether the fragment runs, and a warm secondary stands by that does not lag.
+
+        While roles change, any of the replicas may act as primary, or several.
+        """
+        pair = (record.primary, record.secondary)
+        return all(self.ready(each, record.fragment) for each in pair) and any(
+            self.acts(each, record.fragment) for each in record.replicas
+        )
+
+    @property
+    def unprotected(self) -> list[str]:
+        """Names of the fragments that are not protected."""
+        return [name for name, f in self.fragments.items() if not self.protected(f.record)]
+
+    def settled(self, record: FragmentRecord) -> bool:
+        """Whether exactly the replicas of the record run, each in the role that it names."""
+        return (
+            self.protected(record)
+            and record.third is None
+            and self.acts(record.primary, record.fragment)
+            and not self.acts(record.secondary, record.fragment)
+        )
+
+
+def read_view(store: Reader) -> ClusterView:
+    """Read everything.
+
+    The records are read one after the other, not at the same time. Decisions are written under the
+    versions read, so a change in between is noticed when they are written.
+
+    Raises
+    ------
+    StoreUnavailable
+        The session is not `CONNECTED`.
+    """
+    invalid: list[RecordInvalid] = []
+    cluster, settings_readable = _one(store, CLUSTER, invalid)
+    clocks, clocks_readable = _one(store, CLOCKS, invalid)
+    # The order matters. Fragments and assignments are read before the nodes they name, so that a
+    # node that seems gone is gone. A client writes a plan before its query: whoever has read the
+    # query finds the plan.
+    return ClusterView(
+        cluster=cluster,
+        fragments=_sound(store, FRAGMENTS, invalid, lambda record: record.key, _fragment_fault),
+        assignments=_sound(store, ASSIGNMENTS, invalid),
+        queries=_sound(store, QUERIES, invalid, lambda record: record.name),
+        plans=_sound(store, PLANS, invalid, lambda record: record.query, _plan_fault),
+        cordons=_sound(store, CORDONS, invalid, lambda record: record.node),
+        moves=_sound(store, MOVES, invalid, lambda record: record.name),
+        links=_sound(store, LINKS, invalid, lambda record: record.name),
+        streams=_sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault),
+        nodes={
+            name: plausible(found)
+            for name, found in _sound(store, NODES, invalid, lambda record: record.node).items()
+        },
+        services=_sound(store, SERVICES, invalid),
+        invalid=tuple(invalid),
+        settings_readable=settings_readable,
+        clocks=clocks,
+        clocks_readable=clocks_readable,
+    )
+
+
+def _one(
+    store: Reader, key: Key[R], invalid: list[RecordInvalid]
+) -> tuple[Versioned[R] | None, bool]:
+    """A record, and whether it can be read or is not there."""
+    try:
+        return store.get(key), True
+    except RecordInvalid as broken:
+        invalid.append(broken)
+        return None, False
+
+
+def _sound(
+    store: Reader,
+    folder: Folder[R],
+    invalid: list[RecordInvalid],
+    own_name: Callable[[R], str] | None = None,
+    fault: Callable[[R], str | None] | None = None,
+) -> dict[str, Versioned[R]]:
+    """A folder's records without those that contradict their place or themselves."""
+    listing = store.list(folder)
+    invalid += listing.invalid
+    records: dict[str, Versioned[R]] = {}
+    for name, found in listing.records.items():
+        problem = fault(found.record) if fault else None
+        if own_name is not None and own_name(found.record) != name:
+            problem = f"calls itself {own_name(found.record)}"
+        if problem is None:
+            records[name] = found
+        else:
+            invalid.append(RecordInvalid(folder.key(name).path, problem, found.version))
+    return records
+
+
+def _fragment_fault(record: FragmentRecord) -> str | None:
+    nodes = [replica.node for replica in record.replicas]
+    twice = next((node for node in nodes if nodes.count(node) > 1), None)
+    return None if twice is None else f"has two replicas on {twice}"
+
+
+def _plan_fault(record: PlanRecord) -> str | None:
+    """The first reason why the records of a plan cannot be written as they are."""
+    for made in (*record.updated, *record.created):
+        if (fault := _fragment_fault(made)) is not None:
+            return f"places {made.key}, which {fault}"
+    foreign = [made.key for made in record.created if made.query != record.query]
+    unknown = [r.key for r in record.updated if FRAGMENTS.key(r.key).path not in record.basis]
+    if foreign:
+        return f"places {foreign[0]} of another query"
+    return f"changes {unknown[0]}, which it does not rest on" if unknown else None
+
+
+def _stream_fault(record: StreamRecord) -> str | None:
+    unknown = sorted(set(record.columns.values()) - type_names.keys())
+    return f"has columns of unknown type {', '.join(unknown)}" if unknown else None

@@ -1,0 +1,287 @@
+"""The protocol of a source driver, which brings a stream in.
+
+A driver decides nothing by itself: the host's loop asks an open source when it will next have
+something, and for all that is due by now. The loop passes the time. What a source emits are tuples
+together with watermarks: promises that no earlier timestamp follows. The host numbers the tuples,
+keeps them until every subscriber has processed them, and sends them.
+
+A source that is *paced* has a time axis of its own, which begins when the stream starts: a
+recording. A *live* source takes what others send it, on threads of its own
+(`orchestrator.edges.sources.live.ingestion`). It wakes the loop when it has something.
+
+There is one open source a stream. Its site may be killed and started again. A source is *resumable*
+if it can then continue: its content is numbered alike by every process that reads it, and can be
+read again from any position. A recording is resumable, and so is a live source that keeps a journal
+(`orchestrator.edges.sources.live.journal`). Tuples of any other source begin anew, with a new
+generation of numbers, when its site starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from orchestrator.edges.drivers import Driver
+from orchestrator.edges.events import SourceEmitted
+from orchestrator.edges.sources.live.refused import SideStreams
+from orchestrator.edges.sources.live.waiting_tuples import MOST_WAITING_BYTES
+from orchestrator.records import InputStatus, SourceAssignment
+from streams.chunk import Position
+
+if TYPE_CHECKING:
+    from orchestrator.edges.site_check import SiteCheck
+
+BUFFER_BYTES = 8 * 2**20
+"""Input that a live source holds in memory, unless its host has less for it."""
+
+
+def _no_clock() -> int:
+    return 0
+
+
+def nobody_else() -> None:
+    """The place belongs to one process only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceContext:
+    """The place where a source is opened.
+
+    Attributes
+    ----------
+    folder
+        For sources that keep files; None where nothing may be kept. Sites of one machine may share
+        it.
+    site
+        The site's name.
+    clock_us
+        The cluster's clock, for any thread.
+    wake
+        Makes the host's loop ask again when its sources are due; for any thread.
+    buffer_bytes
+        Memory that input may take until the host has numbered it.
+    waiting_bytes
+        What input may take, most of it in files, until its timestamps are complete.
+    check_claim
+        Raises an error if another process has replaced this one here.
+    side_streams
+        The streams of what others here refuse.
+    opens_aside
+        Whether sources are opened on threads of their own, for a loop that must not stand still.
+    """
+
+    folder: Path | None = None
+    site: str = ""
+    clock_us: Callable[[], int] = _no_clock
+    wake: Callable[[], None] = lambda: None
+    buffer_bytes: int = BUFFER_BYTES
+    waiting_bytes: int = MOST_WAITING_BYTES
+    check_claim: Callable[[], None] = nobody_else
+    side_streams: SideStreams = field(default_factory=SideStreams)
+    opens_aside: bool = False
+
+
+class OpenSource(Protocol):
+    """One stream that is being brought in."""
+
+    def next_due_us(self, start_at_us: int) -> int | None:
+        """When `emit` will next have something, cluster clock; None: never again.
+
+        Parameters
+        ----------
+        start_at_us
+            When the stream was started: every query that reads it is protected from then on.
+        """
+        ...
+
+    def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
+        """Tuples and watermarks that are due by now; None if none are.
+
+        Timestamps and watermarks rise from one call to the next. The ingestion time of a
+        watermark is when it was due, not when it was asked for: latencies include delays of the
+        host.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release everything. The source may be opened again."""
+        ...
+
+
+@runtime_checkable
+class ReportingSource(OpenSource, Protocol):
+    """An open source that counts what it did not let in."""
+
+    @property
+    def status(self) -> InputStatus:
+        """Its figures."""
+        ...
+
+
+@runtime_checkable
+class WaitingSource(OpenSource, Protocol):
+    """An open source that reads from others, which may be away."""
+
+    @property
+    def waits_for(self) -> str | None:
+        """What it waits for before it can read on; None: nothing."""
+        ...
+
+
+@runtime_checkable
+class ConfirmedSource(OpenSource, Protocol):
+    """An open source that tells others once everybody who reads the stream has what they sent."""
+
+    def confirm(self, watermark_ms: int, had_ms: int) -> None:
+        """Note up to where everybody has acknowledged the stream, and somebody had it before."""
+        ...
+
+
+@runtime_checkable
+class ResumableSource(OpenSource, Protocol):
+    """An open source whose tuples can be read again, with the same numbers, by any process.
+
+    Every call with the same arguments gives the same, bit by bit: tuples, watermarks, ingestion
+    times and positions.
+    """
+
+    @property
+    def retained(self) -> Position:
+        """The cut from which on it can be read again."""
+        ...
+
+    def due_position(self, start_at_us: int, now_us: int) -> Position:
+        """The cut after all that is due by now: where a process begins that opens it now."""
+        ...
+
+    def position_at(self, watermark_ms: int) -> Position:
+        """The cut after a watermark that lies within what can be read again.
+
+        Raises
+        ------
+        DriverError
+            It does not, or cannot be read.
+        """
+        ...
+
+    def seek(self, watermark_ms: int) -> None:
+        """Have `emit` continue after this watermark."""
+        ...
+
+    def read(self, start_at_us: int, after: Position, until: Position) -> SourceEmitted | None:
+        """A piece of the stream that follows `after` and ends at `until` or before.
+
+        It is of bounded size, however much lies between the two. None if nothing does.
+
+        Raises
+        ------
+        DriverError
+            The stream has no such position: its content is not what it was.
+        """
+        ...
+
+
+@runtime_checkable
+class CountingSource(OpenSource, Protocol):
+    """An open source that can tell how many tuples it has left out."""
+
+    def tuples_between(self, after_ms: int, until_ms: int) -> int:
+        """Number of tuples with timestamps after `after_ms` up to `until_ms`."""
+        ...
+
+
+class SourceDriver(Driver, frozen=True, kw_only=True):
+    """Options of a source, read out of the section `from` of a stream's manifest."""
+
+    @property
+    def resumable(self) -> bool:
+        """Whether what it opens is a `ResumableSource`."""
+        return False
+
+    @property
+    def paced(self) -> bool:
+        """Whether it has a time axis of its own, which slips while consumers hold it up."""
+        return True
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is lost while consumers hold it up."""
+        return self.resumable
+
+    @property
+    def journaled(self) -> bool:
+        """Whether it can be read again because its site keeps a journal."""
+        return False
+
+    @property
+    def unlike(self) -> str | None:
+        """Why two sites that read it at the same time may number it differently; None: they never
+        do."""
+        return None if self.resumable and not self.journaled else "it is read once"
+
+    @property
+    def tied(self) -> str | None:
+        """Why no other site can bring it in once its site is gone; None: one can."""
+        return self.unlike
+
+    @property
+    def together_ms(self) -> float:
+        """Time, on the cluster's clock, whose tuples enter at once; plans allow for such bursts."""
+        return 0.0
+
+    @property
+    def advances_ms(self) -> float:
+        """How often the clock advances the stream though no tuple comes; 0: never."""
+        return 0.0
+
+    @property
+    def advances_after_ms(self) -> float:
+        """Silence after which the clock does."""
+        return 0.0
+
+    def check(self, assignment: SourceAssignment, site: SiteCheck) -> None:
+        """Look whether the source could be opened at a site; nothing is changed there.
+
+        Before a stream is applied, its site does this on a thread that may wait.
+
+        Raises
+        ------
+        DriverError
+            It could not; `Unusable` names the option that is to blame.
+        """
+
+    def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
+        """Begin to bring a stream in.
+
+        Raises
+        ------
+        DriverError
+            Saying in one line what is wrong with the source.
+        """
+        raise NotImplementedError
+
+
+class RecordedSource(SourceDriver, frozen=True, kw_only=True):
+    """A source whose whole content is known, so that results from it can be recomputed.
+
+    Attributes
+    ----------
+    begin_ms, end_ms
+        First and last timestamp, both included; streams that are played together must agree.
+    speed
+        Multiple of the speed it was recorded at.
+    repeat
+        Start over at the end, with timestamps that go on rising.
+    """
+
+    begin_ms: int
+    end_ms: int
+    speed: float = 1.0
+    repeat: bool = False
+
+    @property
+    def recording(self) -> Path:
+        """Parquet file or folder with the stream's columns, for Spark to read."""
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""Rows as others write them (CSV, JSON lines, Arrow, Parquet) become tuples."""

@@ -1,0 +1,1 @@
+"""Live input: tuples that come when they come are ordered, numbered and kept."""

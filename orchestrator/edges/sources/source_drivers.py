@@ -1,0 +1,487 @@
+"""The open sources of one host, asked in turn.
+
+A source that cannot be opened, raises, or breaks the promises of a stream has failed. The failure
+is a problem of its stream alone: the source is closed and opened again later, and all other streams
+go on. Once it works again, the stream continues: a resumable source emits what it left out, and of
+any other source the timestamps are dropped that were complete before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from orchestrator.edges.drivers import LONG_OPENING_US, DriverError, Failures, failure
+from orchestrator.edges.events import (
+    InputSkipped,
+    SourceEmitted,
+    SourceFailed,
+    SourceLocated,
+    SourceOpened,
+    SourceReread,
+    SourceWaits,
+    Wanted,
+)
+from orchestrator.edges.sources import restore
+from orchestrator.edges.sources.driver import (
+    ConfirmedSource,
+    CountingSource,
+    OpenSource,
+    ReportingSource,
+    ResumableSource,
+    SourceContext,
+    WaitingSource,
+)
+from orchestrator.edges.sources.opening import Opening
+from orchestrator.records import InputStatus, Skipped, SourceAssignment
+from streams.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
+from topology.cluster_clock import ClusterClock
+
+SourceEvent = SourceOpened | SourceEmitted | SourceFailed | SourceWaits
+
+
+@dataclass(slots=True)
+class _Attended:
+    """The source of one stream.
+
+    Attributes
+    ----------
+    schema
+        Of the stream's rows.
+    source
+        None while it cannot be used.
+    opening
+        What opens it; None: nothing does at present.
+    resumable, waiting, confirmed
+        The same source, if it can be read again; if it says what it waits for; if it is told what
+        consumers have. Hosts ask in every turn, and checking a protocol takes as long as handling a
+        message.
+    paced
+        Whether it has a time axis of its own.
+    begun
+        Whether it was opened before.
+    repeats
+        Whether it may emit timestamps again, because it was opened again and cannot resume.
+    watermark_ms
+        The last one emitted, or passed by before this process opened the source.
+    emitted_us
+        When it last emitted something.
+    waits
+        Whether it was not read although it may have had something, because consumers hold it up.
+    slipped_us
+        By how much its time axis has slipped because of that: everything is due so much later.
+    waits_for
+        What it has last said that it waits for; None: nothing.
+    """
+
+    generation: int
+    schema: pa.Schema
+    source: OpenSource | None = None
+    opening: Opening | None = None
+    resumable: ResumableSource | None = None
+    waiting: WaitingSource | None = None
+    confirmed: ConfirmedSource | None = None
+    paced: bool = True
+    begun: bool = False
+    repeats: bool = False
+    watermark_ms: int = NO_WATERMARK
+    emitted_us: int | None = None
+    waits: bool = False
+    slipped_us: int = 0
+    waits_for: str | None = None
+    failures: Failures = field(default_factory=Failures)
+
+    def close(self) -> None:
+        """Close the source, whatever state it is in."""
+        source, self.source = self.source, None
+        if self.opening is not None:
+            self.opening.abandon()
+        self.opening = None
+        self.resumable = self.waiting = self.confirmed = self.waits_for = None
+        if source is not None:
+            with contextlib.suppress(Exception):
+                source.close()
+
+
+class SourceDrivers:
+    """All sources of one host, opened and asked in turn.
+
+    Parameters
+    ----------
+    batch_us
+        Least time between two emissions of a stream; tuples that come due in between go together.
+    clock
+        The cluster's, which sources go by. Rests and retries go by the host's.
+    context
+        Where sources are opened.
+    """
+
+    def __init__(
+        self,
+        batch_us: int = 0,
+        clock: ClusterClock | None = None,
+        context: SourceContext | None = None,
+    ) -> None:
+        self._batch_us = batch_us
+        self._clock = clock or ClusterClock()
+        self._context = context or SourceContext()
+        self._attended: dict[str, _Attended] = {}
+        self._openings: dict[str, Opening] = {}
+
+    @property
+    def attended(self) -> bool:
+        """Whether any source is open, or waits to be opened."""
+        return bool(self._attended)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Stream → why its source could not be opened, or has stopped."""
+        found = {stream: each.failures.problem for stream, each in self._attended.items()}
+        return {stream: problem for stream, problem in found.items() if problem is not None}
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """The failures, and stream → what its source waits for."""
+        waits = {stream: each.waits_for for stream, each in self._attended.items()}
+        said = {stream: f"{stream}: {what}" for stream, what in waits.items() if what}
+        return said | self.failures
+
+    @property
+    def slipped_us(self) -> dict[str, int]:
+        """Stream → by how much its time axis has slipped, because its source had to wait."""
+        return {stream: each.slipped_us for stream, each in self._attended.items()}
+
+    @property
+    def retained(self) -> dict[str, Position]:
+        """Stream → the cut from which on its source can be read again."""
+        return {
+            stream: each.resumable.retained
+            for stream, each in self._attended.items()
+            if each.resumable is not None
+        }
+
+    @property
+    def statuses(self) -> dict[str, InputStatus]:
+        """Stream → what its source did not let in, if it counts that."""
+        return {
+            stream: each.source.status
+            for stream, each in self._attended.items()
+            if isinstance(each.source, ReportingSource)
+        }
+
+    def close(self) -> None:
+        """Close all sources."""
+        for each in self._attended.values():
+            each.close()
+        self._attended.clear()
+
+    def feed(
+        self,
+        assigned: Iterable[SourceAssignment],
+        now_us: int,
+        anew: Container[str] = (),
+        throttled: Container[str] = (),
+        sent_ms: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[SourceEvent]:
+        """Everything that has come due. A source is opened when its stream is first assigned.
+
+        Parameters
+        ----------
+        anew
+            Streams that were assigned anew since the last call, maybe unchanged.
+        throttled
+            Streams whose sources must wait: their consumers take no more.
+        sent_ms
+            Stream → up to where another site is known to have sent it.
+        """
+        by_stream = {a.stream: a for a in assigned if a.source is not None}
+        for stream, each in list(self._attended.items()):
+            a = by_stream.get(stream)
+            same = a is not None and a.generation == each.generation
+            if not same or (each.source is not None and stream in anew):
+                each.close()
+                del self._attended[stream]
+        events: list[SourceEvent] = []
+        for stream, a in by_stream.items():
+            each = self._attended.get(stream)
+            if each is None:
+                each = _Attended(
+                    a.generation,
+                    stream_schema(a.columns),
+                    slipped_us=round(a.slipped_ms * 1000),
+                )
+                self._attended[stream] = each
+            try:
+                # Events up to a failure count.
+                reached_ms = sent_ms.get(stream, NO_WATERMARK)
+                asked = self._ask(each, a, now_us, reached_ms, throttled=stream in throttled)
+                events.extend(asked)
+            except Exception as error:  # noqa: BLE001  A driver may fail in any way.
+                events.append(_fail(each, stream, error, now_us))
+        return events
+
+    def reread(
+        self, assigned: Iterable[SourceAssignment], wanted: Iterable[Wanted], now_us: int
+    ) -> list[SourceReread | SourceFailed]:
+        """A piece of each part of a stream that is wanted again."""
+        by_stream = {a.stream: a for a in assigned}
+        events: list[SourceReread | SourceFailed] = []
+        for part in wanted:
+            each, a = self._attended.get(part.stream), by_stream.get(part.stream)
+            if each is None or a is None or a.start_at_us is None:
+                continue
+            if each.resumable is None:
+                continue
+            try:
+                start_at_us = a.start_at_us + each.slipped_us
+                piece = each.resumable.read(start_at_us, part.after, part.until)
+                if piece is None:
+                    raise DriverError(f"nothing follows {part.after} before {part.until}")
+                _check(piece, each.schema, part.after.watermark_ms)
+            except Exception as error:  # noqa: BLE001
+                events.append(_fail(each, part.stream, error, now_us))
+                continue
+            events.append(SourceReread(node=part.node, after=part.after, emitted=piece))
+        return events
+
+    def locate(
+        self, sought: Iterable[tuple[str, int]], now_us: int
+    ) -> list[SourceLocated | SourceFailed]:
+        """Where streams stood at event times, of those whose sources are open."""
+        events: list[SourceLocated | SourceFailed] = []
+        for stream, after_ms in sought:
+            each = self._attended.get(stream)
+            if each is None or each.resumable is None:
+                continue
+            try:
+                retained = each.resumable.retained
+                known = retained.watermark_ms < after_ms
+                position = each.resumable.position_at(after_ms) if known else retained
+            except Exception as error:  # noqa: BLE001
+                events.append(_fail(each, stream, error, now_us))
+                continue
+            located = SourceLocated(stream=stream, after_ms=after_ms, position=position)
+            events.append(located)
+        return events
+
+    def confirm(
+        self, acknowledged: Callable[[str], Position | None], had_ms: Callable[[str], int]
+    ) -> None:
+        """Tell sources that ask for it up to where everybody has acknowledged their streams, and
+        up to where somebody had them before they began anew."""
+        for stream, each in self._attended.items():
+            if each.confirmed is not None and (cut := acknowledged(stream)) is not None:
+                each.confirmed.confirm(cut.watermark_ms, had_ms(stream))
+
+    def count(self, skipped: Mapping[str, Skipped]) -> list[InputSkipped]:
+        """The tuples of each range that a stream has left out, as far as its source can tell."""
+        return [
+            InputSkipped(stream=stream, skipped=self._counted(stream, each))
+            for stream, each in skipped.items()
+        ]
+
+    def _counted(self, stream: str, skipped: Skipped) -> Skipped:
+        each = self._attended.get(stream)
+        if each is None or not isinstance(each.source, CountingSource):
+            return skipped
+        try:
+            tuples = each.source.tuples_between(skipped.after_ms, skipped.until_ms)
+        except Exception:  # noqa: BLE001  The range is known all the same.
+            return skipped
+        return msgspec.structs.replace(skipped, tuples=tuples)
+
+    def next_due_us(
+        self, assigned: Iterable[SourceAssignment], throttled: Container[str] = ()
+    ) -> int | None:
+        """When `feed` will have something to do; None if nothing is in sight."""
+        soonest: list[int] = []
+        for a in assigned:
+            each = self._attended.get(a.stream)
+            if each is None:
+                continue
+            if each.source is None:
+                opening = self._openings.get(a.stream)
+                # What opens a source says when it has ended.
+                if opening is None or opening.ended:
+                    soonest.append(each.failures.retry_us)
+            elif a.start_at_us is not None and a.stream not in throttled:
+                try:
+                    due_us = each.source.next_due_us(a.start_at_us + each.slipped_us)
+                except Exception:  # noqa: BLE001  `feed` asks again, and notes the failure.
+                    due_us = 0
+                if due_us is not None:
+                    own_us = due_us - self._clock.ahead_us
+                    soonest.append(max(own_us, self._rests_until_us(each)))
+        return min(soonest, default=None)
+
+    def _ask(
+        self,
+        each: _Attended,
+        a: SourceAssignment,
+        now_us: int,
+        reached_ms: int,
+        *,
+        throttled: bool,
+    ) -> Iterator[SourceEvent]:
+        if each.source is None:
+            opened = self._open(each, a, now_us)
+            if opened is None:
+                return
+            yield SourceOpened(stream=a.stream, position=opened)
+        source = each.source
+        assert source is not None
+        if each.waiting is not None and each.waiting.waits_for != each.waits_for:
+            each.waits_for = each.waiting.waits_for
+            yield SourceWaits(stream=a.stream, for_what=each.waits_for)
+        if a.start_at_us is None:
+            # Nothing is emitted yet, but a source that has failed says so.
+            source.next_due_us(self._clock.at(now_us))
+            each.failures.mended()
+            return
+        if now_us < self._rests_until_us(each):
+            return
+        if throttled:
+            each.waits = True
+            return
+        at_us = self._clock.at(now_us)
+        # It must be able to say when it is due, else the loop would not know when to ask again.
+        due_us = source.next_due_us(a.start_at_us + each.slipped_us)
+        if each.waits:
+            each.waits = False
+            if each.paced and due_us is not None:
+                each.slipped_us += max(at_us - due_us, 0)
+        if each.watermark_ms < reached_ms:
+            _catch_up(each, a.start_at_us, at_us, reached_ms)
+        emitted = source.emit(a.start_at_us + each.slipped_us, at_us)
+        if emitted is not None and each.repeats:
+            emitted, whole = _after(emitted, each.watermark_ms), emitted
+            each.repeats = emitted is not whole
+        if emitted is not None:
+            _check(emitted, each.schema, each.watermark_ms)
+            each.watermark_ms = int(emitted.watermarks_ms[-1])
+            each.emitted_us = now_us
+            each.failures.overcome()
+            yield emitted
+        else:
+            each.failures.mended()
+
+    def _open(self, each: _Attended, a: SourceAssignment, now_us: int) -> Position | None:
+        """Have a source opened; once it is, where the stream stands."""
+        opening = self._openings.get(a.stream)
+        if opening is None or (opening.ended and opening is not each.opening):
+            if now_us < each.failures.retry_us:
+                return None
+            assert a.source is not None
+            driver, context = restore(a.source), self._context
+            each.paced = driver.paced
+            opening = each.opening = self._openings[a.stream] = Opening(
+                lambda: driver.open(a, context), context, now_us
+            )
+        if not opening.ended:
+            # It may be one that is wanted no more, and holds the port, or the journal.
+            if now_us - opening.since_us >= LONG_OPENING_US:
+                each.waits_for = f"its source takes more than {LONG_OPENING_US // 10**6} s to open"
+            return None
+        each.opening = None
+        del self._openings[a.stream]
+        return _begin(each, opening.opened(), a, self._clock.at(now_us))
+
+    def _rests_until_us(self, each: _Attended) -> int:
+        return 0 if each.emitted_us is None else each.emitted_us + self._batch_us
+
+
+def _begin(each: _Attended, source: OpenSource, a: SourceAssignment, at_us: int) -> Position:
+    """Use a source that has been opened; returns where the stream stands at a time of the cluster's
+    clock.
+
+    A source that resumes goes on where this process was, else with what comes due from now on: what
+    came due before is read again for the consumers that lack it.
+    """
+    each.source, each.waits_for = source, None
+    position = Position()
+    if isinstance(source, WaitingSource):
+        each.waiting = source
+    if isinstance(source, ConfirmedSource):
+        each.confirmed = source
+    if isinstance(source, ResumableSource):
+        each.resumable = source
+        if not each.begun and a.start_at_us is not None:
+            position = source.due_position(a.start_at_us + each.slipped_us, at_us)
+            each.watermark_ms = position.watermark_ms
+        source.seek(each.watermark_ms)
+    else:
+        each.repeats = each.begun
+    each.begun = True
+    return position
+
+
+def _catch_up(each: _Attended, start_at_us: int, at_us: int, reached_ms: int) -> None:
+    """Have a time axis slip no further than makes due what another site has sent.
+
+    The two slip by themselves: consumers hold up whoever sends to them, and a log that is full the
+    other one. Whoever takes over must not make consumers wait for what is late here alone.
+    """
+    source = each.resumable
+    if source is None or not each.paced:
+        return
+    least_us, most_us = 0, each.slipped_us
+    while least_us < most_us:
+        middle_us = (least_us + most_us + 1) // 2
+        if source.due_position(start_at_us + middle_us, at_us).watermark_ms >= reached_ms:
+            least_us = middle_us
+        else:
+            most_us = middle_us - 1
+    each.slipped_us = least_us
+
+
+def _fail(each: _Attended, stream: str, error: Exception, now_us: int) -> SourceFailed:
+    """Close a source and say why."""
+    each.close()
+    each.failures.add(failure(stream, "source", error), now_us)
+    return SourceFailed(stream=stream)
+
+
+def _chunk(emitted: SourceEmitted) -> Chunk:
+    return Chunk(
+        first_seq=0,
+        rows=emitted.rows,
+        watermarks_ms=emitted.watermarks_ms,
+        ingestion_times_us=emitted.ingestion_times_us,
+    )
+
+
+def _check(emitted: SourceEmitted, schema: pa.Schema, watermark_ms: int) -> None:
+    """Raise unless what was emitted continues the stream."""
+    chunk = _chunk(emitted)
+    try:
+        chunk.check(schema)
+    except ChunkError as error:
+        raise DriverError(f"what it emits is no part of a stream: {error}") from None
+    first_ms = int(chunk.timestamps[0]) if emitted.rows.num_rows else int(chunk.watermarks_ms[0])
+    if min(first_ms, int(chunk.watermarks_ms[0])) <= watermark_ms:
+        raise DriverError(
+            f"what it emits begins at {first_ms} ms, and {watermark_ms} ms was complete before"
+        )
+
+
+def _after(emitted: SourceEmitted, watermark_ms: int) -> SourceEmitted | None:
+    """What follows a watermark: all of it, or None if nothing does."""
+    chunk = _chunk(emitted)
+    if int(chunk.watermarks_ms[0]) > watermark_ms:
+        return emitted
+    known = int(np.searchsorted(chunk.timestamps, watermark_ms, side="right"))
+    rest = chunk.after(Position(next_seq=known, watermark_ms=watermark_ms))
+    if rest is None:
+        return None
+    return SourceEmitted(
+        stream=emitted.stream,
+        rows=rest.rows,
+        watermarks_ms=rest.watermarks_ms,
+        ingestion_times_us=rest.ingestion_times_us,
+    )

@@ -1,0 +1,1 @@
+"""What a host decides: events in, commands out; no clock, socket or thread."""

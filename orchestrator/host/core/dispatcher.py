@@ -1,0 +1,525 @@
+"""Decides what a host evaluates next.
+
+Under earliest deadline first, primaries that form a chain on this host are one *task*
+(`streams.scheduling.tasks`); a standby is a task of its own. Input that enters the first operator
+of a task at time r must have left the last one by r + d_T (deadline placement, §5.4). The task with
+the earliest such deadline is dispatched first. One dispatch evaluates a batch of timestamp groups
+of one operator: the operator closest to the task's end that has work, so that the task finishes
+what it has started. After each batch another task may have become more urgent.
+
+A task rests after its first operator has run, so that input arriving meanwhile is evaluated
+together. After a pause a task starts at once; a task that has a backlog, or has just taken over,
+does not rest. A rest ends at a multiple of its length: tasks then start at the same moments, and
+what they send travels together. Hosts that share a clock rest alike, so that the rests of a chain
+of hosts do not add up. How long rests last is for `host.rests` to say.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from ha.roles import ReplicaRole
+from orchestrator.host.core.hosted_replica import HostedReplica
+from orchestrator.records import CostStatus, ReplicaLoad
+from streams.scheduling.cadence import TIMESTAMPS_PER_DISPATCH
+from streams.scheduling.cost_model import CostModel
+from streams.scheduling.recent_rates import RecentRates
+from streams.scheduling.rests import STANDBY_REST_SHARES, Rests
+from streams.scheduling.run_queue import Instance, Policy, RunQueue
+from streams.scheduling.tasks import TaskOperator, extract_tasks
+from topology.cluster_clock import ClusterClock
+
+BLOCKING_SHARE = 1 / 6
+"""Length of a batch as a share of the tightest sub-deadline on this host: input that arrives
+meanwhile waits that long. Admission leaves a fifth to spare, which is more. Much shorter batches
+would be expensive, because each takes a turn of the loop, at a cost that does not depend on the
+batch."""
+
+BATCH_US = (1_000.0, 10_000.0)
+"""Least and greatest length of a batch: dispatching costs more than shorter batches gain, and
+heartbeats wait for longer ones."""
+
+BEHIND_US = 1_000_000
+"""Input that waits for longer than this, and for longer than its deadline or a standby's longest
+rest, shows that a replica cannot follow: no garbage collection or burst that a plan allows for
+takes so long."""
+
+WORTHWHILE = 8.0
+MOST_WORTHWHILE_US = 5_000.0
+"""The tuples of a batch may take `WORTHWHILE` times as long as the batch's fixed cost, up to
+`MOST_WORTHWHILE_US`. The fixed cost is estimated poorly at first, and must not make batches very
+long."""
+
+RESTLESS = 2
+"""So many evaluations after a takeover, here or of who produces an input, are not followed by a
+rest. The first one is of what was there; what was lacking comes in a moment, perhaps from another
+one that takes over, and output resumes with it."""
+
+LEAST_COST_US = 1e-3
+"""Cost of a tuple whose estimate is zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """A batch to evaluate: a replica, and the most timestamp groups and tuples to evaluate."""
+
+    fragment: str
+    timestamp_groups: int
+    tuples: int
+
+
+@dataclass(slots=True)
+class _Task:
+    """A chain of operators with one sub-deadline.
+
+    Attributes
+    ----------
+    generations
+        Generation of each operator's state.
+    sub_deadline_us
+        d_T.
+    entered
+        (watermark, time): input up to the watermark had entered by that time, and has not left yet.
+    patience_us
+        How long input may wait before the task is behind.
+    standby_lag_us
+        How far its standbys may lag, or it may, if it is one; the least of its operators.
+    rests_until_us, idles_until_us
+        When the task may start again, and when it may if nothing but watermarks waits.
+    restless
+        Evaluations of its first operator that no rest is to follow.
+    """
+
+    name: str
+    operators: tuple[str, ...]
+    generations: tuple[int, ...]
+    sub_deadline_us: int
+    standby: bool
+    patience_us: int
+    standby_lag_us: float
+    entered: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
+    rests_until_us: int = 0
+    idles_until_us: int = 0
+    restless: int = 0
+
+    @property
+    def due_us(self) -> float:
+        """How long after its arrival input must be evaluated: a standby may rest meanwhile."""
+        return self.sub_deadline_us * (STANDBY_REST_SHARES[0] if self.standby else 1.0)
+
+    @property
+    def identity(self) -> object:
+        """Two tasks with equal identity share their pending input."""
+        return self.operators, self.generations, self.standby
+
+
+class Dispatcher:
+    """The tasks of one host.
+
+    Parameters
+    ----------
+    replicas
+        The host's replicas, which the dispatcher reads and never changes.
+    policy
+        Order in which tasks run.
+    batch_us
+        Least time between two starts of a task.
+    clock
+        The cluster's, by which tuples have entered the system.
+
+    Attributes
+    ----------
+    lag_us
+        By how much the host has been late lately, beyond what a busy host is.
+    slowness
+        How many times as long small batches should rest because its processor is slow.
+    batch_length_us
+        How long a batch may last, so that input which arrives meanwhile is in time.
+    tightest_us
+        The time that the most urgent task has for its input.
+    """
+
+    def __init__(
+        self,
+        replicas: Mapping[str, HostedReplica],
+        policy: Policy,
+        batch_us: int,
+        clock: ClusterClock | None = None,
+    ) -> None:
+        self._replicas = replicas
+        self._policy = policy
+        self._clock = clock or ClusterClock()
+        self.lag_us = 0
+        self.slowness = 1.0
+        self._tasks: dict[str, _Task] = {}
+        self._task_of: dict[str, _Task] = {}
+        self._queue = RunQueue(policy)
+        self._resting: dict[str, int] = {}
+        self._ends: list[tuple[int, str]] = []
+        """When rests end, soonest first; what does not agree with `_resting` is over."""
+        self._ready: set[str] = set()
+        """Replicas with work; updated when input arrives and after each evaluation."""
+        self._has_both_roles = False
+        self._rests = Rests(batch_us)
+        self._costs: dict[str, CostModel] = {}
+        self._loads: dict[str, RecentRates] = {}
+        self.batch_length_us = BATCH_US[1]
+        self.tightest_us = 0.0
+
+    def rebuild_tasks(self, now_us: int) -> None:
+        """Form tasks again after replicas or their roles have changed."""
+        before = self._tasks
+        stood_by = {name for name, task in before.items() if task.standby}
+        self._tasks = {task.name: task for task in (*self._primaries(), *self._standbys())}
+        self._task_of = {name: task for task in self._tasks.values() for name in task.operators}
+        for name, task in self._tasks.items():
+            old = before.get(name)
+            if old is not None and old.identity == task.identity:
+                task.entered, task.rests_until_us = old.entered, old.rests_until_us
+                task.idles_until_us, task.restless = old.idles_until_us, old.restless
+            else:
+                self._queue.discard(name)
+                if not task.standby and not stood_by.isdisjoint(task.operators):
+                    task.restless = RESTLESS
+        for name in before.keys() - self._tasks.keys():
+            self._queue.discard(name)
+        self._resting.clear()
+        self._ends.clear()
+        self._drop_unused_costs()
+        for name in self._replicas.keys() - self._loads.keys():
+            self._loads[name] = RecentRates(4, now_us)
+        self._ready = {name for name, each in self._replicas.items() if each.replica.has_work}
+        self._has_both_roles = len({task.standby for task in self._tasks.values()}) > 1
+        tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
+        self.tightest_us = min((t.due_us for t in self._tasks.values()), default=0.0)
+        least_us, most_us = BATCH_US
+        self.batch_length_us = min(max(BLOCKING_SHARE * tightest_us, least_us), most_us)
+        self._look(now_us)
+        for task in self._tasks.values():
+            self._enqueue_or_rest(task, now_us)
+
+    def arrived(self, fragment: str, now_us: int) -> None:
+        """Note that input has arrived for a replica."""
+        task = self._task_of.get(fragment)
+        if task is None:
+            return
+        if fragment == task.name:
+            self._enter(task, now_us)
+            if fragment in self._ready and self._resting.get(fragment) == self._until_us(task):
+                # It rests with work already, and more of it changes nothing until then.
+                return
+        self._update_ready(fragment)
+        self._enqueue_or_rest(task, now_us)
+
+    def rests(self, fragment: str) -> bool:
+        """Whether a replica has work and rests: what arrives changes nothing until it is over."""
+        task = self._task_of.get(fragment)
+        return (
+            task is not None
+            and fragment == task.name
+            and fragment in self._ready
+            and self._resting.get(fragment) == self._until_us(task)
+        )
+
+    def _enter(self, task: _Task, now_us: int) -> None:
+        """Note up to where input of a task has entered by now."""
+        input_watermark_ms = self._replicas[task.name].replica.engine.input_watermark_ms
+        entered_ms = task.entered[-1][0] if task.entered else self._left_ms(task)
+        if input_watermark_ms > entered_ms:
+            task.entered.append((input_watermark_ms, now_us))
+
+    @property
+    def next_us(self) -> int | None:
+        """When there will be work to dispatch: in the past if there is some, None without input."""
+        if len(self._queue):
+            return 0
+        ends = self._ends
+        while ends and self._resting.get(ends[0][1]) != ends[0][0]:
+            heappop(ends)
+        return ends[0][0] if ends else None
+
+    def pop(self, now_us: int) -> Dispatch | None:
+        """The batch to evaluate now, if any; call `done` after its evaluation."""
+        while self._ends and self._ends[0][0] <= now_us:
+            until_us, name = heappop(self._ends)
+            if self._resting.get(name) == until_us:
+                self._enqueue(self._tasks[name], now_us)
+        while (instance := self._queue.pop(now_us)) is not None:
+            task = self._tasks[instance.task]
+            for fragment in reversed(task.operators):
+                if fragment in self._ready:
+                    return Dispatch(
+                        fragment=fragment,
+                        timestamp_groups=TIMESTAMPS_PER_DISPATCH,
+                        tuples=self._tuples(fragment, instance.deadline_us - now_us),
+                    )
+        return None
+
+    def done(self, fragment: str, now_us: int) -> None:
+        """Note that a batch that was dispatched at `now_us` has been evaluated."""
+        task = self._task_of[fragment]
+        self._update_ready(fragment)
+        if self._rests.looks(now_us):
+            self._look(now_us)
+        if fragment == task.name and fragment not in self._ready:
+            # With a backlog, there is nothing to wait for.
+            if task.restless:
+                task.restless -= 1
+            else:
+                task.rests_until_us, task.idles_until_us = self._rests.ends_us(
+                    now_us,
+                    task.sub_deadline_us,
+                    standby=task.standby,
+                    standby_lag_us=task.standby_lag_us,
+                    # Each operator of a chain has a batch of its own.
+                    replicas=len(self._task_of),
+                    lag_us=self.lag_us,
+                    slowness=self.slowness,
+                )
+        left_ms = self._left_ms(task)
+        while task.entered and task.entered[0][0] <= left_ms:
+            task.entered.popleft()
+        # What the replica had let wait has put its task into the queue, although it runs.
+        self._queue.discard(task.name)
+        self._enqueue_or_rest(task, now_us)
+
+    def end_rest(self, fragment: str, now_us: int) -> None:
+        """Have a task start now, although it rests: too much waits."""
+        task = self._task_of.get(fragment)
+        if task is not None and self._until_us(task) > now_us:
+            task.rests_until_us = task.idles_until_us = now_us
+            self._enqueue_or_rest(task, now_us)
+
+    def wake(self, fragment: str, now_us: int) -> None:
+        """Have a task start now, and not rest for some evaluations, as after a takeover.
+
+        Another primary produces an input of it: output resumes with what that sends.
+        """
+        if (task := self._task_of.get(fragment)) is not None:
+            task.restless = RESTLESS
+        self.end_rest(fragment, now_us)
+
+    def moved_on(self, fragment: str, now_us: int) -> None:
+        """Note that a standby has adopted a later state: input up to there has left its task."""
+        task = self._task_of.get(fragment)
+        if task is None:
+            return
+        self._update_ready(fragment)
+        left_ms = self._left_ms(task)
+        while task.entered and task.entered[0][0] <= left_ms:
+            task.entered.popleft()
+        self._enqueue_or_rest(task, now_us)
+
+    def update_held_up(self, fragment: str, now_us: int) -> None:
+        """Notice whether consumers hold a replica up, and have it go on if they do no longer."""
+        hosted = self._replicas.get(fragment)
+        if hosted is not None and hosted.replica.update_held_up(now_us):
+            self.arrived(fragment, now_us)
+
+    def as_many(self, count: int) -> float:
+        """How many replicas or streams would take a fast processor as long as these."""
+        return count * self.slowness
+
+    def is_behind(self, fragment: str, now_us: int) -> bool:
+        """Whether the input of a task, which begins with this fragment, has waited for too long."""
+        task = self._tasks.get(fragment)
+        if task is None or not task.entered:
+            return False
+        return now_us - task.entered[0][1] > task.patience_us
+
+    def count(self, fragment: str, tuples: int, timestamps: int) -> None:
+        """Count an evaluation, and what it has taken in."""
+        self._loads[fragment].add(0.0, 1, timestamps, tuples)
+
+    def charge(self, fragment: str, tuples: int, took_us: float) -> None:
+        """Learn how long a batch took."""
+        self._cost_of(fragment).observe(tuples, took_us)
+        self._loads[fragment].add(took_us / 1e6, 0, 0, 0)
+
+    def cost(self, fragment: str) -> CostStatus | None:
+        """Measured cost of evaluating a fragment; None before the first batch."""
+        model = self._costs.get(fragment)
+        if model is None or model.samples == 0:
+            return None
+        return CostStatus(
+            fixed_us=model.fixed_us, per_tuple_us=model.per_tuple_us, samples=model.samples
+        )
+
+    def load(self, fragment: str, now_us: int) -> ReplicaLoad:
+        """What a fragment has taken of this host lately."""
+        cores, evaluations_s, timestamps_s, tuples_s = self._loads[fragment].read(now_us)
+        return ReplicaLoad(
+            cores=cores,
+            evaluations_s=evaluations_s,
+            timestamps_s=timestamps_s,
+            tuples_s=tuples_s,
+            window_share=self._loads[fragment].window_share,
+        )
+
+    def _primaries(self) -> list[_Task]:
+        here = {
+            name: hosted.assignment
+            for name, hosted in self._replicas.items()
+            if hosted.replica.role is ReplicaRole.PRIMARY
+        }
+        operators: list[TaskOperator] = []
+        for name, a in here.items():
+            elsewhere = [ms for reader, ms in a.readers_ms.items() if reader not in here]
+            operators.append(
+                TaskOperator(
+                    name=name,
+                    inputs=tuple(a.inputs),
+                    sub_deadline_ms=a.sub_deadline_ms,
+                    deadline_ms=min(a.readers_ms.values(), default=float("inf")),
+                    elsewhere_ms=min(elsewhere, default=None),
+                )
+            )
+        # Only earliest deadline first schedules chains; the other orders schedule operators.
+        groups = [operators] if self._policy is Policy.EDF else [[one] for one in operators]
+        return [
+            self._task(
+                task.operators,
+                task.sub_deadline_ms,
+                deadline_ms=min(here[task.operators[-1]].readers_ms.values(), default=0.0),
+            )
+            for group in groups
+            for task in extract_tasks(group)
+        ]
+
+    def _standbys(self) -> list[_Task]:
+        return [
+            self._task((name,), hosted.assignment.standby_lag_ms)
+            for name, hosted in self._replicas.items()
+            if hosted.replica.role is ReplicaRole.STANDBY
+        ]
+
+    def _task(
+        self,
+        operators: tuple[str, ...],
+        sub_deadline_ms: float,
+        *,
+        deadline_ms: float | None = None,
+    ) -> _Task:
+        """A task of primaries with the least deadline of their results, or of a standby."""
+        waits_ms = deadline_ms or sub_deadline_ms
+        if deadline_ms is None:
+            # While it rests, it is not behind.
+            waits_ms *= STANDBY_REST_SHARES[1]
+        return _Task(
+            name=operators[0],
+            operators=operators,
+            generations=tuple(self._replicas[name].replica.generation for name in operators),
+            sub_deadline_us=round(sub_deadline_ms * 1000),
+            standby=deadline_ms is None,
+            patience_us=max(round(waits_ms * 1000), BEHIND_US),
+            standby_lag_us=1000
+            * min(self._replicas[name].assignment.standby_lag_ms for name in operators),
+        )
+
+    def _enqueue_or_rest(self, task: _Task, now_us: int) -> None:
+        if not self._has_work(task):
+            return
+        until_us = self._until_us(task)
+        if until_us <= now_us or self._has_work(task, after_first=True):
+            self._enqueue(task, now_us)
+        elif self._resting.get(task.name) != until_us:
+            self._resting[task.name] = until_us
+            heappush(self._ends, (until_us, task.name))
+
+    def _until_us(self, task: _Task) -> int:
+        """Until when a task rests with the input that waits."""
+        has_tuples = self._replicas[task.name].replica.engine.waiting
+        return task.rests_until_us if has_tuples else task.idles_until_us
+
+    def _enqueue(self, task: _Task, now_us: int) -> None:
+        self._resting.pop(task.name, None)
+        released_us = task.entered[0][1] if task.entered else now_us
+        if self._policy is Policy.FIFO:
+            released_us = now_us
+            # In the order in which tuples entered the system, not this operator: newer tuples must
+            # not overtake older ones (deadline placement, §4.1).
+            ingestion_time_us = self._replicas[task.name].replica.engine.oldest_ingestion_time_us
+            if ingestion_time_us is not None:
+                released_us = ingestion_time_us - self._clock.ahead_us
+        self._queue.put(
+            Instance(
+                task=task.name,
+                released_us=released_us,
+                deadline_us=released_us + task.sub_deadline_us,
+                standby=task.standby,
+                cost_us=self._pending_us(task),
+            )
+        )
+
+    def _look(self, now_us: int) -> None:
+        """Have rests follow what the replicas here have taken lately."""
+        tasks = self._tasks.values()
+        self._rests.look(
+            now_us,
+            [self._loads[task.name] for task in tasks if task.standby],
+            [
+                (task.sub_deadline_us, self._once_us(name, now_us))
+                for task in tasks
+                if not task.standby
+                for name in task.operators
+            ],
+        )
+
+    def _once_us(self, fragment: str, now_us: int) -> float:
+        """What evaluating a fragment once takes, as it was lately; of a tuple, if it never was."""
+        cores, evaluations_s, *_ = self._loads[fragment].read(now_us)
+        return cores / evaluations_s * 1e6 if evaluations_s else self._cost_of(fragment).cost_us(1)
+
+    def _has_work(self, task: _Task, *, after_first: bool = False) -> bool:
+        return not self._ready.isdisjoint(task.operators[after_first:])
+
+    def _update_ready(self, fragment: str) -> None:
+        if self._replicas[fragment].replica.has_work:
+            self._ready.add(fragment)
+        else:
+            self._ready.discard(fragment)
+
+    def _left_ms(self, task: _Task) -> int:
+        """The watermark up to which input has left the task."""
+        return self._replicas[task.operators[-1]].replica.log.end.watermark_ms
+
+    def _pending_us(self, task: _Task) -> float:
+        """Expected time to evaluate the pending input; needed if standbys wait for slack."""
+        if not self._has_both_roles:
+            return 0.0
+        return sum(
+            self._cost_of(name).cost_us(self._replicas[name].replica.engine.waiting)
+            for name in task.operators
+            if name in self._ready
+        )
+
+    def _tuples(self, fragment: str, left_us: int) -> int:
+        """Number of tuples to evaluate in one batch.
+
+        As many as are expected to fill the length of a batch, but enough to be worth its fixed
+        cost. A batch's results leave at its end, so a batch that can be in time ends before its
+        deadline. Input that is late anyway catches up soonest in the longest batches.
+        """
+        model = self._cost_of(fragment)
+        least_us, most_us = BATCH_US
+        length_us = most_us
+        if left_us >= 0:
+            length_us = max(min(self.batch_length_us, left_us), least_us)
+        worthwhile_us = min(WORTHWHILE * model.fixed_us, MOST_WORTHWHILE_US)
+        lasts_us = max(length_us - model.fixed_us, worthwhile_us)
+        return max(int(lasts_us / max(model.per_tuple_us, LEAST_COST_US)), 1)
+
+    def _cost_of(self, fragment: str) -> CostModel:
+        if fragment not in self._costs:
+            estimate_us = self._replicas[fragment].assignment.cost_us
+            self._costs[fragment] = CostModel(max(estimate_us, LEAST_COST_US))
+        return self._costs[fragment]
+
+    def _drop_unused_costs(self) -> None:
+        """Drop the costs learnt of replicas that no longer run here."""
+        for learnt in (self._costs, self._loads):
+            for name in learnt.keys() - self._replicas.keys():
+                del learnt[name]

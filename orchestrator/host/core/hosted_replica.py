@@ -1,0 +1,223 @@
+"""A replica on this host with its assignment: what it waits for, and what has become of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ha.handover import Handover
+from ha.lag import StandbyLag
+from ha.messages import EVERY_TUPLE
+from ha.recovering import Loss, Recovering
+from ha.replica import Replica
+from ha.roles import ReplicaRole, RoleEvent
+from orchestrator.edges.drivers import LONGEST_RETRY_US, Failures
+from orchestrator.records import (
+    FragmentAssignment,
+    LostInput,
+    RecoverySplit,
+    RecoveryStatus,
+    SnapshotStatus,
+)
+
+BATCHES_LAG_US = 500_000
+"""How much further than twice what its plan says a standby that is sent batches may lag: a busy
+host acknowledges streams in turns."""
+
+EVERYTHING_US = 10_000_000
+"""How long a standby takes every tuple that lagged further than its checkpoints explain, or whose
+primary does not receive its input: the cause is not over soon, such as a sink that keeps nothing or
+a link that is cut."""
+
+
+@dataclass(slots=True)
+class HostedReplica:
+    """A replica on this host, with its assignment.
+
+    Attributes
+    ----------
+    lag
+        How far it lags behind the primary while it is a standby.
+    snapshot_asked_us
+        When the peer replica was last asked for its state.
+    failures
+        Errors of evaluating its input or of reading a state. It rests after each, ever longer.
+    unevaluable
+        Whether the last of them came from its input.
+    handover
+        What a primary knows of its successor; None while it has none.
+    overruled
+        The epoch that the store has given to another primary, and the node of that.
+    everything_until_us
+        Until when it takes every tuple, because it has lagged too far.
+    recovering
+        Its last takeover, while it acts in the epoch that it began with.
+    promised
+        What the plan said then that it would take at most.
+    refuses
+        Whether it has refused input for want of room while it waited to take over, and has yet to
+        process what it holds.
+    lost
+        The loss of its primary, if it waits for a producer's answer to take over.
+    follows
+        Node of the primary that it was last assigned as a secondary of.
+    succeeds
+        Node of the former primary whose place a plan has given it, until that says that it has
+        stepped down.
+    snapshot
+        The last state that it has given another replica.
+    lost_input
+        Input stream → what it lacked of that when it began from nothing.
+    told, tellings
+        The hosts of the other replicas with the epoch that they were last told, and how often.
+    """
+
+    assignment: FragmentAssignment
+    replica: Replica
+    lag: StandbyLag = field(default_factory=StandbyLag)
+    snapshot_asked_us: int | None = None
+    failures: Failures = field(default_factory=Failures)
+    unevaluable: bool = False
+    told: tuple[tuple[str, ...], int] | None = None
+    tellings: int = 0
+    handover: Handover | None = None
+    overruled: tuple[int, str] | None = None
+    everything_until_us: int = 0
+    recovering: Recovering | None = None
+    promised: RecoverySplit | None = None
+    refuses: bool = False
+    lost: Loss | None = None
+    follows: str | None = None
+    succeeds: str | None = None
+    snapshot: SnapshotStatus | None = None
+    lost_input: dict[str, LostInput] = field(default_factory=dict[str, LostInput])
+
+    def __post_init__(self) -> None:
+        self.use(self.assignment)
+
+    @property
+    def peer_replica(self) -> str | None:
+        """Node of the other replica: of the assigned one, unless the store has named a primary that
+        the assignment does not know yet."""
+        epoch, primary = self.overruled or (0, "")
+        follows = self.assignment.epoch < epoch == self.replica.epoch
+        return primary if follows else self.assignment.peer_replica
+
+    @property
+    def superseded_in(self) -> int | None:
+        """The newest epoch in which this primary is none any more, although it still acts."""
+        a, replica = self.assignment, self.replica
+        planned = a.epoch if a.role == "secondary" else 0
+        epoch = max(planned, 0 if self.handover is None else self.handover.epoch)
+        return epoch if replica.role is ReplicaRole.PRIMARY and epoch > replica.epoch else None
+
+    @property
+    def awaits_promotion(self) -> bool:
+        """Whether it is a standby that a plan has made primary."""
+        a, replica = self.assignment, self.replica
+        is_named = a.role == "primary" and a.epoch >= replica.epoch
+        return is_named and replica.role is ReplicaRole.STANDBY
+
+    @property
+    def awaits_input(self) -> bool:
+        """Whether it becomes primary once a producer of each input has answered."""
+        return self.awaits_promotion or (
+            self.lost is not None and self.replica.role is ReplicaRole.STANDBY
+        )
+
+    def promote(self) -> None:
+        """Have it be primary as planned."""
+        if self.replica.apply(RoleEvent.PROMOTED, self.assignment.epoch):
+            self.succeeds = self.follows
+        self.handover = self.lost = None
+
+    def use(self, assignment: FragmentAssignment) -> None:
+        """Adopt an assignment."""
+        if self.assignment.role == "secondary":
+            self.follows = self.assignment.peer_replica
+        self.assignment = assignment
+
+    def hear_epoch(self, node: str, epoch: int) -> None:
+        """Note in which epoch another replica takes the fragment to be."""
+        if node == self.succeeds and epoch >= self.replica.epoch:
+            self.succeeds = None
+
+    def failed(self, why: str, now_us: int, *, unevaluable: bool = False) -> None:
+        """Note that its state could not be used any further."""
+        self.unevaluable = unevaluable
+        if now_us - self.failures.retry_us > LONGEST_RETRY_US:
+            self.failures.overcome()
+        self.failures.add(why, now_us)
+
+    def rests(self, now_us: int) -> bool:
+        """Whether it takes no input and fetches no state, because it has failed just now."""
+        return self.replica.role is ReplicaRole.WARMING and now_us < self.failures.retry_us
+
+    @property
+    def failure(self) -> str | None:
+        """Why it has no state, if an error is the reason."""
+        return self.failures.problem if self.replica.role is ReplicaRole.WARMING else None
+
+    def stands_in(self, now_us: int) -> bool:
+        """Whether it is a standby that takes every tuple for a while."""
+        return self.replica.role is ReplicaRole.STANDBY and now_us < self.everything_until_us
+
+    def batch(self, now_us: int) -> int:
+        """B: in batches of how many tuples it must be sent its input.
+
+        A standby takes every tuple while it feeds somebody whom the primary does not reach, and
+        before it becomes primary.
+        """
+        replica = self.replica
+        if replica.role is not ReplicaRole.STANDBY or self.stands_in(now_us):
+            return EVERY_TUPLE
+        if self.awaits_input:
+            return EVERY_TUPLE
+        if any(subscriber.feed for subscriber in replica.log.subscribers.values()):
+            return EVERY_TUPLE
+        return self.assignment.batch
+
+    def take_everything(self, now_us: int) -> None:
+        """Take every tuple for a while."""
+        self.everything_until_us = now_us + EVERYTHING_US
+
+    def hear_primary(self, watermark_ms: int, now_us: int) -> None:
+        """Note up to where the primary's output is complete: a standby may lag behind it.
+
+        A standby that is sent batches may lag by its checkpoints. If it lags further, it takes
+        every tuple for a while, and is given the time to catch up.
+        """
+        self.replica.primary_ms = watermark_ms
+        if self.replica.role is not ReplicaRole.STANDBY:
+            self.lag.reset()
+            return
+        end_ms = self.replica.log.end.watermark_ms
+        allowed_us = round(self.assignment.standby_lag_ms * 1000)
+        if self.assignment.batch != EVERY_TUPLE:
+            withheld_us = round(2000 * self.assignment.covered_ms) + BATCHES_LAG_US
+            if self.lag.waits_us(now_us) > withheld_us:
+                self.take_everything(now_us)
+            allowed_us += 2 * withheld_us
+        self.lag.observe(watermark_ms, end_ms, now_us, allowed_us)
+
+    @property
+    def recovered(self) -> RecoveryStatus | None:
+        """What taking over took; None if it did not in this epoch, or has yet to catch up."""
+        found = self.recovering
+        if found is None or found.resent_us is None or found.caught_up_us is None:
+            return None
+        if self.replica.role is not ReplicaRole.PRIMARY or found.epoch != self.replica.epoch:
+            return None
+        return RecoveryStatus(
+            measured=RecoverySplit(
+                detection_ms=found.silent_us / 1000,
+                resend_ms=(found.resent_us - found.began_us) / 1000,
+                reprocess_ms=(found.caught_up_us - found.resent_us) / 1000,
+            ),
+            promised=self.promised,
+            tuples=found.tuples,
+        )
+
+    @property
+    def lags_since_us(self) -> int | None:
+        """Since when it lags too far to protect its fragment; None if it does not."""
+        return self.lag.since_us if self.replica.role is ReplicaRole.STANDBY else None

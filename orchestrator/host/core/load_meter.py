@@ -1,0 +1,67 @@
+"""What a host has taken of its machine lately, as it reports it.
+
+A host that has just started measures its links and runs everything for the first time. That is no
+load that stays, and must not keep queries out. So of its first seconds no more counts than what its
+evaluations, and being there, are known to take.
+"""
+
+from __future__ import annotations
+
+from orchestrator.records import HostLoad
+from orchestrator.records.speed import HOST_CORES, Speed
+from streams.scheduling.recent_rates import RecentRates
+from streams.scheduling.rests import START_US
+
+STARTING_US = 10_000_000
+"""How long a host counts as one that has just started."""
+
+
+class LoadMeter:
+    """Keeps account of a host's processor time.
+
+    Parameters
+    ----------
+    now_us
+        When the host starts.
+
+    Attributes
+    ----------
+    load
+        What it has taken lately; None until it was measured.
+    """
+
+    def __init__(self, now_us: int) -> None:
+        self._usage = RecentRates(3, now_us)
+        self._measured_us = now_us
+        self._started_us = now_us + STARTING_US
+        self._evaluating_s = 0.0
+        self._evaluations = 0
+        self.load: HostLoad | None = None
+
+    def evaluated(self, took_us: float) -> None:
+        """Count an evaluation."""
+        self._evaluating_s += took_us / 1e6
+        self._evaluations += 1
+
+    def measured(self, cores: float, speed: Speed, now_us: int, *, has_ends: bool) -> None:
+        """Take in what the host's process has taken since the last time.
+
+        Parameters
+        ----------
+        has_ends
+            Whether sources or sinks are here: nobody counts what these take.
+        """
+        passed_s = (now_us - self._measured_us) / 1e6
+        taken_s = cores * passed_s
+        if now_us < self._started_us and not has_ends:
+            slow_s = HOST_CORES * passed_s + self._evaluations * START_US / 1e6
+            taken_s = min(taken_s, self._evaluating_s + slow_s / speed.ratio)
+        self._usage.add(taken_s, self._evaluating_s, self._evaluations)
+        self._measured_us, self._evaluating_s, self._evaluations = now_us, 0.0, 0
+        taken, evaluating, evaluations_s = self._usage.read(now_us)
+        self.load = HostLoad(
+            cores=taken,
+            evaluating_cores=evaluating,
+            evaluations_s=evaluations_s,
+            speed=speed.ratio,
+        )

@@ -1,0 +1,459 @@
+"""Runs the replicas, sources and sinks that the store assigns to a host.
+
+An assignment lists everything that the host must run. `ReplicaManager.apply` compares it with what
+runs, starts and stops the difference, and changes roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import msgspec
+import pyarrow as pa
+
+from ha.cursor import StreamCursor
+from ha.memory import MemoryBudget
+from ha.messages import EVERY_TUPLE, Checkpoint, Columns, Data, Message, Unsubscribe
+from ha.producer import Producer
+from ha.replica import Replica
+from ha.roles import ReplicaRole, RoleEvent
+from ha.subscription import Subscription
+from orchestrator.edges.events import Durable
+from orchestrator.host.core.events import Command, Report, Send
+from orchestrator.host.core.hosted_replica import HostedReplica
+from orchestrator.host.core.hosted_streams import HostedSink, HostedSource
+from orchestrator.records import (
+    Assignment,
+    FragmentAssignment,
+    MemoryStatus,
+    Overflow,
+    SinkAssignment,
+    SourceAssignment,
+)
+from orchestrator.records.assignments import SINK_PREFIX
+from streams.chunk import Position, stream_schema
+from streams.compiler import compile_statement
+from streams.language import QueryError, parse
+from topology.cluster_clock import ClusterClock
+
+ABSENT_SINK_US = 15_000_000
+"""How long output is kept for a sink whose host has left the store. The host may only have lost its
+session, or it starts again and continues after what it had kept. While the host is there, output is
+kept for its sinks as long as the log's capacity allows, even if they cannot write. A replica that
+goes needs no such time, because its successor fetches the state of the peer replica."""
+
+
+class ReplicaManager:
+    """Replicas, sources and sinks of one host.
+
+    Parameters
+    ----------
+    node
+        Name of the host.
+    budget
+        The memory of its queues.
+    clock
+        The cluster's, which an assignment tells.
+    observes
+        Whether it is an observer, whose sinks hold nobody up.
+
+    Attributes
+    ----------
+    window_bytes
+        What the host takes of each stream beyond what it has processed.
+    input_bytes
+        What a standby here may queue of a stream.
+    withholds
+        Whether tuples are kept back from a replica here, or from the secondary of one.
+    peer_hosts
+        The hosts of other replicas of fragments and sources here, in the order of these.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        budget: MemoryBudget,
+        clock: ClusterClock | None = None,
+        *,
+        observes: bool = False,
+    ) -> None:
+        self.node = node
+        self.budget = budget
+        self.clock = clock or ClusterClock()
+        self._observes = observes
+        self.replicas: dict[str, HostedReplica] = {}
+        self.sources: dict[str, HostedSource] = {}
+        self.sinks: dict[str, HostedSink] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.incarnations: dict[str, str] = {}
+        self._producers: Mapping[str, tuple[str, ...]] = {}
+        self._generations: Mapping[str, int] = {}
+        self._consumers: Mapping[str, tuple[str, ...]] = {}
+        self._given_up: set[str] = set()
+        """Nodes that have been away for so long that nothing is kept for them."""
+        self._absent_since_us: dict[str, int] = {}
+        """Nodes that read a stream made here, and are not in the store → since when."""
+        self._schemas: dict[str, pa.Schema] = {}
+        self.withholds = False
+        self.peer_hosts: tuple[str, ...] = ()
+        self._divide_budget()
+
+    def _demands(self, reader: str) -> bool:
+        """Whether a reader here may hold the producers of its input up: a primary or a sink."""
+        hosted = self.replicas.get(reader)
+        if hosted is None:
+            waits = self.sinks[reader.removeprefix(SINK_PREFIX)].assignment.overflow
+            return not self._observes and waits is Overflow.WAIT
+        return hosted.replica.role is ReplicaRole.PRIMARY
+
+    def batch(self, subscription: Subscription, now_us: int) -> int:
+        """B of a stream here: the least that its readers need."""
+        replicas = [self.replicas.get(reader) for reader in subscription.readers]
+        return min(
+            (EVERY_TUPLE if each is None else each.batch(now_us) for each in replicas),
+            default=EVERY_TUPLE,
+        )
+
+    def take_everything(self, subscription: Subscription, now_us: int) -> None:
+        """Have the standbys that read a stream here take every tuple of their input for a while."""
+        for reader in subscription.readers:
+            if (hosted := self.replicas.get(reader)) is not None:
+                hosted.take_everything(now_us)
+
+    def held_bytes(self, reader: str, stream: str) -> int:
+        """Memory of what a reader here has received of a stream and has yet to process."""
+        hosted = self.replicas.get(reader)
+        if hosted is None:
+            return self.sinks[stream].held_bytes
+        return hosted.replica.waiting_bytes_of(stream) + self._backlog_bytes(stream)
+
+    def _backlog_bytes(self, stream: str) -> int:
+        return self.subscriptions[stream].backlog.size_bytes
+
+    def _waiting_bytes(self, stream: str, subscription: Subscription) -> int:
+        """Memory of a stream's chunks that replicas here have yet to process; they share them."""
+        readers = [self.replicas[r].replica for r in subscription.readers if r in self.replicas]
+        waiting_bytes = max((each.waiting_bytes_of(stream) for each in readers), default=0)
+        return waiting_bytes + self._backlog_bytes(stream)
+
+    def memory(self, transit_bytes: int = 0) -> MemoryStatus:
+        """What the queues take."""
+        return MemoryStatus(
+            budget=self.budget.total_bytes,
+            logs=sum(producer.log.size_bytes for producer in self.producers()),
+            inputs=sum(
+                self._waiting_bytes(stream, subscription)
+                for stream, subscription in self.subscriptions.items()
+            ),
+            sinks=sum(sink.held_bytes for sink in self.sinks.values()),
+            transit=transit_bytes,
+        )
+
+    def _find_peer_hosts(self) -> tuple[str, ...]:
+        hosts = [host for hosted in self.replicas.values() for host in hosted.assignment.others]
+        hosts += [s.peer_replica for s in self.sources.values() if s.peer_replica is not None]
+        return tuple(dict.fromkeys(hosts))
+
+    def producers(self) -> Iterator[Producer]:
+        """Every source and replica of this host."""
+        yield from self.sources.values()
+        for hosted in self.replicas.values():
+            yield hosted.replica
+
+    def producer(self, stream: str) -> Producer | None:
+        """The producer of `stream` on this host, if consumers may rely on its output log."""
+        if (source := self.sources.get(stream)) is not None:
+            return source if source.accepts_subscribers else None
+        hosted = self.replicas.get(stream)
+        return hosted.replica if hosted is not None and hosted.replica.accepts_subscribers else None
+
+    def sent_for_standbys(self, to: str, message: Message) -> str | None:
+        """Under which name the bytes of a message count that is sent because of standbys; None for
+        any other.
+
+        Data is, if nobody on the host that gets it may hold its producer up.
+        """
+        match message:
+            case Checkpoint():
+                return "checkpoint_bytes_sent"
+            case Data(stream=stream):
+                producer = self.producer(stream)
+                subscriber = None if producer is None else producer.log.subscribers.get(to)
+                is_standby = subscriber is not None and subscriber.demanded is None
+                return "standby_bytes_sent" if is_standby else None
+            case _:
+                return None
+
+    def schema_of(self, stream: str) -> pa.Schema | None:
+        """Schema of a stream that is read or produced here; None for any other."""
+        return self._schemas.get(stream)
+
+    def _all_schemas(self) -> Iterator[tuple[str, pa.Schema]]:
+        for hosted in self.replicas.values():
+            yield hosted.replica.stream, hosted.replica.log.schema
+            for stream, entry in hosted.replica.inputs.items():
+                yield stream, entry.schema
+        for stream, sink in self.sinks.items():
+            yield stream, sink.schema
+
+    def apply(self, assignment: Assignment, now_us: int) -> tuple[list[Command], set[str]]:
+        """Run what is assigned and nothing else.
+
+        Returns commands to carry out, and the nodes whose process has ended since the last
+        assignment, even if a new one has started.
+        """
+        self.clock.use(assignment.clock_ahead_us)
+        if not self.clock.known:
+            # Sources go by the cluster's clock, and takeovers are recorded by it. Sinks subscribe
+            # meanwhile, and wait: else producers would drop what they lack.
+            assignment = msgspec.structs.replace(assignment, fragments=(), sources=())
+        incarnations = {peer.node: peer.incarnation for peer in assignment.peers}
+        renewed = {n for n, i in incarnations.items() if self.incarnations.get(n) != i}
+        gone = self.incarnations.keys() - (incarnations.keys() - renewed)
+        self.incarnations = incarnations
+        for node in gone:
+            self._drop_subscriber(node, patiently=True)
+        commands = [
+            *self._fragments(assignment.fragments),
+            *self._sources(assignment.sources),
+            *self._sinks(assignment.sinks),
+        ]
+        self._consumers = assignment.consumers
+        self._given_up -= incarnations.keys()
+        for producer in self.producers():
+            self.restrict(producer)
+        self._absent_since_us = {
+            node: self._absent_since_us.get(node, now_us)
+            for producer in self.producers()
+            for node in self._consumers.get(producer.stream, ())
+            if node not in incarnations
+        }
+        self._producers, self._generations = assignment.producers, assignment.generations
+        commands += self._subscribe(renewed)
+        return commands, set(gone)
+
+    def _subscribe(self, renewed: set[str]) -> Iterator[Command]:
+        """Read exactly the streams that replicas and sinks here need, each once."""
+        readers: dict[str, dict[str, StreamCursor]] = {}
+        reads: dict[str, dict[str, Columns]] = {}
+        for fragment, hosted in self.replicas.items():
+            for stream, entry in hosted.replica.inputs.items():
+                readers.setdefault(stream, {})[fragment] = entry.cursor
+                reads.setdefault(stream, {})[fragment] = hosted.replica.columns_of(stream)
+        for stream, sink in self.sinks.items():
+            if sink.is_open:
+                readers.setdefault(stream, {})[SINK_PREFIX + stream] = sink.cursor
+        # Producers go on keeping output for a sink that does not work.
+        for stream in self.subscriptions.keys() - readers.keys() - self.sinks.keys():
+            subscription = self.subscriptions.pop(stream)
+            yield from _unsubscribe_from(subscription, subscription.producers)
+        for stream in readers.keys() | self.sinks.keys():
+            reading = readers.get(stream, {})
+            subscription = self.subscriptions.setdefault(
+                stream, Subscription(stream, demands=self._demands)
+            )
+            subscription.read_by(reading, patient=stream in self.sinks, reads=reads.get(stream, {}))
+            subscription.begin_generation(self._generations.get(stream, 0))
+            left = subscription.use(self._producers.get(stream, ()), renewed)
+            yield from _unsubscribe_from(subscription, tuple(left))
+        self.withholds = any(
+            each.assignment.batch != EVERY_TUPLE for each in self.replicas.values()
+        ) or any(each.batch != EVERY_TUPLE for each in self.subscriptions.values())
+        self._schemas = dict(self._all_schemas())
+        self.peer_hosts = self._find_peer_hosts()
+        self._divide_budget()
+
+    def _divide_budget(self) -> None:
+        """Give each output log and each stream its part."""
+        self.window_bytes = self.budget.window_bytes(len(self.subscriptions))
+        self.input_bytes = self.budget.input_bytes(len(self.subscriptions))
+        logs = [producer.log for producer in self.producers()]
+        for log in logs:
+            log.capacity_bytes = self.budget.log_bytes(len(logs))
+        for subscription in self.subscriptions.values():
+            subscription.room_bytes = self.window_bytes
+
+    def restrict(self, producer: Producer) -> None:
+        """Have a producer keep output for those only that read it by the assignment."""
+        readers = self._consumers.get(producer.stream, ())
+        # Also those that are away: a sink's site needs what is made meanwhile.
+        producer.log.readers = set(readers) - self._given_up
+        producer.log.restrict({*readers, self.node})
+        producer.log.is_read = bool(readers)
+
+    def held_by_readers(self, stream: str) -> Position | None:
+        """The cut up to which all that read a source have acknowledged it: it is safe there.
+
+        None as long as a host that reads it by the assignment has yet to subscribe: after the site
+        has started again, one may be alone for a while. Observers, and sinks whose owner lets
+        output be dropped, need have nothing.
+        """
+        log = self.sources[stream].log
+        readers = self.incarnations.keys() & set(self._consumers.get(stream, ()))
+        if not readers <= log.subscribers.keys():
+            return None
+        needed = [s for s in log.subscribers.values() if s.demanded is not None or not s.patient]
+        cuts = (each.acknowledged for each in needed)
+        return min(cuts, key=lambda cut: cut.watermark_ms, default=log.end)
+
+    def had_before_ms(self, stream: str) -> int:
+        """Up to where somebody had a source's stream before it began anew."""
+        return self.sources[stream].had_ms
+
+    def drop_absent(self, now_us: int) -> None:
+        """Stop keeping output for sinks that have been away for too long.
+
+        A state that comes later from a peer replica may tell of them once more.
+        """
+        for node, since_us in self._absent_since_us.items():
+            if now_us - since_us > ABSENT_SINK_US:
+                self._given_up.add(node)
+                for producer in self.producers():
+                    producer.log.readers -= self._given_up
+                self._drop_subscriber(node, patiently=False)
+
+    def _drop_subscriber(self, node: str, *, patiently: bool) -> None:
+        for producer in self.producers():
+            subscriber = producer.log.subscribers.get(node)
+            if subscriber is not None and not (patiently and subscriber.patient):
+                producer.log.unsubscribe(node)
+
+    def _fragments(self, assigned: tuple[FragmentAssignment, ...]) -> Iterator[Command]:
+        wanted = {a.fragment: a for a in assigned}
+        for fragment, hosted in list(self.replicas.items()):
+            a = wanted.get(fragment)
+            if a is None or a.generation > hosted.replica.generation:
+                yield from self._stop(fragment)
+        for fragment, a in wanted.items():
+            if (hosted := self.replicas.get(fragment)) is None:
+                yield from self._start(a)
+            else:
+                hosted.use(a)
+                yield from self._change_role(hosted)
+
+    def _change_role(self, hosted: HostedReplica) -> Iterator[Command]:
+        a, replica = hosted.assignment, hosted.replica
+        if a.epoch <= replica.epoch and not hosted.awaits_promotion:
+            return
+        if a.role == "primary":
+            if a.peer_replica is None or not self.lacks_input(hosted):
+                hosted.promote()
+        elif replica.role is not ReplicaRole.PRIMARY:
+            # A primary goes on until it hears its successor (`ha.handover`).
+            replica.apply(RoleEvent.SUPERSEDED, a.epoch)
+        yield from _stateless_primary(a, replica)
+
+    def kept_back(self, hosted: HostedReplica) -> frozenset[str]:
+        """Inputs of a replica of which producers keep tuples back from this host."""
+        inputs, subscriptions = hosted.replica.inputs, self.subscriptions
+        return frozenset(s for s in inputs if subscriptions[s].batch != EVERY_TUPLE)
+
+    def lacks_input(self, hosted: HostedReplica) -> bool:
+        """Whether a standby is behind, and no producer has offered it what was kept back.
+
+        One that awaits its input has asked for it.
+        """
+        replica = hosted.replica
+        if replica.role is not ReplicaRole.STANDBY or not replica.is_behind:
+            return False
+        return any(
+            each.batch != EVERY_TUPLE or (hosted.awaits_input and not each.is_answered)
+            for each in (self.subscriptions[stream] for stream in replica.inputs)
+        )
+
+    def shut_down(self) -> list[Command]:
+        """Stop every replica, and leave the streams that only replicas read.
+
+        Producers go on keeping output for the sinks, which continue when the site starts again.
+        """
+        commands = [c for fragment in list(self.replicas) for c in self._stop(fragment)]
+        return [*commands, *self._subscribe(set())]
+
+    def open_sink(self, stream: str, durable: Durable | None) -> list[Command]:
+        """Have a sink receive what follows the tuples that its driver has kept for good."""
+        if (sink := self.sinks.get(stream)) is None:
+            return []
+        sink.open(durable)
+        return list(self._subscribe(set()))
+
+    def close_sink(self, stream: str) -> list[Command]:
+        """Have a sink receive nothing until it is opened again."""
+        if (sink := self.sinks.get(stream)) is None:
+            return []
+        sink.close()
+        return list(self._subscribe(set()))
+
+    def _stop(self, fragment: str) -> list[Command]:
+        hosted = self.replicas.pop(fragment, None)
+        if hosted is None:
+            return []
+        return [Report(kind="stopped", subject=fragment, detail=hosted.replica.role.value)]
+
+    def _start(self, a: FragmentAssignment) -> Iterator[Command]:
+        schemas = {stream: stream_schema(columns) for stream, columns in a.inputs.items()}
+        try:
+            (statement,) = parse(a.statement)
+            program = replace(compile_statement(statement, a.inputs), skips=a.skips)
+            program = program.rejections if a.rejected else program
+            replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
+        except Exception as error:  # noqa: BLE001  One statement must not end what runs others.
+            # The coordinator could compile it: it runs another version of the software, or there is
+            # a bug.
+            kind = "" if isinstance(error, QueryError) else f"{type(error).__name__}: "
+            yield Report(kind="assignment refused", subject=a.fragment, detail=f"{kind}{error}")
+            return
+        if a.role == "primary" and a.epoch == a.generation:
+            replica.apply(RoleEvent.FOUNDED, a.epoch)
+            for entry in replica.inputs.values():
+                entry.cursor.begins = a.begins
+        self.replicas[a.fragment] = HostedReplica(assignment=a, replica=replica)
+        yield Report(
+            kind="started", subject=a.fragment, detail=f"{replica.role.value}, epoch {a.epoch}"
+        )
+        yield from _stateless_primary(a, replica)
+
+    def _sources(self, assigned: tuple[SourceAssignment, ...]) -> Iterator[Command]:
+        wanted = {a.stream: a for a in assigned}
+        self.sources = {
+            stream: source
+            for stream, source in self.sources.items()
+            if stream in wanted and wanted[stream].generation == source.generation
+        }
+        for stream, a in wanted.items():
+            if stream in self.sources:
+                self.sources[stream].use(a)
+            else:
+                try:
+                    self.sources[stream] = HostedSource(a)
+                except QueryError as error:
+                    yield Report(kind="assignment refused", subject=stream, detail=str(error))
+                    continue
+                yield Report(kind="started", subject=stream, detail="source")
+
+    def _sinks(self, assigned: tuple[SinkAssignment, ...]) -> Iterator[Command]:
+        wanted = {a.stream: a for a in assigned}
+        self.sinks = {
+            stream: sink
+            for stream, sink in self.sinks.items()
+            if stream in wanted and wanted[stream].life == sink.assignment.life
+        }
+        for stream, a in wanted.items():
+            if stream in self.sinks:
+                self.sinks[stream].use(a)
+            else:
+                self.sinks[stream] = HostedSink(a)
+                yield Report(kind="started", subject=stream, detail="sink")
+
+
+def _stateless_primary(a: FragmentAssignment, replica: Replica) -> Iterator[Command]:
+    """Tell that a replica is listed as primary and has no state; the leader finds another one."""
+    if a.role == "primary" and replica.role is ReplicaRole.WARMING:
+        yield Report(
+            kind="cannot be primary", subject=a.fragment, detail="its state has not arrived"
+        )
+
+
+def _unsubscribe_from(subscription: Subscription, nodes: tuple[str, ...]) -> list[Command]:
+    message = Unsubscribe(stream=subscription.stream)
+    return [Send(to=node, message=message) for node in nodes]

@@ -1,0 +1,1 @@
+"""The process around a host's decisions: sockets, clock, store, processors."""

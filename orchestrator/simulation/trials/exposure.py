@@ -1,0 +1,153 @@
+"""Which fragments a fault takes the last warm replica of, so that their state is lost by right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from ha.roles import ReplicaRole
+from orchestrator.host.core.hosted_replica import HostedReplica
+from orchestrator.records import FragmentRecord, ReplicaId
+from orchestrator.simulation.trials.observed import Observed
+from orchestrator.simulation.world.hosts import SimulatedHost
+from orchestrator.store.protocol import FRAGMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Follows what the store says of fragments, and what their hosts hold.
+
+    Attributes
+    ----------
+    observed
+        Is told which fragments are exposed, and which primaries the store has accepted.
+    """
+
+    observed: Observed
+
+    def store_changed(self, path: str) -> None:
+        """Look at a record that has changed."""
+        seen = self.observed
+        folder, _, name = path.partition("/")
+        if folder == FRAGMENTS.path and (record := self.fragment(name)) is not None:
+            seen.accepted.setdefault((name, record.epoch), set()).add(record.primary)
+            host = seen.world.hosts.get(record.primary.node)
+            is_deaf = host is None or not host.runs or host.store.unreachable
+            if _is_new(record) and (is_deaf or self._is_out_of_reach(record.fragment)):
+                # It is placed on a host that is stopped already or reaches no store, or the hosts
+                # that have its state reach none, so that they cannot learn whom to give it to.
+                seen.exposed_us.setdefault(record.fragment, seen.world.now_us)
+
+    def expose(self, host: SimulatedHost) -> None:
+        """Note the fragments of which this host has the last warm replica, or is to found one, or
+        keeps back input that no replica has which is left.
+
+        A third replica whose place has been taken protects nothing: it may be dismissed already,
+        and its host has yet to hear of that.
+        """
+        seen = self.observed
+        replicas = host.core.replica_manager.replicas
+        for name, query in seen.setting.query_of.items():
+            record, hosted = self.fragment(f"{query}.{name}"), replicas.get(name)
+            is_warm = hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
+            founds = (
+                record is not None
+                and _is_new(record)
+                and record.primary.incarnation == host.incarnation
+            )
+            feeds = any(host.spec.node in self._sites_for_once(s) for s in self._inputs(name))
+            if not is_warm and not founds and not feeds:
+                continue
+            if record is None or not any(
+                self._warm(replica, name)
+                and not self._lacks_input(replica, name, host, hosted)
+                and not self._is_passed(replica, hosted)
+                for replica in record.replicas
+                if replica.incarnation != host.incarnation and not _is_going(record, replica)
+            ):
+                seen.exposed_us.setdefault(name, seen.world.now_us)
+
+    def _is_out_of_reach(self, fragment: str) -> bool:
+        """Whether warm replicas of a fragment live, and none on a host that reaches the store."""
+        holders = [
+            host
+            for host in self.observed.world.hosts.values()
+            if (hosted := host.core.replica_manager.replicas.get(fragment)) is not None
+            and host.runs
+            and hosted.replica.role is not ReplicaRole.WARMING
+        ]
+        return bool(holders) and all(host.store.unreachable for host in holders)
+
+    def _warm(self, replica: ReplicaId, fragment: str) -> bool:
+        host = self.observed.world.hosts.get(replica.node)
+        if host is None or not host.runs or host.incarnation != replica.incarnation:
+            return False
+        hosted = host.core.replica_manager.replicas.get(fragment)
+        return hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
+
+    def _lacks_input(
+        self,
+        replica: ReplicaId,
+        fragment: str,
+        dying: SimulatedHost,
+        lost: HostedReplica | None,
+    ) -> bool:
+        """Whether a replica is behind, and what it was not sent yet went down with a site.
+
+        A standby that is fed in batches relies on its primary or on the producers of its input. It
+        may have yet to hear how far the replica was that is lost now.
+        """
+        hosts = self.observed.world.hosts
+        hosted = hosts[replica.node].core.replica_manager.replicas[fragment]
+        output = hosted.replica.log.end
+        is_behind = hosted.replica.is_behind or (
+            lost is not None and output.is_before(lost.replica.log.end)
+        )
+        return is_behind and any(
+            (sites := self._sites_for_once(stream))
+            and not any(
+                hosts[site].runs
+                and hosts[site] is not dying
+                and stream in hosts[site].core.replica_manager.sources
+                for site in sites
+            )
+            for stream in hosted.replica.inputs
+        )
+
+    def _inputs(self, fragment: str) -> tuple[str, ...]:
+        return self.observed.setting.every_program[fragment].inputs
+
+    def _sites_for_once(self, stream: str) -> tuple[str, ...]:
+        """The sites of a stream that enters, if what it has brought in cannot be had again."""
+        recording = self.observed.setting.recordings.get(stream)
+        return () if recording is None or recording.resumes else recording.sites
+
+    def _is_passed(self, replica: ReplicaId, dying: HostedReplica | None) -> bool:
+        """Whether a replica has stopped before a discontinuity, or has yet to hear of it, and one
+        that dies has gone on."""
+        if dying is None:
+            return False
+        name, output_ms = dying.replica.stream, dying.replica.log.end.watermark_ms
+        hosted = self.observed.world.hosts[replica.node].core.replica_manager.replicas[name]
+        has_yet_to_hear = any(
+            entry.cursor.generation < dying.replica.inputs[stream].cursor.generation
+            and entry.cursor.complete_ms < output_ms
+            for stream, entry in hosted.replica.inputs.items()
+        )
+        return has_yet_to_hear or hosted.replica.is_passed_at(output_ms)
+
+    def fragment(self, name: str) -> FragmentRecord | None:
+        """A fragment's record as the store's server has it, also while that does not answer."""
+        entry = self.observed.world.server.entries.get(FRAGMENTS.key(name).path)
+        return None if entry is None else msgspec.json.decode(entry.data, type=FragmentRecord)
+
+
+def _is_new(record: FragmentRecord) -> bool:
+    """Whether a fragment's state begins with its present primary."""
+    return record.epoch == record.generation
+
+
+def _is_going(record: FragmentRecord, replica: ReplicaId) -> bool:
+    third = record.third
+    return third is not None and third.replica == replica and third.becomes is None

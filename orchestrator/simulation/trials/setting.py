@@ -1,0 +1,483 @@
+"""A random cluster with streams and queries: the stage of a schedule.
+
+Every fragment and stream has the columns `key int, value int`, so that any of them can be read by
+any fragment (`orchestrator/simulation/trials/statements.py`). Several fragments read one stream,
+also across queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from foundation.arrays import IntArray
+from orchestrator.edges.sources import spec_of
+from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP, Replay
+from orchestrator.records import (
+    DEFAULT_MEMORY_BYTES,
+    ClusterRecord,
+    DriverSpec,
+    HostSpec,
+    NodeKind,
+    QueryRecord,
+    Scheme,
+    Shed,
+    SourceSpec,
+    Standby,
+    StreamRecord,
+)
+from orchestrator.simulation.trials.pushed import Pushed
+from orchestrator.simulation.trials.sensor import Sensor
+from orchestrator.simulation.trials.statements import factors_of, random_statement
+from streams.chunk import stream_schema
+from streams.compiler import compile_statement
+from streams.language import parse
+from streams.program import Program
+
+BEGIN_MS = 1_700_000_000_000
+COLUMNS = {"key": "int", "value": "int"}
+RECOVERY_BOUND_MS = 500.0
+DEADLINE_MS = 5_000.0
+
+FIRST_FORMS_ONLY, EVEN_WATCHES, LATEST = 1, 2, 3
+"""Editions of what is drawn: a seed replays in the edition in which it was found. In the first,
+statements had fewer forms; up to the second, all hosts heard of a change of the store at once."""
+
+LITTLE_MEMORY_BYTES = 128 * 2**10
+"""Budget of a host in some settings: room for some seconds of its streams."""
+LONGEST_WINDOW_MS = 3_000
+"""No window of a statement holds tuples for longer."""
+
+
+Draw = Callable[[np.random.Generator, str, Mapping[str, int], int], str]
+"""Draws a statement, as `random_statement`."""
+
+
+class Played(Enum):
+    """How a recording is played when its site has been started again."""
+
+    REPLAY = "replay"
+    """It resumes."""
+    SENSOR = "sensor"
+    """It goes on with what is due from then on."""
+    REWINDING = "rewinding"
+    """It begins again."""
+    PUSHED = "pushed"
+    """A client pushes it, and its journal continues it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The recording of one stream.
+
+    Attributes
+    ----------
+    rows
+        With the stream's schema, in order.
+    watermarks_ms
+        As the driver will give them, rising, shape (m,).
+    driver
+        How it is played.
+    shed
+        Limits of the stream's load shedder, if it has one.
+    standby
+        The site that stands by for `site`, if one does. If the recording does not resume, it is
+        opened there only once `site` is gone.
+    """
+
+    site: str
+    rows: pa.RecordBatch
+    interval_ms: int
+    watermarks_ms: IntArray
+    driver: Played = Played.REPLAY
+    shed: Shed | None = None
+    standby: str | None = None
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Where it enters."""
+        return (self.site,) if self.standby is None else (self.site, self.standby)
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a site that is started again continues the stream."""
+        return self.driver in (Played.REPLAY, Played.PUSHED) and self.shed is None
+
+    @property
+    def gapless(self) -> bool:
+        """Whether everything enters, whatever becomes of the site."""
+        return self.shed is None and self.driver is not Played.SENSOR
+
+    def source(self, path: str, end_ms: int) -> SourceSpec:
+        """The driver that plays the recording."""
+        if self.driver is Played.REPLAY:
+            replay = Replay(
+                path=path, begin_ms=BEGIN_MS, end_ms=end_ms, interval_ms=self.interval_ms
+            )
+            return spec_of("replay", replay)
+        if self.driver is Played.PUSHED:
+            journals = str(Path(path).parent / "journals")
+            pushed = Pushed(
+                path=path,
+                begin_ms=BEGIN_MS,
+                end_ms=end_ms,
+                interval_ms=self.interval_ms,
+                journals=journals,
+                # What waits when a site is killed must be neither lost nor there twice.
+                slack_ms=3 * self.interval_ms,
+                ends=True,
+            )
+            return spec_of("pushed", pushed)
+        sensor = Sensor(
+            path=path,
+            begin_ms=BEGIN_MS,
+            end_ms=end_ms,
+            interval_ms=self.interval_ms,
+            rewinds=self.driver is Played.REWINDING,
+        )
+        return spec_of("sensor", sensor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A cluster, its streams and its queries.
+
+    Attributes
+    ----------
+    programs
+        The queries' fragments by name, producers first.
+    query_of
+        Fragment → its query.
+    session_timeout_us
+        When the store ends a session that it has not heard of.
+    frames
+        Whether messages pass through real frames.
+    bulk_ms
+        Greatest time that a snapshot takes beyond the link delay.
+    step_ms
+        Time between two steps in which a host reads a snapshot's state.
+    watch_ms
+        Least and greatest time from a change of the store until a host reads it.
+    own_machines
+        Whether each host has a machine of its own, whose clocks are others.
+    visitor
+        A query that may be applied while the streams run.
+    visiting
+        Its fragments by name.
+    """
+
+    cluster: ClusterRecord
+    specs: tuple[HostSpec, ...]
+    recordings: dict[str, Recording]
+    queries: tuple[QueryRecord, ...]
+    programs: dict[str, Program]
+    query_of: dict[str, str]
+    seconds: int
+    session_timeout_us: int
+    frames: bool
+    bulk_ms: int = 0
+    step_ms: int = 0
+    watch_ms: tuple[int, int] = (30, 30)
+    own_machines: bool = False
+    visitor: QueryRecord | None = None
+    visiting: dict[str, Program] = field(default_factory=dict[str, Program])
+
+    @property
+    def every_program(self) -> dict[str, Program]:
+        """The fragments of all queries, producers first."""
+        return self.programs | self.visiting
+
+    @property
+    def end_ms(self) -> int:
+        """The last watermark of every stream."""
+        return BEGIN_MS + self.seconds * 1000
+
+    @property
+    def executors(self) -> tuple[str, ...]:
+        """Nodes that run fragments."""
+        return tuple(spec.node for spec in self.specs if spec.kind is NodeKind.EXECUTOR)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Nodes where streams enter and leave."""
+        return tuple(spec.node for spec in self.specs if spec.kind is NodeKind.SITE)
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Stream → site it leaves at."""
+        return {name: site for query in self.queries for name, site in query.outputs.items()}
+
+    def with_queries(self, count: int) -> Setting:
+        """The setting with its first queries only."""
+        queries = self.queries[:count]
+        names = {query.name for query in queries}
+        query_of = {name: query for name, query in self.query_of.items() if query in names}
+        programs = {name: self.programs[name] for name in query_of}
+        return replace(
+            self,
+            queries=queries,
+            programs=programs,
+            query_of=query_of,
+            visitor=None,
+            visiting={},
+        )
+
+    def upstream(self, stream: str) -> set[str]:
+        """The stream and all that it is made from."""
+        found = {stream}
+        programs = self.every_program
+        for name in reversed(programs):
+            if name in found:
+                found.update(programs[name].inputs)
+        return found
+
+    def depth(self, stream: str) -> int:
+        """Fragments on the longest way from a source to the stream."""
+        program = self.programs.get(stream)
+        return 0 if program is None else 1 + max(map(self.depth, program.inputs))
+
+    def write(self, folder: Path) -> list[StreamRecord]:
+        """Write the recordings; returns the records of the streams that play them."""
+        records: list[StreamRecord] = []
+        for name, recording in self.recordings.items():
+            path = folder / f"{name}.parquet"
+            # In a recording the timestamp has another name.
+            fields = [*stream_schema(COLUMNS)]
+            fields[0] = pa.field(RECORDED_TIMESTAMP, pa.int64())
+            rows = pa.RecordBatch.from_arrays(recording.rows.columns, schema=pa.schema(fields))
+            parquet.write_table(pa.Table.from_batches([rows]), path)
+            records.append(
+                StreamRecord(
+                    name=name,
+                    site=recording.site,
+                    standby=recording.standby,
+                    columns=COLUMNS,
+                    rate_bytes_s=1000.0,
+                    shed=recording.shed,
+                    source=recording.source(str(path), self.end_ms),
+                )
+            )
+        return records
+
+
+def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
+    """The setting of a seed."""
+    draw = partial(random_statement, first_forms=edition <= FIRST_FORMS_ONLY)
+    rng, more = np.random.default_rng((seed, 2)), np.random.default_rng((seed, 4))
+    seconds = int(rng.integers(7, 9))
+    nodes = [f"n{i + 1}" for i in range(int(rng.integers(4, 6)))]
+    sites = [f"site{i + 1}" for i in range(int(rng.integers(2, 4)))]
+    streams = [f"s{i + 1}" for i in range(int(rng.integers(2, 4)))]
+    interval_ms = int(rng.choice([100, 100, 200]))
+    recordings = {
+        name: _recording(rng, str(rng.choice(sites)), seconds, interval_ms) for name in streams
+    }
+    queries, programs, query_of = _queries(rng, draw, streams, sites)
+    heartbeat_ms = float(rng.choice([25.0, 50.0, 50.0]))
+    places = [*nodes, *sites]
+    at = {place: rng.uniform(0, 10, 2) for place in places}
+    delays_ms = {
+        one: {other: round(0.5 + float(np.linalg.norm(at[one] - at[other])), 3) for other in places}
+        for one in places
+    }
+    visitor, visiting = _visitor(more, draw, programs, sites)
+    queries = _fed(np.random.default_rng((seed, 9)), queries)
+    has_little = np.random.default_rng((seed, 8)).random() < 0.3
+    memory_bytes = LITTLE_MEMORY_BYTES if has_little else DEFAULT_MEMORY_BYTES
+    return Setting(
+        cluster=ClusterRecord(
+            name="random",
+            delays_ms=delays_ms,
+            heartbeat_ms=heartbeat_ms,
+            suspect_after_ms=6 * heartbeat_ms,
+            ack_interval_ms=float(rng.choice([50.0, 100.0, 100.0])),
+            probe_interval_ms=1000.0,
+            memory_bytes=memory_bytes,
+            nodes=tuple(nodes),
+            sites=tuple(sites),
+        ),
+        specs=tuple(_spec(place, NodeKind.EXECUTOR) for place in nodes)
+        + tuple(_spec(place, NodeKind.SITE) for place in sites),
+        recordings=_standing_by(seed, sites, _pushed(seed, _played(more, recordings))),
+        queries=queries,
+        programs=programs,
+        query_of=query_of | dict.fromkeys(visiting, visitor.name),
+        visitor=visitor,
+        visiting=visiting,
+        seconds=seconds,
+        session_timeout_us=int(rng.choice([2_000_000, 4_000_000])),
+        frames=bool(rng.random() < 0.2),
+        bulk_ms=int(more.choice([0, 20, 200, 600])),
+        step_ms=int(more.choice([0, 2, 40])),
+        watch_ms=(30, 30) if edition <= EVEN_WATCHES else _watch_ms(seed),
+        own_machines=bool(np.random.default_rng((seed, 7)).random() < 0.5),
+    )
+
+
+def _watch_ms(seed: int) -> tuple[int, int]:
+    most_ms = int(np.random.default_rng((seed, 12)).choice([0, 60, 250]))
+    return (1, most_ms) if most_ms else (30, 30)
+
+
+def _spec(node: str, kind: NodeKind) -> HostSpec:
+    return HostSpec(
+        cluster="random", node=node, kind=kind, region=node, domain=node, zookeeper="", secret=""
+    )
+
+
+def _recording(rng: np.random.Generator, site: str, seconds: int, interval_ms: int) -> Recording:
+    """Tuples at random times, some at the same one, none in the last second."""
+    count = int(rng.integers(3, 9)) * (seconds - 1)
+    times = BEGIN_MS + 10 * np.sort(rng.integers(0, (seconds - 1) * 100, count))
+    columns = [times, rng.integers(0, 6, count), rng.integers(0, 100, count)]
+    ends_ms = np.arange(BEGIN_MS, BEGIN_MS + seconds * 1000 + 1, interval_ms, dtype=np.int64)
+    return Recording(
+        site=site,
+        rows=pa.RecordBatch.from_arrays(
+            [pa.array(column) for column in columns], schema=stream_schema(COLUMNS)
+        ),
+        interval_ms=interval_ms,
+        watermarks_ms=np.union1d(ends_ms, times),
+    )
+
+
+def _played(rng: np.random.Generator, recordings: dict[str, Recording]) -> dict[str, Recording]:
+    """The recordings, one of which may have a load shedder or a source that cannot resume."""
+    chance, name = rng.random(), str(rng.choice(sorted(recordings)))
+    one = recordings[name]
+    if chance < 0.15:
+        value = "value" if rng.random() < 0.5 else None
+        shed = Shed(tuples=int(rng.integers(1, 4)), per_ms=500.0, value=value)
+        one = replace(one, shed=shed)
+    elif chance < 0.3:
+        one = replace(one, driver=Played.SENSOR if rng.random() < 0.5 else Played.REWINDING)
+    return {**recordings, name: one}
+
+
+def _pushed(seed: int, recordings: dict[str, Recording]) -> dict[str, Recording]:
+    """The recordings; in every eleventh setting clients push them, as far as they would resume."""
+    if seed % 11 != 5:
+        return recordings
+    return {
+        name: replace(one, driver=Played.PUSHED) if one.resumes else one
+        for name, one in recordings.items()
+    }
+
+
+def _standing_by(
+    seed: int, sites: list[str], recordings: dict[str, Recording]
+) -> dict[str, Recording]:
+    """The recordings; in every ninth setting each may enter at two sites."""
+    if seed % 9 != 3:
+        return recordings
+
+    def with_standby(one: Recording, rng: np.random.Generator) -> Recording:
+        others = [each for each in sites if each != one.site]
+        return replace(one, standby=str(rng.choice(others)))
+
+    rng, further = (np.random.default_rng((seed, number)) for number in (10, 11))
+    replays = {
+        name: with_standby(one, rng) if one.resumes and one.driver is Played.REPLAY else one
+        for name, one in recordings.items()
+    }
+    return {
+        name: with_standby(one, further) if one.shed is None and not one.resumes else one
+        for name, one in replays.items()
+    }
+
+
+VISITORS_WINDOW_MS = 1_000
+"""No window of a visitor's statement holds tuples for longer."""
+
+
+def _visitor(
+    rng: np.random.Generator, draw: Draw, programs: dict[str, Program], sites: list[str]
+) -> tuple[QueryRecord, dict[str, Program]]:
+    """One or two fragments that read what runs already."""
+    known = sorted({name for program in programs.values() for name in program.inputs} | {*programs})
+    every = _factors(programs)
+    factors = {name: every[name] for name in known}
+    visiting: dict[str, Program] = {}
+    statements: list[str] = []
+    for number in range(int(rng.integers(1, 3))):
+        name = f"g{number + 1}"
+        text = draw(rng, name, factors, VISITORS_WINDOW_MS // 1000)
+        (statement,) = parse(text)
+        visiting[name] = compile_statement(statement, {each: dict(COLUMNS) for each in factors})
+        factors[name] = factors_of(visiting[name], factors)
+        statements.append(text)
+    query = QueryRecord(
+        name="visitor",
+        statements="\n".join(statements),
+        outputs={name: str(rng.choice(sites)) for name in visiting},
+        sinks={name: DriverSpec(driver="archive") for name in visiting},
+        deadline_ms=DEADLINE_MS,
+        recovery_bound_ms=RECOVERY_BOUND_MS,
+    )
+    return query, visiting
+
+
+def _factors(programs: Mapping[str, Program]) -> dict[str, int]:
+    """Of every stream that programs read or make, in the order in which they are made."""
+    found = dict.fromkeys((name for each in programs.values() for name in each.inputs), 1)
+    for name, program in programs.items():
+        found[name] = factors_of(program, found)
+    return found
+
+
+def _fed(rng: np.random.Generator, queries: tuple[QueryRecord, ...]) -> tuple[QueryRecord, ...]:
+    """The queries with random standby schemes, Active Standby in half of them."""
+    schemes = [
+        Standby(),
+        Standby(scheme=Scheme.ADAPTIVE),
+        Standby(scheme=Scheme.UPSTREAM),
+        Standby(scheme=Scheme.BATCHES, batch=int(rng.integers(2, 12))),
+    ]
+    chosen = rng.choice(len(schemes), len(queries), p=[0.5, 0.1, 0.2, 0.2])
+    return tuple(
+        msgspec.structs.replace(query, standby=schemes[at])
+        for query, at in zip(queries, chosen.tolist(), strict=True)
+    )
+
+
+def _queries(
+    rng: np.random.Generator, draw: Draw, streams: list[str], sites: list[str]
+) -> tuple[tuple[QueryRecord, ...], dict[str, Program], dict[str, str]]:
+    """One or two queries, the second of which may read what the first makes."""
+    factors = dict.fromkeys(streams, 1)
+    columns = {name: dict(COLUMNS) for name in streams}
+    programs: dict[str, Program] = {}
+    query_of: dict[str, str] = {}
+    queries: list[QueryRecord] = []
+    for number in range(1 + int(rng.random() < 0.5)):
+        statements: list[str] = []
+        for _ in range(int(rng.integers(1, 4))):
+            name = f"f{len(programs) + 1}"
+            text = draw(rng, name, factors, LONGEST_WINDOW_MS // 1000)
+            (statement,) = parse(text)
+            programs[name] = compile_statement(statement, columns)
+            query_of[name] = f"q{number + 1}"
+            columns[name] = dict(COLUMNS)
+            factors[name] = factors_of(programs[name], factors)
+            statements.append(text)
+        made = [*programs][-len(statements) :]
+        leaving = [name for name in made[:-1] if rng.random() < 0.4] + made[-1:]
+        queries.append(
+            QueryRecord(
+                name=f"q{number + 1}",
+                statements="\n".join(statements),
+                outputs={name: str(rng.choice(sites)) for name in leaving},
+                sinks={name: DriverSpec(driver="archive") for name in leaving},
+                deadline_ms=DEADLINE_MS,
+                recovery_bound_ms=RECOVERY_BOUND_MS,
+            )
+        )
+    return tuple(queries), programs, query_of

@@ -1,0 +1,185 @@
+"""Faults strike the simulated world, and end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from orchestrator.simulation.trials.exposure import Exposure
+from orchestrator.simulation.trials.faults import (
+    AnyFault,
+    Break,
+    Clock,
+    CoordinatorCrash,
+    Crash,
+    Cut,
+    Delay,
+    Disk,
+    Pause,
+    Restart,
+    Slow,
+    StoreAway,
+    StoreCut,
+    fault_text,
+)
+from orchestrator.simulation.trials.observed import Observed
+from orchestrator.simulation.world.candidates import Candidates
+from orchestrator.simulation.world.hosts import SimulatedHost
+from orchestrator.simulation.world.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Strikes:
+    """The faults of one schedule.
+
+    Attributes
+    ----------
+    observed
+        Is told of each.
+    exposure
+        Is asked what a fault takes.
+    candidates
+        Those of which the leader may crash.
+    restart_us
+        Node → when its host is to start again after a crash.
+    """
+
+    observed: Observed
+    exposure: Exposure
+    candidates: Candidates
+    restart_us: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def world(self) -> World:
+        """What they strike."""
+        return self.observed.world
+
+    def strike(self, fault: AnyFault) -> None:
+        """Let a fault begin, if its targets are there, and end when it is over."""
+        nodes = [self._resolve(target) for target in fault.targets]
+        if None in nodes or len(set(nodes)) < len(nodes):
+            self.observed.note("fault", f"{fault_text(fault)}: no such target now")
+            return
+        hosts = [self.world.hosts[node] for node in nodes if node is not None]
+        named = " ".join(host.spec.node for host in hosts)
+        self.observed.note("fault", f"{fault_text(fault)}{': ' + named if named else ''}")
+        for host in hosts:
+            self.observed.struck.setdefault(host.spec.node, self.world.now_us)
+        match fault:
+            case Crash():
+                self._crash(fault, hosts[0])
+            case Pause():
+                self._pause(fault, hosts[0])
+            case StoreCut():
+                self.world.part_from_store(hosts[0])
+                self._after(fault, lambda: self.world.reach_store(hosts[0]))
+            case Slow(factor=factor):
+                hosts[0].slowness = factor
+                self._after(fault, lambda: setattr(hosts[0], "slowness", 1.0))
+            case Disk():
+                full = self.world.disks.full
+                full.add(hosts[0].spec.node)
+                self._after(fault, lambda: full.discard(hosts[0].spec.node))
+            case Clock():
+                self._set_clock(fault, hosts[0])
+            case CoordinatorCrash():
+                self._crash_coordinator(fault)
+            case StoreAway(stopped=stopped):
+                self.world.server.go_away()
+                returns = self.world.end_all_sessions if stopped else self.world.server.come_back
+                self._after(fault, returns)
+            case Cut() | Delay() | Break():
+                self._strike_link(fault, *(host.spec.node for host in hosts))
+
+    def _crash(self, fault: Crash, host: SimulatedHost) -> None:
+        node = host.spec.node
+        self.restart_us[node] = self.world.now_us + fault.for_ms * 1000
+        if fault.after_writes is None:
+            self.world.kill(node)
+        else:
+            host.store.writes_left = fault.after_writes
+
+    def _pause(self, fault: Pause, host: SimulatedHost) -> None:
+        self.exposure.expose(host)
+        self.world.pause(host.spec.node)
+        if fault.replaced:
+            due_us = self.world.now_us + fault.for_ms * 500
+
+            def replace() -> None:
+                if host.paused and self.world.hosts[host.spec.node] is host:
+                    self.observed.note(
+                        host.spec.node, "replaced by another process while it is stopped"
+                    )
+                    self.world.restart(host.spec.node)
+
+            self.world.at(due_us, replace)
+        self._after(fault, lambda: self.world.resume(host))
+
+    def _set_clock(self, fault: Clock, host: SimulatedHost) -> None:
+        node = host.spec.node
+        self.world.set_clock(node, round(fault.step_ms * 1000), fault.drift_ppm)
+        self._after(fault, lambda: self.world.set_clock(node, 0, 0.0))
+        if fault.restart is Restart.NOTHING:
+            return
+        self.restart_us[node] = self.world.now_us + fault.for_ms * 1000
+        self.world.kill(node)
+        if fault.restart is Restart.MACHINE and self.world.own_machines:
+            self.world.machine_of(node).reboot()
+
+    def _crash_coordinator(self, fault: CoordinatorCrash) -> None:
+        for name in self.candidates.leading:
+            if fault.after_writes is None:
+                self.candidates.kill(name)
+            else:
+                self.candidates.kill_after(name, fault.after_writes)
+        self._after(fault, self.candidates.stand)
+
+    def _strike_link(self, fault: Cut | Delay | Break, here: str, there: str) -> None:
+        links = self.world.links
+        directions = [(here, there), (there, here)] if fault.both_ways else [(here, there)]
+        for one, other in directions:
+            match fault:
+                case Cut():
+                    links.cut(one, other, holds=fault.holds)
+                    if fault.notice:
+                        self.world.tell_lost(one, other)
+                case Delay():
+                    links.slow_down(one, other, round(fault.extra_ms * 1000))
+                case Break():
+                    links.break_connection(one, other, fault.fate, fault.for_ms * 1000)
+                    if fault.notice:
+                        self.world.tell_lost(one, other)
+
+        def end() -> None:
+            for one, other in directions:
+                match fault:
+                    case Cut():
+                        links.mend(one, other)
+                    case Delay():
+                        links.slow_down(one, other, 0)
+                    case Break():
+                        pass
+
+        self._after(fault, end)
+
+    def _resolve(self, target: str) -> str | None:
+        """The live node that a target names now."""
+        role, _, fragment = target.rpartition(":")
+        node: str | None = fragment
+        if role and fragment not in self.observed.setting.query_of:
+            return None
+        if role:
+            record = self.exposure.fragment(
+                f"{self.observed.setting.query_of[fragment]}.{fragment}"
+            )
+            replica = None if record is None else getattr(record, role)
+            node = None if replica is None else replica.node
+        host = None if node is None else self.world.hosts.get(node)
+        return node if host is not None and host.alive else None
+
+    def _after(self, fault: AnyFault, action: Callable[[], None]) -> None:
+        def end() -> None:
+            self.observed.note("fault", f"{fault_text(fault)} ends")
+            action()
+
+        self.world.at(self.observed.began_us + fault.ends_ms * 1000, end)

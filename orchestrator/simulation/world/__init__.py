@@ -1,0 +1,1 @@
+"""The simulated world: a virtual clock, network and store around the product's own objects."""

@@ -1,0 +1,109 @@
+"""What a scenario plays: a cluster's settings and hosts, streams and queries, and their places.
+
+It comes from manifests, as the demo does, or from the store of a cluster that runs: then with the
+places that its fragments have there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from orchestrator.control.observe.view import ClusterView
+from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
+from orchestrator.manifest.applications import spread
+from orchestrator.records import (
+    ClusterRecord,
+    FragmentRecord,
+    HostSpec,
+    NodeKind,
+    QueryRecord,
+    StreamRecord,
+)
+
+
+def _nowhere() -> Mapping[str, FragmentRecord]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A cluster and what runs there.
+
+    Attributes
+    ----------
+    places
+        Fragments' records to begin with, whose replicas are wanted on their nodes; what is not
+        named is planned.
+    """
+
+    cluster: ClusterRecord
+    hosts: Sequence[HostSpec]
+    streams: Sequence[StreamRecord]
+    queries: Sequence[QueryRecord]
+    places: Mapping[str, FragmentRecord] = field(default_factory=_nowhere)
+
+    @staticmethod
+    def of_manifests(manifests: Manifests, streams: Sequence[StreamRecord] | None = None) -> Stage:
+        """What manifests describe, perhaps with other streams."""
+        cluster = manifests.cluster
+        assert cluster is not None, "a scenario needs a cluster's manifest"
+        record = cluster_record(cluster)
+        return Stage(
+            cluster=record,
+            hosts=_hosts(cluster, record),
+            streams=streams or [m.record for m in manifests.streams],
+            queries=[m.record for m in manifests.queries],
+        )
+
+    @staticmethod
+    def of_view(view: ClusterView) -> Stage:
+        """What runs in a cluster now; its streams begin anew."""
+        return Stage(
+            cluster=msgspec.structs.replace(view.settings, nodes=(), sites=()),
+            hosts=[
+                HostSpec(
+                    cluster=view.settings.name,
+                    node=name,
+                    kind=host.kind,
+                    region=host.region,
+                    domain=host.domain,
+                    zookeeper="",
+                    secret="",
+                )
+                for name, host in sorted(view.hosts.items())
+            ],
+            streams=[_afresh(stream) for _, stream in sorted(view.stream_records.items())],
+            queries=[query for _, query in sorted(view.query_records.items())],
+            places={name: found.record for name, found in view.fragments.items()},
+        )
+
+
+def _hosts(cluster: ClusterManifest, record: ClusterRecord) -> list[HostSpec]:
+    places = [(p, NodeKind.EXECUTOR) for p in cluster.nodes]
+    places += [(p, NodeKind.SITE) for p in cluster.sites]
+    domains = {place.name: place.domain or place.name for place, _ in places}
+    if cluster.applications > 1:
+        for number, nodes in enumerate(spread(cluster, record.delays_ms), 1):
+            domains |= dict.fromkeys((node.name for node in nodes), f"application-{number}")
+    return [
+        HostSpec(
+            cluster=cluster.name,
+            node=place.name,
+            kind=kind,
+            region=place.region,
+            domain=domains[place.name],
+            zookeeper="",
+            secret="",
+        )
+        for place, kind in places
+    ]
+
+
+def _afresh(stream: StreamRecord) -> StreamRecord:
+    """A stream that nobody has started, fed by its first site."""
+    return msgspec.structs.replace(
+        stream, start_at_us=None, generation=0, incarnation=None, slipped_ms=0.0, epoch=0
+    )

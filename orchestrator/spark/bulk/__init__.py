@@ -1,0 +1,1 @@
+"""Coordinates and placement of a million nodes, as jobs of Spark."""

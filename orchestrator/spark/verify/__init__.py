@@ -1,0 +1,1 @@
+"""Verification: outputs are computed again in Spark and compared."""

@@ -1,0 +1,128 @@
+"""Replicas that have come to lie in one failure domain go apart once there are others."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.control.decide.apart import AT_A_TIME, GOES_APART
+from orchestrator.records import CordonRecord
+from orchestrator.store.protocol import CORDONS
+from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
+
+FIRST = EXECUTORS[::2]
+SECOND = EXECUTORS[1::2]
+
+
+def domain_of(node: str) -> str:
+    return "application-1" if node in FIRST else "application-2"
+
+
+def divide(cluster: ObedientCluster) -> None:
+    for name in EXECUTORS:
+        if name in cluster.hosts:
+            cluster.hosts[name].tell(domain=domain_of(name))
+
+
+@pytest.fixture
+def cluster() -> ObedientCluster:
+    made = ObedientCluster()
+    divide(made)
+    made.apply(aircraft())
+    made.settle()
+    return made
+
+
+def domains(cluster: ObedientCluster) -> dict[str, set[str]]:
+    """Fragment → failure domains of its replicas."""
+    return {
+        name: {domain_of(each.node) for each in found.record.replicas}
+        for name, found in cluster.view().fragments.items()
+    }
+
+
+def lose_application(cluster: ObedientCluster, nodes: tuple[str, ...]) -> None:
+    """All of its hosts die; their peer replicas notice, and the cluster heals."""
+    for name in nodes:
+        cluster.kill(name)
+    for found in cluster.view().fragments.values():
+        record = found.record
+        assert record.secondary is not None
+        if record.primary.node in nodes:
+            cluster.take_over(record, found.version)
+        else:
+            cluster.lose_secondary(record, found.version)
+    cluster.settle()
+
+
+def come_back(cluster: ObedientCluster, nodes: tuple[str, ...]) -> None:
+    for name in nodes:
+        cluster.up(name)
+    divide(cluster)
+
+
+def test_replicas_of_a_fragment_lie_in_different_applications(cluster: ObedientCluster) -> None:
+    assert set(map(len, domains(cluster).values())) == {2}
+
+
+@pytest.mark.parametrize("nodes", [FIRST, SECOND])
+def test_an_application_that_dies_leaves_every_fragment_protected_in_the_other_one(
+    cluster: ObedientCluster, nodes: tuple[str, ...]
+) -> None:
+    lose_application(cluster, nodes)
+    view = cluster.view()
+    assert all(view.protected(found.record) for found in view.fragments.values())
+    assert not view.moves
+    assert set(map(len, domains(cluster).values())) == {1}
+
+
+@pytest.mark.parametrize("nodes", [FIRST, SECOND])
+def test_once_it_is_back_replicas_go_apart_and_stay_so(
+    cluster: ObedientCluster, nodes: tuple[str, ...]
+) -> None:
+    lose_application(cluster, nodes)
+    come_back(cluster, nodes)
+    primaries = {n: f.record.primary for n, f in cluster.view().fragments.items()}
+    most = 0
+    for _ in range(60):
+        cluster.now_us += 200_000
+        cluster.settle()
+        cluster.check_invariants()
+        moves = cluster.view().moves.values()
+        most = max(most, sum(found.record.ended_us is None for found in moves))
+    assert set(map(len, domains(cluster).values())) == {2}
+    assert most <= AT_A_TIME
+    assert {n: f.record.primary for n, f in cluster.view().fragments.items()} == primaries
+    told = [each for each in cluster.history() if each.startswith(GOES_APART)]
+    assert len(told) == len(set(told)) == len(primaries)
+    for _ in range(3):
+        lose_application(cluster, SECOND if nodes is FIRST else FIRST)
+        come_back(cluster, SECOND if nodes is FIRST else FIRST)
+        for _ in range(6):
+            cluster.now_us += 61_000_000
+            cluster.settle()
+        assert set(map(len, domains(cluster).values())) == {2}
+
+
+def test_they_stay_together_while_a_site_is_away_without_which_no_move_is_judged(
+    cluster: ObedientCluster,
+) -> None:
+    lose_application(cluster, FIRST)
+    cluster.kill("control-centre")
+    come_back(cluster, FIRST)
+    cluster.settle()
+    assert not cluster.view().moves
+    assert any("'control-centre' is not a live site" in p for p in cluster.coordination.problems)
+    cluster.up("control-centre")
+    for _ in range(60):
+        cluster.now_us += 200_000
+        cluster.settle()
+    assert set(map(len, domains(cluster).values())) == {2}
+
+
+def test_a_cordoned_application_is_left_free(cluster: ObedientCluster) -> None:
+    lose_application(cluster, FIRST)
+    for name in FIRST:
+        cluster.store.create(CORDONS.key(name), CordonRecord(node=name, since_us=0))
+    come_back(cluster, FIRST)
+    cluster.settle()
+    assert not cluster.view().moves

@@ -1,0 +1,127 @@
+"""A source that must wait, and one that cannot: what enters when consumers cannot follow."""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.messages import Ack, Subscribe
+from ha.producer import acknowledge, subscribe
+from orchestrator.edges.events import SourceEmitted
+from orchestrator.host.core.hosted_streams import ENTRIES, HostedSource
+from orchestrator.records import Shed, SourceAssignment, SourceSpec
+from streams.chunk import Position
+from tests.streams_of_numbers import chunk, numbers
+
+SIZE = chunk(0, [(10, 1)]).size_bytes
+
+
+def source(*, resumable: bool, shed: Shed | None = None) -> HostedSource:
+    """Its log has room for two chunks, and so has its only consumer."""
+    made = HostedSource(
+        SourceAssignment(
+            stream="s",
+            columns={"number": "int"},
+            source=SourceSpec(driver="test", resumable=resumable),
+            start_at_us=0,
+            shed=shed,
+        )
+    )
+    made.open(Position(), 0)
+    made.log.capacity_bytes = 2 * SIZE
+    request = Subscribe(
+        stream="s", position=None, generation=None, demands=True, room_bytes=2 * SIZE
+    )
+    subscribe(made, "reader", request, 0)
+    return made
+
+
+def emitted(ts: int) -> SourceEmitted:
+    one = chunk(ts, [(ts, 1)])
+    return SourceEmitted(
+        stream="s",
+        rows=one.rows,
+        watermarks_ms=one.watermarks_ms,
+        ingestion_times_us=one.ingestion_times_us,
+    )
+
+
+def process(made: HostedSource, until: Position) -> None:
+    told = Ack(position=until, epoch=1, generation=1, demanded=until, room_bytes=2 * SIZE)
+    acknowledge(made, "reader", told, 0)
+
+
+def test_a_source_that_can_be_read_again_waits() -> None:
+    made = source(resumable=True)
+    for ts in (10, 20, 30):
+        assert not made.update_held_up(0)
+        made.enter(emitted(ts), 0)
+    assert made.update_held_up(0)
+    assert made.status.throttled
+    process(made, Position(next_seq=1, watermark_ms=10))
+    assert not made.update_held_up(0)
+    assert made.status.throttled, "it was a moment ago"
+    assert not made.update_held_up(3_000_000)
+    assert not made.status.throttled
+
+
+@pytest.mark.parametrize("shed", [None, Shed(tuples=100, per_ms=1000)])
+def test_input_that_cannot_wait_is_dropped_at_a_full_buffer_and_counted(shed: Shed | None) -> None:
+    made = source(resumable=False, shed=shed)
+    for ts in (10, 20, 30, 40, 50):
+        assert not made.update_held_up(0)
+        made.enter(emitted(ts), 0)
+    assert numbers(made.log.chunks()) == [10, 20, 30]
+    assert made.release(0) is None
+    counted = (made.status.overflowed, made.status.shed)
+    assert counted == ((2, 0) if shed is None else (0, 2))
+    process(made, Position(next_seq=3, watermark_ms=30))
+    lost = made.release(0)
+    assert made.log.end == Position(next_seq=3, watermark_ms=50)
+    if shed is None:
+        assert lost is not None
+        assert lost.startswith("2 tuples with timestamps after 30 ms up to 50 ms")
+    else:
+        assert lost is None
+    made.enter(emitted(60), 0)
+    assert made.log.end == Position(next_seq=4, watermark_ms=60)
+    assert made.release(0) is None
+
+
+def test_a_full_buffer_is_said_while_it_drops_and_a_moment_longer() -> None:
+    made = source(resumable=False)
+    for ts in (10, 20, 30):
+        made.enter(emitted(ts), 0)
+    made.update_held_up(0)
+    assert not made.status.overflowing
+    made.enter(emitted(40), 0)
+    made.update_held_up(0)
+    assert made.status.overflowing
+    process(made, Position(next_seq=3, watermark_ms=30))
+    made.release(0)
+    made.update_held_up(3_000_000)
+    assert (made.status.overflowing, made.status.overflowed) == (False, 1)
+
+
+def test_it_tells_how_many_tuples_come_at_once() -> None:
+    made = source(resumable=False)
+    made.log.capacity_bytes = 10**9
+
+    def enter(first: int, counts: list[int]) -> None:
+        for number, count in enumerate(counts, first):
+            part = chunk(0, [(10 * (number + 1), count)])
+            made.enter(
+                SourceEmitted(
+                    stream="s",
+                    rows=part.rows,
+                    watermarks_ms=part.watermarks_ms,
+                    ingestion_times_us=part.ingestion_times_us,
+                ),
+                0,
+            )
+
+    enter(0, [30] * (ENTRIES - 1))
+    assert made.status.together is None, "too few have come"
+    enter(ENTRIES, [30, 0, 0, 0])
+    assert made.status.together == 30.0, "a watermark alone is nothing that comes"
+    enter(2 * ENTRIES, [1] * 10 * ENTRIES)
+    assert made.status.together == pytest.approx(1.0, abs=0.1)
