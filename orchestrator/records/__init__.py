@@ -61,7 +61,7 @@ from orchestrator.records.hosts import (
     SourceStatus,
     WaitingInput,
 )
-from orchestrator.records.manifests import (
+from orchestrator.records.spec import (
     DEFAULT_MEMORY_BYTES,
     ClusterRecord,
     DriverSpec,

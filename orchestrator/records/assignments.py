@@ -7,7 +7,7 @@ from typing import Literal
 from ha.messages import Beginning
 from orchestrator.records.base import Peer, Record
 from orchestrator.records.fragments import RecoverySplit
-from orchestrator.records.manifests import DriverSpec, Overflow, Shed, SourceSpec
+from orchestrator.records.spec import DriverSpec, Overflow, Shed, SourceSpec
 
 
 class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
