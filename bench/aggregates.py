@@ -4,7 +4,7 @@ Fig. 5 and 6 of *pushdown aggregates*: tuples of 40,008 bytes are projected to 1
 (`fig5`) or to 40,004 (`fig6`) and aggregated over windows that are emptied at each emission, for
 growing numbers of tuples. Naive aggregates keep the values of the projected tuples until then and
 read them once for each aggregate; those that are pushed down are folded as the tuples pass
-(`streams.pushdown`). Times are those of a whole window, and of its emission alone: from the
+(`streams.plan.pushdown`). Times are those of a whole window, and of its emission alone: from the
 watermark that ends the window to the result. Memory is what evaluation holds just before it, as
 Python's allocator counts it.
 
@@ -35,11 +35,11 @@ from bench.compiled import require_kernels
 from bench.registry import Figures, Settings, benchmark
 from bench.throughput import DifferentResults
 from foundation.arrays import IntArray
-from streams.chunk import Chunk, stream_schema
-from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
 from streams.language import parse
-from streams.program import Program
+from streams.plan.compiler import compile_statement
+from streams.plan.program import Program
+from streams.vectors.chunk import Chunk, stream_schema
 
 COUNTS = (1_000, 2_000, 4_000, 8_000)
 """As many as in the paper's figures, which name 6,000."""

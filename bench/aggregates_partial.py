@@ -8,8 +8,8 @@ there is a wide link, and something has to cross it:
 
 - `rows`: the stream's tuples, if the statement is evaluated beyond the link,
 - `result`: its output, if it is evaluated before the link,
-- `partial`: the aggregates of panes, if the statement is split (`streams.partial`) and its parts
-  are evaluated before and beyond.
+- `partial`: the aggregates of panes, if the statement is split (`streams.plan.partial`) and its
+  parts are evaluated before and beyond.
 
 Keys either last (`lasting`), so that a window has hardly more groups than a pane, or half of them
 are replaced every second (`passing`), as identifiers of sessions, orders or vehicles in sight are.
@@ -20,7 +20,7 @@ own, and the result is read at a third place. What crosses links is then
 - `rows`: both streams, if the union and the statement are evaluated at the reader,
 - `beside_one`: one stream and the result, if they are evaluated beside the other stream,
 - `partial`: the aggregates of panes of both, if the statement is split below the union
-  (`streams.partial_union`).
+  (`streams.plan.partial_union`).
 
 Each is counted as hosts send it: frames of what enters or is evaluated in intervals of 10 ms,
 watermarks included, once the window is full. The rows of both ways are compared with each other.
@@ -41,13 +41,13 @@ from bench.registry import Settings
 from bench.throughput import DifferentResults
 from ha.messages import Data
 from orchestrator.host.shell.wire import encode
-from streams.chunk import Chunk, stream_schema
-from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
 from streams.language import parse
-from streams.partial import split
-from streams.partial_union import split_below
-from streams.program import Program
+from streams.plan.compiler import compile_statement
+from streams.plan.partial import split
+from streams.plan.partial_union import split_below
+from streams.plan.program import Program
+from streams.vectors.chunk import Chunk, stream_schema
 
 GROUPS = (10, 100, 1_000, 10_000)
 QUICK_GROUPS = (10, 1_000)

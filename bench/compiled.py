@@ -1,6 +1,6 @@
 """Compiled kernels, without which figures would be those of their reference implementations."""
 
-from streams.panes import kernels
+from streams.kernels import kernels
 
 
 def require_kernels() -> None:

@@ -35,8 +35,8 @@ from orchestrator.records import StreamRecord
 from orchestrator.simulation.world.scenario import Scenario
 from orchestrator.simulation.world.world import Costs
 from orchestrator.store.protocol import FRAGMENTS, Store
-from streams.chunk import TIMESTAMP
 from streams.scheduling.run_queue import Policy
+from streams.vectors.chunk import TIMESTAMP
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "collision-warning"
 

@@ -25,11 +25,11 @@ from bench.registry import Settings, benchmark
 from examples import fetch
 from foundation.arrays import FloatArray
 from orchestrator.manifest import load
-from streams.chunk import Chunk, stream_schema
-from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
 from streams.language import parse
-from streams.program import Program
+from streams.plan.compiler import compile_statement
+from streams.plan.program import Program
+from streams.vectors.chunk import Chunk, stream_schema
 
 TOGETHER = 5
 """Timestamps that a host evaluates together: `batch` of the example's cluster is 30 ms."""

@@ -31,10 +31,10 @@ from orchestrator.edges.sinks.sink_drivers import FLUSH_EVERY_US
 from orchestrator.edges.sinks.write_behind import WriteBehind
 from orchestrator.edges.sources.driver import ReportingSource, SourceContext
 from orchestrator.records import SinkAssignment, SourceAssignment, SourceSpec
-from streams.chunk import Chunk
-from streams.compiler import compile_statement
-from streams.engine import Evaluated, FragmentEngine
+from streams.evaluate.engine import Evaluated, FragmentEngine
 from streams.language import parse
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import Chunk
 
 TELLS_ROWS = 8_192
 """After so many more tuples a site says how many have passed."""

@@ -43,7 +43,7 @@ ROW_BYTES = PAYLOAD_BYTES + 32
 """Of a row of the state: payload, key, number, timestamp and identity."""
 
 ROWS_KEPT = 17
-"""Of each key. Of fewer, the engine keeps results only (`streams.newest`)."""
+"""Of each key. Of fewer, the engine keeps results only (`streams.evaluate.newest`)."""
 
 PLANNED_ROW_BYTES = 40
 """Of a row as rates in manifests count it: a text has 16 bytes, however long it is."""

@@ -30,7 +30,7 @@ from orchestrator.edges.sinks import read_back
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
-from streams.chunk import TIMESTAMP
+from streams.vectors.chunk import TIMESTAMP
 
 RATES = (5_000, 50_000)
 DURATION_S, QUICK_S = 30, 8

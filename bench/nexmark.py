@@ -39,11 +39,11 @@ from bench.registry import Figures, Settings, benchmark
 from bench.report import ROOT
 from orchestrator.api.validation import check
 from orchestrator.manifest import load
-from streams.chunk import Chunk, stream_schema
-from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
 from streams.language import parse
-from streams.program import Program
+from streams.plan.compiler import compile_statement
+from streams.plan.program import Program
+from streams.vectors.chunk import Chunk, stream_schema
 
 QUICK_EVENTS = 50_000
 REPEATS = 3

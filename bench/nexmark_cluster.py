@@ -33,7 +33,7 @@ from orchestrator.edges.sinks import read_back
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from orchestrator.edges.sources import played
 from orchestrator.manifest import Manifests, load
-from streams.chunk import TIMESTAMP
+from streams.vectors.chunk import TIMESTAMP
 
 QUERIES = ("q1", "q5", "q7", "q8")
 

@@ -40,7 +40,7 @@ from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP
 from orchestrator.manifest import load
 from orchestrator.store.protocol import Store
-from streams.chunk import TIMESTAMP
+from streams.vectors.chunk import TIMESTAMP
 
 INTERVAL_MS = 10
 """Tuples enter in bursts this far apart, as the Spark half's do."""

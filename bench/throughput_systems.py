@@ -28,10 +28,10 @@ from pyarrow import csv, parquet
 
 from bench.compiled import require_kernels
 from bench.throughput_workload import Question, columns, questions
-from streams.chunk import Chunk, stream_schema
-from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
 from streams.language import parse
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import Chunk, stream_schema
 
 CHUNK_ROWS = 1 << 18
 BATCH_ROWS = 1_000

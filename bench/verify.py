@@ -37,9 +37,9 @@ def verify(settings: Settings) -> Figures:
     from orchestrator.spark.verify.evaluation import ORDER, evaluate_parts, evaluate_whole
     from orchestrator.spark.verify.recomputation import numbered
     from orchestrator.spark.verify.verification import PARTS_PER_CORE
-    from streams.compiler import compile_statement
     from streams.language import parse
-    from streams.partitioning import partitionings
+    from streams.plan.compiler import compile_statement
+    from streams.plan.partitioning import partitionings
 
     inputs = _inputs(50_000 if settings.quick else 200_000)
     until_ms = max(int(each["_ts"][-1].as_py()) for each in inputs.values())

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ha.messages import Data
-from streams.chunk import Position, joined
+from streams.vectors.chunk import Position, joined
 
 
 @dataclass(slots=True)

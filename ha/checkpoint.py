@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ha.messages import MOST_SEGMENTS, Checkpoint
-from streams.chunk import NO_WATERMARK, Position
-from streams.state import SavedState
+from streams.vectors.chunk import NO_WATERMARK, Position
+from streams.vectors.state import SavedState
 
 SEGMENT_BYTES = 16 * 1024
 CONTEXT_BYTES = 8 * 1024

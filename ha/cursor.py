@@ -26,7 +26,7 @@ from enum import Enum
 import numpy as np
 
 from ha.messages import Beginning, Data
-from streams.chunk import NO_WATERMARK, Chunk, Position
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position
 
 REMEMBERED_CLAIMS = 32
 """At most two for each acknowledgement: mostly those of more than a second."""

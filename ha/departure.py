@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ha.messages import Ack, Subscribe
 from ha.output_log import OutputLog
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 
 UNHEARD_INTERVALS = 20
 """A sink that has acknowledged nothing in so many acknowledgement intervals is not waited for. By

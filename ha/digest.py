@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from ha.messages import OutputDigest
-from streams.chunk import NO_WATERMARK, Chunk
-from streams.row_digest import RowDigest
+from streams.vectors.chunk import NO_WATERMARK, Chunk
+from streams.vectors.row_digest import RowDigest
 
 INTERVAL_MS = 5_000
 """Event time that a digest covers. A divergence is noticed about one interval after it began."""

@@ -25,8 +25,8 @@ from typing import Annotated, TypeVar
 from msgspec import Meta, Struct, field
 
 from foundation.bounds import MAX_NUMBER, EventTime, Name, Number
-from streams.chunk import Chunk, Position
-from streams.state import SavedState
+from streams.vectors.chunk import Chunk, Position
+from streams.vectors.state import SavedState
 
 T = TypeVar("T")
 
@@ -325,7 +325,7 @@ class Snapshot(Sent, frozen=True, kw_only=True):
     Attributes
     ----------
     state
-        As `streams.engine.FragmentEngine.snapshot` returned it.
+        As `streams.evaluate.engine.FragmentEngine.snapshot` returned it.
     inputs
         The cut: position in each input, with the input's generation.
     log_base, log

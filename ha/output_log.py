@@ -39,7 +39,7 @@ from foundation.arrays import IntArray
 from ha.errors import InvariantViolation
 from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Beginning, Columns
 from ha.subscriber import Subscriber
-from streams.chunk import NO_WATERMARK, Chunk, Position
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position
 
 DEFAULT_CAPACITY_BYTES = 64 * 1024 * 1024
 """Until a host divides its budget (`ha.memory`)."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from streams.chunk import NO_WATERMARK
+from streams.vectors.chunk import NO_WATERMARK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,10 +22,10 @@ from ha.messages import ANY_BYTES, Ack, Columns, Data, Snapshot, Subscribe, Subs
 from ha.output_log import OutputLog
 from ha.roles import ReplicaRole, RoleEvent, succeed
 from ha.throttle import Throttle
-from streams.chunk import NO_WATERMARK, Chunk, Position, nothing_until
-from streams.compiler import Program
-from streams.engine import Evaluated, FragmentEngine
-from streams.rejected import RejectedCount
+from streams.evaluate.engine import Evaluated, FragmentEngine
+from streams.evaluate.rejected import RejectedCount
+from streams.plan.compiler import Program
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, nothing_until
 
 FIRST_GROUP_BYTES = 16 * 1024.0
 """What the output of a timestamp is taken to need before the first one."""

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from ha.messages import ANY_BYTES, EVERY_TUPLE, Columns
-from streams.chunk import NO_WATERMARK, Position
+from streams.vectors.chunk import NO_WATERMARK, Position
 
 OVERDUE_AFTER = 3
 """Acknowledgement intervals after which output is offered that a subscriber has not received: an

@@ -27,7 +27,7 @@ from ha.messages import (
     Subscribe,
     Subscribed,
 )
-from streams.chunk import NO_WATERMARK, Position
+from streams.vectors.chunk import NO_WATERMARK, Position
 
 RETRY_US = 300_000
 """Longer than any round trip, and short compared with the start of a replacement executor."""

@@ -34,9 +34,9 @@ from orchestrator.clock import now_us
 from orchestrator.host.shell.bundles import PART_FLAG
 from orchestrator.host.shell.wire import encode
 from orchestrator.records import FragmentAssignment
-from streams.chunk import Chunk, Position, stream_schema
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import Chunk, Position, stream_schema
 
 COLUMNS = {"number": "int", "name": "string"}
 

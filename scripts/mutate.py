@@ -59,6 +59,13 @@ COPIED = (
 )
 LINKED = ("build", "pyproject.toml", "scripts", "docs", "typings")
 
+ARRAYS = (
+    "tests/property/streams/evaluate",
+    "tests/property/streams/aggregates",
+    "tests/unit/streams/evaluate",
+    "tests/unit/streams/aggregates",
+)
+
 QUICK = {
     "ha": ("tests/unit/ha", "tests/property/ha", "tests/unit/orchestrator/host"),
     "orchestrator/host": ("tests/unit/orchestrator/host", "tests/property/ha"),
@@ -72,14 +79,9 @@ QUICK = {
     "orchestrator/drills": ("tests/unit/orchestrator/drills",),
     "orchestrator/api": ("tests/unit/orchestrator/api",),
     "orchestrator": ("tests/unit/orchestrator",),
-    "streams/panes": (
-        "tests/property/streams/test_panes.py",
-        "tests/unit/streams/test_panes.py",
-        "tests/property/streams/test_newest_properties.py",
-        "tests/property/streams/test_window_join_properties.py",
-        "tests/property/streams/test_groups.py",
-        "tests/property/streams/test_sessions.py",
-    ),
+    "streams/evaluate/panes": ARRAYS,
+    "streams/kernels": ARRAYS,
+    "streams/aggregates": ARRAYS,
     "placement": ("tests/unit/placement",),
     "streams": ("tests/unit/streams", "tests/property/streams"),
     "topology": ("tests/unit/topology", "tests/property/topology"),

@@ -3,8 +3,8 @@
 From the text of a query to its output:
 
     from streams.language import parse, QueryError
-    from streams.compiler import compile_statement
-    from streams.engine import FragmentEngine
+    from streams.plan.compiler import compile_statement
+    from streams.evaluate.engine import FragmentEngine
 
     for statement in parse(text):                     # .name, .text (that statement alone)
         program = compile_statement(statement, catalogue)   # stream → column → type
@@ -16,6 +16,6 @@ From the text of a query to its output:
     engine.positions(); data = engine.snapshot(); engine.restore(data)   # else SnapshotError
 
 `QueryError` (`.line`, `.column`, `.message`; `str()` shows the line with a caret) comes from
-`parse` and `compile_statement`; `SnapshotError` is in `streams.state`. docs/query-language.md is
-the language's reference.
+`parse` and `compile_statement`; `SnapshotError` is in `streams.vectors.state`.
+docs/query-language.md is the language's reference.
 """

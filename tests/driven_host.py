@@ -32,7 +32,7 @@ from orchestrator.records import (
     FragmentAssignment,
     Peer,
 )
-from streams.chunk import NO_WATERMARK, Chunk, Position
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position
 from tests.streams_of_numbers import numbers
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from orchestrator.edges.events import Deliver, Durable, SourceEmitted
 from orchestrator.edges.sinks.driver import SinkDriver
 from orchestrator.edges.sources.driver import SourceContext, SourceDriver
 from orchestrator.records import SinkAssignment, SourceAssignment
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 
 class Numbers(SourceDriver, frozen=True, kw_only=True):

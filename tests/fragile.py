@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from streams.functions import Function, functions
-from streams.kernel import of_each
+from streams.expressions.columnwise import of_each
+from streams.expressions.functions import Function, functions
 
 FATAL = 13
 """`fragile(i)` is i, but for this value, on which it raises."""

@@ -13,8 +13,8 @@ from ha.roles import RoleEvent
 from orchestrator.host.core.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.core.replica_manager import ReplicaManager
 from orchestrator.records import Assignment, FragmentAssignment
-from streams.chunk import Chunk, Position
 from streams.scheduling.run_queue import Policy
+from streams.vectors.chunk import Chunk, Position
 
 COLUMNS = {"number": "int"}
 MS = 1000

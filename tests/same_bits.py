@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streams.chunk import Chunk, stream_schema
-from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
-from streams.functions import functions
+from streams.evaluate.engine import FragmentEngine
+from streams.expressions.functions import functions
 from streams.language import parse
-from streams.vector import Array, Vector, known_of, storage
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import Chunk, stream_schema
+from streams.vectors.vector import Array, Vector, known_of, storage
 
 STATEMENTS = {
     "aggregates": (
@@ -77,7 +77,7 @@ def function_digests() -> list[tuple[str, int]]:
                 continue
             if name in LITERALS:
                 literals = [np.array(value) for value in LITERALS[name]]
-                result = function.kernel(
+                result = function.compute(
                     [Vector(v, None) for v in (samples(kinds[0], 5000), *literals)]
                 )
                 found.append((f"{name}({', '.join(kinds)})", digest(result)))
@@ -86,7 +86,7 @@ def function_digests() -> list[tuple[str, int]]:
             first, *others = [samples(kind, 100 if len(kinds) > 1 else 5000) for kind in kinds]
             shortest = min(map(len, others), default=0)
             shapes = [first[:, None] if others else first, *(one[:shortest] for one in others)]
-            result = function.kernel([Vector(values, None) for values in shapes])
+            result = function.compute([Vector(values, None) for values in shapes])
             found.append((f"{name}({', '.join(kinds)})", digest(result)))
     return found
 

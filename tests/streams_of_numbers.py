@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from streams.chunk import Chunk, stream_schema
+from streams.vectors.chunk import Chunk, stream_schema
 
 schema = stream_schema({"number": "int"})
 

@@ -40,7 +40,7 @@ from orchestrator.errors import InvalidInput, Refused
 from orchestrator.host.shell.garbage import set_aside
 from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 FLOW_TIMEOUT_S = 15.0
 """How long to wait for the outputs to flow before anything fails."""

@@ -33,7 +33,7 @@ from orchestrator.simulation.world.drill_hands import SimulatedHands
 from orchestrator.simulation.world.scenario import Scenario, ScenarioStuck
 from orchestrator.simulation.world.stage import Stage
 from orchestrator.store.protocol import MOVES
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 WARM_S = 3.0
 """Virtual time in which the streams flow before anything fails."""

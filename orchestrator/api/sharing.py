@@ -2,8 +2,8 @@
 
 Queries whose owners say `share: true` may share what they compute. When one is applied, each of its
 statements that keeps state is compared with those of the others, which run already or stand before
-it in the manifests (`streams.sharing`). One that is computed there is replaced by a statement that
-forwards the other one's rows, and what only such statements would read is not made.
+it in the manifests (`streams.plan.sharing`). One that is computed there is replaced by a statement
+that forwards the other one's rows, and what only such statements would read is not made.
 
 All that can be shared is, or nothing: the query is planned both ways, beside those that stand
 before it. It is shared if a plan keeps deadlines and bounds, and if that causes no more network
@@ -30,11 +30,11 @@ from orchestrator.control.observe.dataflow import Dataflow, Fragment, sound_data
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.manifest import Manifests
 from orchestrator.records import OnError, QueryRecord, Sharing
-from streams.compiler import compile_statement
 from streams.language import parse
 from streams.language.ast import Statement
-from streams.partial import whole_name
-from streams.sharing import Computation, computations, forwarding
+from streams.plan.compiler import compile_statement
+from streams.plan.partial import whole_name
+from streams.plan.sharing import Computation, computations, forwarding
 
 ALL_US = 5_000_000
 """Processor time after which nothing more is shared: many at once must not take minutes."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from orchestrator.control.observe.dataflow import Dataflow, Fragment
 from orchestrator.records import OnError, QueryRecord, Split
 from streams.language import parse
-from streams.partial import split
-from streams.partial_union import split_below
+from streams.plan.partial import split
+from streams.plan.partial_union import split_below
 
 
 def ways_to_split(flow: Dataflow, query: QueryRecord) -> dict[str, tuple[Split, ...]]:

@@ -1,8 +1,8 @@
-"""Which statements are split into partial and final ones (`streams.partial`).
+"""Which statements are split into partial and final ones (`streams.plan.partial`).
 
 A statement over a union of streams, which nothing else reads, may be split in two ways: above that
 union, or below it, so that each of its streams is summed up where it comes from
-(`streams.partial_union`).
+(`streams.plan.partial_union`).
 
 This is decided once, when a query is applied, and kept in its record. A query that asks for it has
 all statements split for which the result is the same. Otherwise price decides: the query is planned

@@ -14,7 +14,7 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.observer import Observer
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput
-from streams.chunk import TIMESTAMP
+from streams.vectors.chunk import TIMESTAMP
 
 POLL_S = 0.5
 """How long one look at the stream takes at most; Ctrl-C is noticed that often."""

@@ -35,11 +35,11 @@ from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.host.shell.processor_speed import speed_ratio, timed_piece_us
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import Estimate, SourceAssignment, StreamRecord, Trial
-from streams.chunk import Chunk, stream_schema
-from streams.compiler import compile_statement
-from streams.engine import EvaluationError, FragmentEngine
+from streams.evaluate.engine import EvaluationError, FragmentEngine
 from streams.language import parse
+from streams.plan.compiler import compile_statement
 from streams.scheduling.cost_model import CostModel
+from streams.vectors.chunk import Chunk, stream_schema
 
 QUERY_US = 400_000
 """Processor time after which the trial of a query ends, counted from when its statements have been

@@ -22,10 +22,10 @@ from orchestrator.manifest.cluster import remarks
 from orchestrator.manifest.kinds import QueryManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
 from orchestrator.records import ClusterRecord, Partial, Split
-from streams.compiler import compile_statement
 from streams.language import parse
-from streams.program import Program
-from streams.pushdown import pushdowns
+from streams.plan.compiler import compile_statement
+from streams.plan.program import Program
+from streams.plan.pushdown import pushdowns
 
 
 class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,13 +36,13 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     queries
         Query → fragment → streams it reads.
     evaluations
-        Query → fragment → how it is evaluated (`streams.program.Evaluation`).
+        Query → fragment → how it is evaluated (`streams.plan.program.Evaluation`).
     pushdowns
         Query → fragment → what its aggregates are folded in, and the values that they keep
-        (`streams.pushdown`); fragments without aggregates are left out.
+        (`streams.plan.pushdown`); fragments without aggregates are left out.
     splits
         Query → fragment whose statement may be split → the ways, each with its statements
-        (`streams.partial`).
+        (`streams.plan.partial`).
     unchecked
         Sites and nodes that could not be checked: no Cluster manifest was among the files.
     not_found

@@ -25,7 +25,7 @@ from orchestrator.edges.sources.live.live_source import JOURNALS
 from orchestrator.errors import VivaceError
 from orchestrator.folders import path_part
 from orchestrator.records import SourceAssignment, SourceSpec, StreamRecord
-from streams.chunk import NO_WATERMARK, TIMESTAMP, Position, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, TIMESTAMP, Position, stream_schema
 
 LAST_MS = 2**62
 """Later than all timestamps."""

@@ -15,8 +15,8 @@ from orchestrator.control.observe.view import ClusterView
 from orchestrator.documents.units import UnitError, duration_ms, timestamp_ms, timestamp_text
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import InvalidInput
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
 
 LAST_MS = 600_000
 """What is compared by default: seconds of work, and more than most windows reach."""

@@ -39,7 +39,7 @@ from orchestrator.edges.sources.replay import Replay
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.folders import path_part
 from orchestrator.progress import Progress, silent
-from streams.chunk import TIMESTAMP
+from streams.vectors.chunk import TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

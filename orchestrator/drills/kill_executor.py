@@ -34,8 +34,8 @@ from orchestrator.records import FragmentRecord
 from orchestrator.spark.hosts.executors import kill_driver
 from orchestrator.spark.hosts.executors import kill_executor as sigkill
 from orchestrator.store.protocol import Store
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
 
 NAME = "kill-executor"
 

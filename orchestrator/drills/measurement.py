@@ -19,7 +19,7 @@ from orchestrator.drills.blast import TIGHTEST, Blast
 from orchestrator.drills.kill_executor import DrillFailed, Killed
 from orchestrator.drills.processor_use import ProcessorUse
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
-from streams.chunk import NO_WATERMARK, TIMESTAMP
+from streams.vectors.chunk import NO_WATERMARK, TIMESTAMP
 
 OUTAGE_WINDOW_US = 5_000_000
 """How long after the kill silences are looked for."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from foundation.arrays import IntArray
 from orchestrator.records import Skipped
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 
 
 class SourceEmitted(msgspec.Struct, frozen=True, kw_only=True):

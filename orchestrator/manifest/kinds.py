@@ -34,14 +34,14 @@ from orchestrator.records import (
     Standby,
     StreamRecord,
 )
-from streams.chunk import stream_schema, type_names
 from streams.language import QueryError
 from streams.language.names import is_plain
-from streams.partial import PARTIAL_INFIX
-from streams.program import REJECTED_SUFFIX
-from streams.reserved import taken
+from streams.plan.partial import PARTIAL_INFIX
+from streams.plan.program import REJECTED_SUFFIX
 from streams.scheduling.run_queue import Policy
 from streams.scheduling.shedder import value_of
+from streams.vectors.chunk import stream_schema, type_names
+from streams.vectors.reserved import taken
 
 DEFAULT_EXECUTOR_MEMORY_BYTES = 512 * 2**20
 """Enough for the demo's executors; the Python worker's memory comes on top of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ha.roles import ReplicaRole
 from orchestrator.records.base import NodeKind, Record
 from orchestrator.records.fragments import RecoverySplit
-from streams.rejected import RejectedCount
+from streams.evaluate.rejected import RejectedCount
 from topology.coordinate import MAX_RTT_MS
 
 

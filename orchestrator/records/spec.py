@@ -58,7 +58,7 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     name: str
     site: str
     columns: dict[str, str]
-    """Column → type, one of `streams.chunk.type_names`, in order."""
+    """Column → type, one of `streams.vectors.chunk.type_names`, in order."""
     fields: dict[str, tuple[str, ...]] = {}
     """Column → path of the field of the input that it comes from, unless that is named as the
     column."""
@@ -192,7 +192,7 @@ class Sharing(Record, frozen=True, kw_only=True):
     why: str
     statements: dict[str, str] = {}
     """Fragment → what runs in its place: it gives the rows of another query's stream
-    (`streams.sharing`). None: nothing is shared."""
+    (`streams.plan.sharing`). None: nothing is shared."""
     without: tuple[str, ...] = ()
     """Statements that are not made, since only such fragments read them."""
 
@@ -203,7 +203,7 @@ class OnError(Enum):
     STOP = "stop"
     """It starts over some times, then stays stopped."""
     SKIP = "skip"
-    """They are left out, and counted (`streams.skipping`)."""
+    """They are left out, and counted (`streams.evaluate.skipping`)."""
 
 
 class Scheme(Enum):
@@ -253,8 +253,8 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     on_error: OnError = OnError.STOP
     partial: Partial = Partial.AUTO
     splits: dict[str, Split] = {}
-    """Fragment whose statement may be split (`streams.partial`) → what was decided when the query
-    was applied; no part of what the owner wrote. A running query keeps it."""
+    """Fragment whose statement may be split (`streams.plan.partial`) → what was decided when the
+    query was applied; no part of what the owner wrote. A running query keeps it."""
     share: bool = False
     """Whether statements are computed once for this query and others that say so, too."""
     sharing: Sharing | None = None

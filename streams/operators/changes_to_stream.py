@@ -13,8 +13,8 @@ from collections import Counter
 import numpy as np
 
 from foundation.arrays import IntArray
-from streams.panes.arrays import Bits
-from streams.vector import Delta, Emitted, Frame, Positions
+from streams.vectors.arrays import Bits
+from streams.vectors.vector import Delta, Emitted, Frame, Positions
 
 
 class ChangesToStream:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from streams.expressions import Typed, evaluator, holds
-from streams.vector import Delta
+from streams.expressions.typed import Typed, evaluator, holds
+from streams.vectors.vector import Delta
 
 
 class Filter:

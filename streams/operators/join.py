@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from foundation.arrays import IntArray
-from streams.expressions import Evaluator, Typed, evaluator, fields, holds
+from streams.expressions.typed import Evaluator, Typed, evaluator, fields, holds
 from streams.operators.join_index import Band, band
 from streams.operators.relation import Relation
-from streams.vector import Delta, Frame, Positions, Vector
+from streams.vectors.vector import Delta, Frame, Positions, Vector
 
 LARGEST_BLOCK = 1 << 20
 """The most pairs compared at once. It bounds the memory of a broadcast."""

@@ -21,8 +21,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from foundation.arrays import FloatArray, IntArray
-from streams.expressions import STRING_COST, Apply, Constant, Evaluator, Typed, evaluator, fields
-from streams.vector import Positions, Rows, Vector
+from streams.expressions.typed import (
+    STRING_COST,
+    Apply,
+    Constant,
+    Evaluator,
+    Typed,
+    evaluator,
+    fields,
+)
+from streams.vectors.vector import Positions, Rows, Vector
 
 SORTED_FROM_ROWS = 8
 SORTED_FROM_PAIRS = 1 << 12

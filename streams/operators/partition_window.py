@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from foundation.arrays import IntArray
-from streams.chunk import FOREVER_MS
 from streams.operators.window import Arrived, LoggedWindow
-from streams.state import State
-from streams.vector import Delta, Positions, Rows
+from streams.vectors.chunk import FOREVER_MS
+from streams.vectors.state import State
+from streams.vectors.vector import Delta, Positions, Rows
 
 _none: IntArray = np.empty(0, dtype=np.int64)
 

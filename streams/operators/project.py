@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streams.expressions import Typed, evaluator, project
-from streams.vector import Delta
+from streams.expressions.typed import Typed, evaluator, project
+from streams.vectors.vector import Delta
 
 
 class Project:

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from foundation.arrays import BoolArray, IntArray
-from streams.expressions import Evaluator, Typed, evaluator, holds, project
+from streams.expressions.typed import Evaluator, Typed, evaluator, holds, project
 from streams.operators.slide_window import SlideWindow
-from streams.order import float_order, text_order
-from streams.program import TopPlan, WindowPlan
-from streams.vector import Frame, Positions, Vector, known_of
+from streams.plan.program import TopPlan, WindowPlan
+from streams.vectors.order import float_order, text_order
+from streams.vectors.vector import Frame, Positions, Vector, known_of
 
 
 class RankedWindow(SlideWindow):

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from foundation.arrays import BoolArray, IntArray
-from streams.chunk import FOREVER_MS, NO_WATERMARK
-from streams.state import (
+from streams.vectors.chunk import FOREVER_MS, NO_WATERMARK
+from streams.vectors.state import (
     SAMPLED_ROWS,
     Pieces,
     SnapshotError,
@@ -26,7 +26,7 @@ from streams.state import (
     row_slices,
     write_frame,
 )
-from streams.vector import Array, Delta, Frame, Positions, Rows, Vector, storage
+from streams.vectors.vector import Array, Delta, Frame, Positions, Rows, Vector, storage
 
 FIRST_CAPACITY = 64
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from foundation.arrays import IntArray
 from streams.operators.relation import Relation
-from streams.state import Pieces, State
-from streams.vector import Delta, Emitted, Frame, timestamp_groups
+from streams.vectors.state import Pieces, State
+from streams.vectors.vector import Delta, Emitted, Frame, timestamp_groups
 
 
 class RelationToStream:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from foundation.arrays import BoolArray, IntArray
-from streams.state import (
+from streams.vectors.state import (
     SAMPLED_ROWS,
     Pieces,
     SnapshotError,
@@ -24,7 +24,16 @@ from streams.state import (
     read_frame,
     write_frame,
 )
-from streams.vector import Array, Frame, Positions, Rows, RowsAt, Vector, concat_frames, storage
+from streams.vectors.vector import (
+    Array,
+    Frame,
+    Positions,
+    Rows,
+    RowsAt,
+    Vector,
+    concat_frames,
+    storage,
+)
 
 FIRST_CAPACITY = 64
 

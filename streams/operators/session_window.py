@@ -14,11 +14,11 @@ from heapq import heappop, heappush
 import numpy as np
 
 from foundation.arrays import IntArray
-from streams.chunk import FOREVER_MS
 from streams.operators.partition_window import Key, keys_of
 from streams.operators.window import Arrived, LoggedWindow
-from streams.state import Pieces, State
-from streams.vector import Delta
+from streams.vectors.chunk import FOREVER_MS
+from streams.vectors.state import Pieces, State
+from streams.vectors.vector import Delta
 
 
 class _Session:

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from foundation.arrays import BoolArray, IntArray
-from streams.chunk import FOREVER_MS
 from streams.operators.window import Arrived, LoggedWindow
-from streams.state import Pieces, SnapshotError, State
-from streams.vector import Delta, Positions
+from streams.vectors.chunk import FOREVER_MS
+from streams.vectors.state import Pieces, SnapshotError, State
+from streams.vectors.vector import Delta, Positions
 
 _none: IntArray = np.empty(0, dtype=np.int64)
 

@@ -21,11 +21,11 @@ import numpy as np
 from sortedcontainers import SortedList
 
 from foundation.arrays import BoolArray
-from streams.expressions import evaluator, project
-from streams.order import float_order
-from streams.program import TopPlan, Typed
-from streams.state import Pieces, State, piece_rows, read_frame, row_slices, write_frame
-from streams.vector import Delta, Frame, Vector, from_tuples, known_of
+from streams.expressions.typed import evaluator, project
+from streams.plan.program import TopPlan, Typed
+from streams.vectors.order import float_order
+from streams.vectors.state import Pieces, State, piece_rows, read_frame, row_slices, write_frame
+from streams.vectors.vector import Delta, Frame, Vector, from_tuples, known_of
 
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from streams.vector import Delta, Frame, concat_frames
+from streams.vectors.vector import Delta, Frame, concat_frames
 
 
 def union(changes: Sequence[Delta]) -> Delta | None:

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from foundation.arrays import IntArray
-from streams.chunk import FOREVER_MS
 from streams.operators.row_log import RowLog
-from streams.state import Pieces, SnapshotError, State, no_pieces
-from streams.vector import Delta, Frame, Positions
+from streams.vectors.chunk import FOREVER_MS
+from streams.vectors.state import Pieces, SnapshotError, State, no_pieces
+from streams.vectors.vector import Delta, Frame, Positions
 
 ALL_INSERTED_UP_TO = 4096
 _all_true = np.ones(ALL_INSERTED_UP_TO, dtype=np.bool_)

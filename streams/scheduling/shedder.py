@@ -22,12 +22,12 @@ import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import FloatArray
-from streams.chunk import TIMESTAMP, type_names
-from streams.compiler import compile_statement
-from streams.expressions import evaluator
+from streams.expressions.typed import evaluator
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
-from streams.vector import from_arrow
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import TIMESTAMP, type_names
+from streams.vectors.vector import from_arrow
 
 Value = Callable[[pa.RecordBatch | pa.Table], FloatArray]
 """Rows → the value of each, shape (n,); NaN is less than any number."""
@@ -119,7 +119,7 @@ def value_of(text: str, schema: pa.Schema) -> Value:
         An expression of the query language over a tuple's columns. A condition is worth 1 where
         it is true and 0 where it is false; NULL is worth nothing.
     schema
-        The stream's (`streams.chunk.stream_schema`).
+        The stream's (`streams.vectors.chunk.stream_schema`).
 
     Raises
     ------
@@ -129,7 +129,7 @@ def value_of(text: str, schema: pa.Schema) -> Value:
 
     Examples
     --------
-    >>> from streams.chunk import stream_schema
+    >>> from streams.vectors.chunk import stream_schema
     >>> schema = stream_schema({"speed": "float"})
     >>> rows = pa.RecordBatch.from_pylist([{"_ts": 0, "speed": -2.5}], schema=schema)
     >>> value_of("abs(speed)", schema)(rows).tolist()

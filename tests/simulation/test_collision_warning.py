@@ -39,8 +39,8 @@ from orchestrator.simulation.world.world import World
 from orchestrator.store.protocol import ASSIGNMENTS, FRAGMENTS, QUERIES, STREAMS
 from placement.deadline.contraction import contract
 from placement.deadline.solver import place_by_deadline
-from streams.chunk import stream_schema
 from streams.scheduling.run_queue import Policy
+from streams.vectors.chunk import stream_schema
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "collision-warning"
 

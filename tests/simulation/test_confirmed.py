@@ -27,7 +27,7 @@ from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.replay import OpenReplay, Recording, Replay
 from orchestrator.records import SourceAssignment, StreamRecord
 from orchestrator.simulation.world.scenario import Scenario
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 from tests.long_tests import mostly_long
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 

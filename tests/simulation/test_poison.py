@@ -13,7 +13,7 @@ from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.simulation.world.scenario import Scenario
 from orchestrator.store.protocol import PROBLEMS
-from streams.engine import Evaluated
+from streams.evaluate.engine import Evaluated
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer
 
 COUNTS = "pairing.pair_counts"

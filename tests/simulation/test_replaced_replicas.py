@@ -13,7 +13,7 @@ from orchestrator.control.observe.view import read_view
 from orchestrator.records import FragmentRecord
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.scenario import Scenario
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.pairs import SETTLE_S, Input, assert_exact
 
 LONGER_US = 100_000

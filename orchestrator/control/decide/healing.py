@@ -61,7 +61,7 @@ from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.records import FragmentRecord, ReplicaId, ReplicaLoss, Restarts
 from placement.errors import PlacementError
 from placement.records import Secondary
-from streams.chunk import NO_WATERMARK
+from streams.vectors.chunk import NO_WATERMARK
 
 WARM_UP_DOUBLINGS = 4
 """How often the time for warming up is doubled at most: 8 minutes after 30 s."""

@@ -23,7 +23,7 @@ from ha.roles import ReplicaRole
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.observe.dataflow import Fragment
 from orchestrator.records import FragmentRecord, Overflow
-from streams.chunk import NO_WATERMARK
+from streams.vectors.chunk import NO_WATERMARK
 
 
 def undelivered(pending: PendingDecision, record: FragmentRecord) -> Beginning | str | None:

@@ -19,11 +19,11 @@ from foundation.suggestions import nearest
 from orchestrator.errors import InvalidInput, in_sentences
 from orchestrator.manifest.kinds import QueryManifest, place_of
 from orchestrator.records import OnError, QueryRecord, Sharing, StreamRecord
-from streams.compiler import compile_statement
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
-from streams.partial import PARTIAL_INFIX, whole_name
-from streams.program import REJECTED_SUFFIX
+from streams.plan.compiler import compile_statement
+from streams.plan.partial import PARTIAL_INFIX, whole_name
+from streams.plan.program import REJECTED_SUFFIX
 
 Columns = Mapping[str, str]
 """Column → type, in order."""

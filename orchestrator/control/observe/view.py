@@ -49,8 +49,8 @@ from orchestrator.store.protocol import (
     RecordInvalid,
     Versioned,
 )
-from streams.chunk import type_names
-from streams.rejected import RejectedCount
+from streams.evaluate.rejected import RejectedCount
+from streams.vectors.chunk import type_names
 
 R = TypeVar("R", bound=Record)
 

@@ -1,8 +1,8 @@
 """Names of new streams and outputs that would meet others where readers look for them.
 
 What no stream may call a column is refused where columns are declared and selected
-(`streams.reserved`). Here are names that only some readers take for one: those of files, on systems
-that take no notice of case, and those of columns, by the sink that an output has.
+(`streams.vectors.reserved`). Here are names that only some readers take for one: those of files, on
+systems that take no notice of case, and those of columns, by the sink that an output has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery
 from orchestrator.edges import sinks
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest, place_of
-from streams.reserved import alike, taken
+from streams.vectors.reserved import alike, taken
 
 
 def check_collisions(

@@ -27,8 +27,8 @@ from placement.standby_schemes import (
     Feeding,
     Input,
 )
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
 
 CHECKPOINT_BYTES = 150.0
 """A checkpoint without state: positions, and the frames around them (benchmark `standby`)."""

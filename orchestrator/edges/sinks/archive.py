@@ -45,7 +45,7 @@ from orchestrator.edges.sinks.delivered import (
 from orchestrator.edges.sinks.driver import SinkDriver
 from orchestrator.folders import path_part, sync
 from orchestrator.records import SinkAssignment
-from streams.chunk import NO_WATERMARK, TIMESTAMP, Position
+from streams.vectors.chunk import NO_WATERMARK, TIMESTAMP, Position
 
 if TYPE_CHECKING:
     from orchestrator.documents.document import Section

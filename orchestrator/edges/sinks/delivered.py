@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from foundation.arrays import FloatArray, IntArray
 from orchestrator.edges.events import Deliver
-from streams.chunk import TIMESTAMP, Chunk
-from streams.reserved import GENERATION, SEQUENCE
+from streams.vectors.chunk import TIMESTAMP, Chunk
+from streams.vectors.reserved import GENERATION, SEQUENCE
 
 completed_schema = pa.schema(
     [

@@ -57,7 +57,7 @@ from orchestrator.edges.sinks.result_reader import (
 )
 from orchestrator.edges.sinks.selection import PARAMETERS, Place, Selection, place
 from orchestrator.records import SinkAssignment
-from streams.chunk import NO_WATERMARK, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, stream_schema
 
 if TYPE_CHECKING:
     from orchestrator.edges.site_check import SiteCheck

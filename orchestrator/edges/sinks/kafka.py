@@ -40,8 +40,8 @@ from orchestrator.edges.kafka import (
 from orchestrator.edges.sinks.driver import SinkDriver
 from orchestrator.folders import PRIVATE, path_part
 from orchestrator.records import SinkAssignment
-from streams.chunk import Position
-from streams.reserved import SEQUENCE
+from streams.vectors.chunk import Position
+from streams.vectors.reserved import SEQUENCE
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer

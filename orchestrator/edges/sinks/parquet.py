@@ -39,8 +39,8 @@ from orchestrator.edges.sinks.driver import SinkDriver
 from orchestrator.errors import in_sentences
 from orchestrator.folders import path_part, private_folder, sync
 from orchestrator.records import SinkAssignment
-from streams.chunk import NO_WATERMARK, TIMESTAMP, stream_schema
-from streams.reserved import DATE, HOUR, IN_DATASETS, VERSION
+from streams.vectors.chunk import NO_WATERMARK, TIMESTAMP, stream_schema
+from streams.vectors.reserved import DATE, HOUR, IN_DATASETS, VERSION
 
 if TYPE_CHECKING:
     from orchestrator.edges.site_check import SiteCheck

@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streams.chunk import TIMESTAMP
+from streams.vectors.chunk import TIMESTAMP
 
 Place = tuple[int, int]
 """Generation and sequence number: the place just before a tuple."""

@@ -21,7 +21,7 @@ from orchestrator.edges.open_folders import FilesGone
 from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.write_behind import WriteBehind
 from orchestrator.records import DriverSpec, SinkAssignment
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 
 FLUSH_EVERY_US = 200_000
 FLUSHES_S = 50

@@ -28,7 +28,7 @@ from orchestrator.edges.events import SourceEmitted
 from orchestrator.edges.sources.live.refused import SideStreams
 from orchestrator.edges.sources.live.waiting_tuples import MOST_WAITING_BYTES
 from orchestrator.records import InputStatus, SourceAssignment
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 
 if TYPE_CHECKING:
     from orchestrator.edges.site_check import SiteCheck

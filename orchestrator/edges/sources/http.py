@@ -44,7 +44,7 @@ from orchestrator.edges.sources.live.ingestion import Full, OtherRows, Taken
 from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.edges.sources.live.live_source import LiveSource
 from orchestrator.records import SourceAssignment
-from streams.row_digest import digest_of
+from streams.vectors.row_digest import digest_of
 
 if TYPE_CHECKING:
     from orchestrator.edges.site_check import SiteCheck

@@ -37,7 +37,7 @@ from orchestrator.edges.sources.formats.row_form import (
     Unreadable,
 )
 from orchestrator.records import SourceAssignment
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 
 if TYPE_CHECKING:
     from orchestrator.edges.site_check import SiteCheck

@@ -19,7 +19,7 @@ from orchestrator.edges.sources.driver import OpenSource, SourceContext
 from orchestrator.edges.sources.live.live_source import LiveSource
 from orchestrator.edges.sources.live.refused import REJECTED_COLUMNS, Side
 from orchestrator.records import SourceAssignment, StreamRecord
-from streams.reserved import EVENT_TIME, IN_LATE_STREAMS, taken
+from streams.vectors.reserved import EVENT_TIME, IN_LATE_STREAMS, taken
 
 RATE_SHARE = 0.01
 """Of the stream's rate, for planning: few tuples are refused."""

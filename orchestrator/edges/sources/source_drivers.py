@@ -40,7 +40,7 @@ from orchestrator.edges.sources.driver import (
 )
 from orchestrator.edges.sources.opening import Opening
 from orchestrator.records import InputStatus, Skipped, SourceAssignment
-from streams.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
 from topology.cluster_clock import ClusterClock
 
 SourceEvent = SourceOpened | SourceEmitted | SourceFailed | SourceWaits

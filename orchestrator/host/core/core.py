@@ -70,7 +70,7 @@ from orchestrator.records import (
     Skipped,
     SnapshotStatus,
 )
-from streams.engine import Evaluated
+from streams.evaluate.engine import Evaluated
 from topology.cluster_clock import ClusterClock
 
 BATCHES_PER_TURN = 32

@@ -40,9 +40,9 @@ from orchestrator.records import (
     SourceAssignment,
     SourceStatus,
 )
-from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 from streams.scheduling.miss_ratio import MissRatio
 from streams.scheduling.shedder import Shedder, value_of
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 
 ENTRIES = 32
 """Of tuples, of which it is told how many come at once: so few are past within seconds, so many

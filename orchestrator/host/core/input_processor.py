@@ -39,8 +39,8 @@ from orchestrator.host.core.replica_manager import ReplicaManager
 from orchestrator.host.core.stand_ins import StandIns
 from orchestrator.host.core.state_loss import StateLoss, said
 from orchestrator.records import LostInput
-from streams.chunk import Position, nothing_until
 from streams.scheduling.cadence import every_nth
+from streams.vectors.chunk import Position, nothing_until
 
 ACKNOWLEDGES = 8
 """A host with fewer streams acknowledges all of them in each interval, one with more in every

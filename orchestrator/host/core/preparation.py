@@ -16,10 +16,10 @@ import msgspec
 
 from ha.messages import Snapshot
 from orchestrator.host.core.events import MessageArrived
-from streams.chunk import Chunk
-from streams.engine import FragmentEngine, PreparedState
-from streams.program import Program
-from streams.state import SnapshotError
+from streams.evaluate.engine import FragmentEngine, PreparedState
+from streams.plan.program import Program
+from streams.vectors.chunk import Chunk
+from streams.vectors.state import SnapshotError
 
 
 @dataclass(slots=True)

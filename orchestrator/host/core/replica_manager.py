@@ -32,9 +32,9 @@ from orchestrator.records import (
     SourceAssignment,
 )
 from orchestrator.records.assignments import SINK_PREFIX
-from streams.chunk import Position, stream_schema
-from streams.compiler import compile_statement
 from streams.language import QueryError, parse
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import Position, stream_schema
 from topology.cluster_clock import ClusterClock
 
 ABSENT_SINK_US = 15_000_000

@@ -15,8 +15,8 @@ from orchestrator.host.core.dispatcher import Dispatcher
 from orchestrator.host.core.events import Outbox
 from orchestrator.host.core.hosted_replica import HostedReplica
 from orchestrator.host.core.replica_manager import ReplicaManager
-from streams.chunk import Position
-from streams.engine import EvaluationError
+from streams.evaluate.engine import EvaluationError
+from streams.vectors.chunk import Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Loads the compiled kernels of a host's engines without holding up its loop.
 
-Loading takes seconds of processor time (`streams.panes.kernels`). A host begins with kernels that
+Loading takes seconds of processor time (`streams.kernels.kernels`). A host begins with kernels that
 give the same bits without being compiled, and goes over to the compiled ones once a thread of its
 own has loaded them. A host without a statement that needs kernels never loads any.
 
@@ -29,7 +29,7 @@ from typing import IO
 import psutil
 
 from orchestrator.clock import thread_us
-from streams.panes import kernels
+from streams.kernels import kernels
 
 TURN_S = 60.0
 """How long a host waits for its turn: a process that was stopped may keep it for ever."""

@@ -53,7 +53,7 @@ from orchestrator.records import (
 )
 from orchestrator.records.speed import Speed
 from orchestrator.store.protocol import Store
-from streams.chunk import Chunk
+from streams.vectors.chunk import Chunk
 
 PUBLISH_US = 1_000_000
 PUBLISH_EACH_US = 15_000

@@ -14,10 +14,10 @@ from ha.messages import Data
 from ha.output_log import OutputLog
 from orchestrator.host.shell.garbage import collect_young_only
 from orchestrator.host.shell.wire import decode, encode
-from streams.chunk import TIMESTAMP, Chunk, stream_schema
-from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
 from streams.language import parse
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import TIMESTAMP, Chunk, stream_schema
 
 STATEMENTS = """
 REGISTER QUERY passing RSTREAM(SELECT key, sqrt(value) AS value FROM heard [NOW] WHERE value > 0);

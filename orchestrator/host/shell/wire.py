@@ -23,9 +23,9 @@ from msgspec import Meta
 from foundation.arrays import IntArray
 from foundation.bounds import MAX_NUMBER, EventTime, Name, Number
 from ha.messages import MOST_ENTRIES, Columns, Data, Heartbeat, Message, Snapshot
-from streams.arrow_frame import CompressedFrame, read_batch
-from streams.chunk import NO_WATERMARK, Chunk, Position, joined, widened
-from streams.state import PIECE_ROWS, SavedState
+from streams.vectors.arrow_frame import CompressedFrame, read_batch
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, joined, widened
+from streams.vectors.state import PIECE_ROWS, SavedState
 
 WIRE_VERSION = 11
 

@@ -17,7 +17,7 @@ from orchestrator.simulation.trials.observed import Observed
 from orchestrator.simulation.trials.oracle import Expected
 from orchestrator.simulation.trials.timing_checks import timing
 from placement.standby_schemes import NO_CHECKPOINTS
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 
 
 def findings(

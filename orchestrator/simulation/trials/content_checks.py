@@ -20,8 +20,8 @@ from orchestrator.simulation.trials.setting import (
     LONGEST_WINDOW_MS,
     VISITORS_WINDOW_MS,
 )
-from streams.chunk import Chunk
-from streams.program import Program
+from streams.plan.program import Program
+from streams.vectors.chunk import Chunk
 
 SHOWN = 3
 """Tuples that a finding shows."""

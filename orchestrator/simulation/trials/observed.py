@@ -9,7 +9,7 @@ from orchestrator.records import MemoryStatus, ReplicaId
 from orchestrator.simulation.trials.schedule import Schedule
 from orchestrator.simulation.trials.setting import Setting
 from orchestrator.simulation.world.world import World
-from streams.chunk import Chunk
+from streams.vectors.chunk import Chunk
 
 
 @dataclass(frozen=True, slots=True)

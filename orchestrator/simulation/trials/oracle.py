@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.simulation.trials.setting import Setting
-from streams.chunk import NO_WATERMARK, Chunk, Position
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position
 
 Row = tuple[int, ...]
 """Timestamp, then the columns."""

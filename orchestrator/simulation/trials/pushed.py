@@ -28,7 +28,7 @@ from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.replay import OpenReplay, Recording, Replay
 from orchestrator.folders import path_part
 from orchestrator.records import SourceAssignment
-from streams.chunk import NO_WATERMARK, Position, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, Position, stream_schema
 
 ADVANCE_US = 50_000
 """How often the clock advances the stream when the client is silent."""

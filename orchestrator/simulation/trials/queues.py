@@ -18,7 +18,7 @@ from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.core.replica_manager import ReplicaManager
 from orchestrator.records import MemoryStatus
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 
 
 class QueueBudget:

@@ -37,10 +37,10 @@ from orchestrator.records import (
 from orchestrator.simulation.trials.pushed import Pushed
 from orchestrator.simulation.trials.sensor import Sensor
 from orchestrator.simulation.trials.statements import factors_of, random_statement
-from streams.chunk import stream_schema
-from streams.compiler import compile_statement
 from streams.language import parse
-from streams.program import Program
+from streams.plan.compiler import compile_statement
+from streams.plan.program import Program
+from streams.vectors.chunk import stream_schema
 
 BEGIN_MS = 1_700_000_000_000
 COLUMNS = {"key": "int", "value": "int"}

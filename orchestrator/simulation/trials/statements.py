@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from streams.language.ast import ToStream
-from streams.program import Program, WindowPlan
+from streams.plan.program import Program, WindowPlan
 
 FIRST_FORMS = {"filter": 0.2, "join": 0.3, "sum": 0.25, "newest": 0.15, "union": 0.1}
 """The forms that there were first, and how often each is drawn: older seeds replay with these."""

@@ -48,7 +48,7 @@ from orchestrator.simulation.world.candidates import Candidates
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.world import World
 from orchestrator.store.protocol import CORDONS, MOVES, QUERIES, STREAMS
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 
 START_LIMIT_S = 30.0
 """Virtual time within which the queries must run and be protected."""

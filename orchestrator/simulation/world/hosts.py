@@ -24,7 +24,7 @@ from orchestrator.records import HostSpec, Peer
 from orchestrator.simulation.world.clocks import HostClock
 from orchestrator.simulation.world.memory_store import MemoryStore, OutOfWrites
 from orchestrator.store.protocol import ASSIGNMENTS, StoreError
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 
 if TYPE_CHECKING:
     from orchestrator.simulation.world.world import World

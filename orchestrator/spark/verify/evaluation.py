@@ -1,8 +1,9 @@
 """Statements evaluated by the engine once more, from their whole input.
 
 That is without replicas, moves, batches or failures, but with the operators that queries run with.
-A statement that may be divided by values of a column (`streams.partitioning`), or by timestamps, is
-evaluated in parts, each a task of Spark; others in one piece, in the process of the caller.
+A statement that may be divided by values of a column (`streams.plan.partitioning`), or by
+timestamps, is evaluated in parts, each a task of Spark; others in one piece, in the process of the
+caller.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from foundation.arrays import IntArray
 from orchestrator.spark.arrow_functions import map_in_arrow
 from orchestrator.spark.verify.sql_expressions import column_sql, spark_name
 from orchestrator.spark.verify.watching import OnRows, watched
-from streams.chunk import TIMESTAMP, Chunk, stream_schema
-from streams.engine import FragmentEngine
-from streams.partitioning import Partitioning
-from streams.program import Program
+from streams.evaluate.engine import FragmentEngine
+from streams.plan.partitioning import Partitioning
+from streams.plan.program import Program
+from streams.vectors.chunk import TIMESTAMP, Chunk, stream_schema
 
 ORDER = "_ord"
 STREAM, PART = "_stream", "_part"

@@ -22,12 +22,12 @@ from orchestrator.spark.verify.sql_windows import view_name
 from orchestrator.spark.verify.translation import Catalogue, keeps_order, translate
 from orchestrator.spark.verify.verification import PARTS_PER_CORE
 from orchestrator.spark.verify.watching import OnRows, watched
-from streams.chunk import TIMESTAMP
-from streams.compiler import compile_statement
 from streams.language import parse
 from streams.language.ast import Statement
-from streams.partitioning import Interacting, Partitioning, partitionings
-from streams.program import Program
+from streams.plan.compiler import compile_statement
+from streams.plan.partitioning import Interacting, Partitioning, partitionings
+from streams.plan.program import Program
+from streams.vectors.chunk import TIMESTAMP
 
 LEAST_PART_ROWS = 25_000
 """Tuples of all inputs in each part of a statement: a part costs the start of its task."""

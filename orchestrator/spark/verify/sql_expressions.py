@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from streams.chunk import TIMESTAMP
 from streams.language.ast import Call, Column, Expression, Literal, infix
+from streams.vectors.chunk import TIMESTAMP
 
 _infix = {name: sign for name, sign in infix.items() if name != "like"}
 """Written alike in Spark SQL; LIKE is not translated."""

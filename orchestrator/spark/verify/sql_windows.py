@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.spark.verify.sql_expressions import Inexpressible, column_sql, quoted
-from streams.chunk import TIMESTAMP
 from streams.language.ast import Source, Window
+from streams.vectors.chunk import TIMESTAMP
 
 
 def view_name(stream: str) -> str:

@@ -39,7 +39,6 @@ from orchestrator.spark.verify.sql_windows import (
     window_of,
     windowed_sql,
 )
-from streams.chunk import TIMESTAMP
 from streams.language.ast import (
     Call,
     Column,
@@ -50,8 +49,9 @@ from streams.language.ast import (
     Statement,
     ToStream,
 )
-from streams.partial import aggregates_of
-from streams.resolver import literal_kinds
+from streams.plan.partial import aggregates_of
+from streams.plan.resolver import literal_kinds
+from streams.vectors.chunk import TIMESTAMP
 
 SLICES = 6
 """Slices of the longest window."""

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orchestrator.errors import InvalidInput
 from orchestrator.spark.verify.watching import OnRows, watched
-from streams.chunk import TIMESTAMP
+from streams.vectors.chunk import TIMESTAMP
 
 SHOWN_DIFFERENCES = 10
 """Differing rows kept per output and side: enough to show a pattern."""

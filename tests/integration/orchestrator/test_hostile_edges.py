@@ -38,7 +38,7 @@ from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.edges.sources.live.live_source import Durable, LiveSource
 from orchestrator.edges.sources.tcp import Tcp
 from orchestrator.records import SinkAssignment, SourceAssignment, SourceSpec
-from streams.chunk import Chunk, stream_schema
+from streams.vectors.chunk import Chunk, stream_schema
 from tests.conftest import WaitUntil
 from tests.integration.orchestrator.edges.sources.test_http import arrow as arrow_stream
 from tests.mock_kafka import MockKafka

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ha.digest import INTERVAL_MS, OutputDigests
-from streams.chunk import Chunk
+from streams.vectors.chunk import Chunk
 from tests.streams_of_numbers import chunk, cut
 
 groups_of = st.lists(st.integers(0, 3), min_size=1, max_size=20).map(

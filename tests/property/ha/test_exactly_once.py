@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ha.cursor import Receipt, StreamCursor
 from ha.messages import Data
 from ha.output_log import OutputLog
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 from tests.streams_of_numbers import cut, numbers, schema, watermarks_ms
 
 timestamp_groups_of = st.lists(st.integers(0, 3), min_size=1, max_size=20).map(

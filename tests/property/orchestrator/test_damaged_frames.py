@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ha.messages import Data, Message, Ping, Subscribe
 from orchestrator.host.shell.wire import WIRE_VERSION, WireError, decode, encode
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.unit.orchestrator.host.shell.test_wire import DATA, SNAPSHOT, only_s
 
 MESSAGES: list[Message] = [

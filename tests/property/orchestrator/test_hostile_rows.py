@@ -11,7 +11,7 @@ import pytest
 from orchestrator.edges.sources.formats import formats
 from orchestrator.edges.sources.formats.formats import Format, RowForm, Unreadable
 from tests.property.streams import hostile
-from tests.property.streams.test_engine_matches_oracle import columns
+from tests.property.streams.evaluate.test_engine_matches_oracle import columns
 
 BODIES = 300
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from streams.panes import kernels
-from streams.program import Evaluation, Program
+from streams.kernels import kernels
+from streams.plan.program import Evaluation, Program
+from tests.property.streams.evaluate.stepwise.test_passes import Rows, compiled, evaluations, tuples
+from tests.property.streams.evaluate.test_engine_matches_oracle import columns
 from tests.property.streams.stepwise import Stepwise
-from tests.property.streams.test_engine_matches_oracle import columns
-from tests.property.streams.test_passes import Rows, compiled, evaluations, tuples
 
 
 def by_definition(

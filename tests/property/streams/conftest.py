@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streams.panes import kernels
+from streams.kernels import kernels
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from streams.functions import functions, written
+from streams.expressions.functions import functions, written
 from streams.language.ast import Call, Column, Expression, Literal
 from streams.language.writer import written_expression
-from streams.resolver import aggregate_names
-from tests.property.streams.test_engine_matches_oracle import columns
-from tests.property.streams.test_passes import Rows
+from streams.plan.resolver import aggregate_names
+from tests.property.streams.evaluate.stepwise.test_passes import Rows
+from tests.property.streams.evaluate.test_engine_matches_oracle import columns
 
 MEBIBYTE = 2**20
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from streams.chunk import NO_WATERMARK
-from streams.expressions import Typed, evaluator
+from streams.expressions.typed import Typed, evaluator
 from streams.language.ast import ToStream, Window
-from streams.program import AggregatePlan, GroupPlan, Program, SelectPlan, TopPlan, WindowPlan
-from streams.vector import Vector, fillers, storage
+from streams.plan.program import AggregatePlan, GroupPlan, Program, SelectPlan, TopPlan, WindowPlan
+from streams.vectors.chunk import NO_WATERMARK
+from streams.vectors.vector import Vector, fillers, storage
 from tests.property.streams.oracle import Ranking, deviation, signs
 
 Values = tuple[Any, ...]

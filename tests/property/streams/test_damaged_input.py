@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.chunk import Chunk, ChunkError, Position
-from streams.engine import EvaluationError, FragmentEngine
-from streams.program import Program
-from streams.state import FORMAT_VERSION, MAGIC, SavedState, SnapshotError
-from tests.property.streams.test_engine_matches_oracle import shapes
+from streams.evaluate.engine import EvaluationError, FragmentEngine
+from streams.plan.program import Program
+from streams.vectors.chunk import Chunk, ChunkError, Position
+from streams.vectors.state import FORMAT_VERSION, MAGIC, SavedState, SnapshotError
+from tests.property.streams.evaluate.test_engine_matches_oracle import shapes
 from tests.unit.streams.running import chunk, program, sensor
 
 STATEFUL = (
@@ -142,7 +142,7 @@ def test_a_statement_that_raises_is_told_from_a_bug(monkeypatch: pytest.MonkeyPa
     def fails(*_: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr("streams.vectorised.Vectorised.run", fails)
+    monkeypatch.setattr("streams.evaluate.stateless.Vectorised.run", fails)
     with pytest.raises(EvaluationError, match="no room"):
         engine.advance(1)
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streams.functions import functions
-from streams.program import Evaluation
-from streams.resolver import aggregate_names
+from streams.expressions.functions import functions
+from streams.plan.program import Evaluation
+from streams.plan.resolver import aggregate_names
 from tests.long_tests import mostly_long
 from tests.property.streams import hostile
 from tests.property.streams.array_evaluations import by_definition
-from tests.property.streams.test_passes import compiled, evaluations
+from tests.property.streams.evaluate.stepwise.test_passes import compiled, evaluations
 
 MEETINGS = 20_000
 """So many times a statement meets the values of a tuple, in each block."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.streams.test_passes import compiled, shapes, tuples
+from tests.property.streams.evaluate.stepwise.test_passes import compiled, shapes, tuples
 from tests.unit.streams.running import Row, output
 
 BOUNDED = [name for name, text in shapes.items() if compiled(text).reach_ms is not None]

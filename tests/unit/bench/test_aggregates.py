@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bench import aggregates, aggregates_partial
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
 
 
 @pytest.mark.parametrize("figure", aggregates.projections)

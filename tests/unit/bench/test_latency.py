@@ -25,7 +25,7 @@ from orchestrator.api import validate
 from orchestrator.edges.sinks.delivered import Delivered, completed_schema
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
-from streams.chunk import TIMESTAMP
+from streams.vectors.chunk import TIMESTAMP
 
 
 def test_the_manifests_are_right(tmp_path: Path) -> None:

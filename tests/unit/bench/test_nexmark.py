@@ -14,7 +14,7 @@ from bench import nexmark, nexmark_results
 from bench.nexmark_changes import changes
 from bench.nexmark_events import BEGIN_MS, EVENTS_MS, Events
 from bench.throughput import DifferentResults
-from streams.program import Program
+from streams.plan.program import Program
 from tests.property.streams.stepwise import Stepwise
 
 COUNT = 250

@@ -28,9 +28,9 @@ from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered, 
 from orchestrator.edges.sources import recorded
 from orchestrator.edges.sources.replay import Recording, Replay
 from orchestrator.manifest import load
-from streams.chunk import TIMESTAMP
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import TIMESTAMP
 from tests.unit.streams.running import output
 
 

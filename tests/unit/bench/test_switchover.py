@@ -9,7 +9,7 @@ import pytest
 from bench.switchover import Operated, figures, seen
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered, completed_schema
 from orchestrator.errors import VivaceError
-from streams.chunk import TIMESTAMP
+from streams.vectors.chunk import TIMESTAMP
 
 SECOND_US = 1_000_000
 

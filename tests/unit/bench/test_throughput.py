@@ -14,7 +14,7 @@ from bench import throughput, throughput_systems
 from bench.registry import Settings
 from bench.throughput import DifferentResults, check, compare
 from bench.throughput_workload import generate, questions
-from streams.panes import kernels
+from streams.kernels import kernels
 
 
 @pytest.fixture(autouse=True)

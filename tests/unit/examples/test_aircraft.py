@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from examples import fetch
-from streams.chunk import stream_schema
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import stream_schema
 
 AIRCRAFT = fetch.EXAMPLES / "aircraft"
 

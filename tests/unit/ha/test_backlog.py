@@ -2,7 +2,7 @@ import msgspec
 
 from ha.backlog import Backlog
 from ha.messages import Data
-from streams.chunk import Chunk
+from streams.vectors.chunk import Chunk
 from tests.driven_host import data
 from tests.streams_of_numbers import chunk, numbers, watermarks_ms
 

@@ -16,8 +16,8 @@ from ha.checkpoint import (
     written,
 )
 from ha.messages import Checkpoint
-from streams.chunk import Position
-from streams.state import SavedState
+from streams.vectors.chunk import Position
+from streams.vectors.state import SavedState
 
 MS = 1000
 RANDOM = np.random.default_rng(1).bytes(3 * SEGMENT_BYTES)

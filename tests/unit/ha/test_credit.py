@@ -9,9 +9,9 @@ from ha.producer import acknowledge, subscribe
 from ha.replica import Replica
 from ha.roles import RoleEvent
 from ha.subscription import STALLED_US, Subscription
-from streams.chunk import NO_WATERMARK, Position
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import NO_WATERMARK, Position
 from tests.streams_of_numbers import chunk, numbers, schema
 from tests.unit.ha.test_output_log import ALICE, BOB, Made
 

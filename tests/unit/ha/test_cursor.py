@@ -3,7 +3,7 @@ import pytest
 
 from ha.cursor import Receipt, StreamCursor
 from ha.messages import Data
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 from tests.streams_of_numbers import chunk, numbers
 
 

@@ -8,7 +8,7 @@ from ha.messages import Ack, Beginning, Data, Offer, Subscribe, Subscribed
 from ha.output_log import OutputLog
 from ha.producer import acknowledge, feed_subscribers, overdue_offer, subscribe
 from ha.subscriber import OVERDUE_AFTER
-from streams.chunk import NO_WATERMARK, Position
+from streams.vectors.chunk import NO_WATERMARK, Position
 from tests.streams_of_numbers import chunk, numbers, schema
 
 ALICE, BOB = "alice", "bob"

@@ -8,9 +8,9 @@ from ha.cursor import Receipt
 from ha.messages import Data
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
-from streams.chunk import Chunk, Position, stream_schema
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import Chunk, Position, stream_schema
 from tests.streams_of_numbers import chunk, numbers
 
 COLUMNS = {"number": "int"}

@@ -3,7 +3,7 @@ import pytest
 from ha.cursor import StreamCursor
 from ha.messages import Beginning, Data, Offer, Subscribe, Subscribed
 from ha.subscription import PATIENCE_US, REPEATED_US, RETRY_US, STALLED_US, Subscription
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.streams_of_numbers import chunk
 
 AT_30 = Position(next_seq=3, watermark_ms=30)

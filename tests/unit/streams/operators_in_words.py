@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streams.expressions import Apply, Constant, Field, Typed
-from streams.functions import written
-from streams.program import AggregatePlan, Program, SelectPlan, WindowPlan
+from streams.expressions.functions import written
+from streams.expressions.typed import Apply, Constant, Field, Typed
+from streams.plan.program import AggregatePlan, Program, SelectPlan, WindowPlan
 
 _Add = Callable[[str, str], None]
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streams.chunk import Chunk, stream_schema
-from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
 from streams.language import parse
-from streams.program import Program
+from streams.plan.compiler import compile_statement
+from streams.plan.program import Program
+from streams.vectors.chunk import Chunk, stream_schema
 
 Columns = Mapping[str, str]
 Row = tuple[Any, ...]

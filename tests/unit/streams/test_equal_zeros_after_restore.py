@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
 from tests.unit.streams.running import Row, chunk, program, sensor
 
 ROWS: list[Row] = [

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from streams.compiler import compile_statement
 from streams.language import QueryError, parse
+from streams.plan.compiler import compile_statement
 from tests.unit.streams.running import Columns, Row, output
 
 text = Path(__file__, "../../../../docs/query-language.md").resolve().read_text(encoding="utf-8")

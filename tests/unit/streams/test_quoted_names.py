@@ -6,15 +6,15 @@ from collections import Counter
 
 import pytest
 
-from streams.chunk import stream_schema
-from streams.compiler import compile_statement
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
-from streams.partial import split
-from streams.partial_union import split_below
-from streams.partitioning import partitionings
+from streams.plan.compiler import compile_statement
+from streams.plan.partial import split
+from streams.plan.partial_union import split_below
+from streams.plan.partitioning import partitionings
+from streams.plan.sharing import computations, forwarding
 from streams.scheduling.shedder import value_of
-from streams.sharing import computations, forwarding
+from streams.vectors.chunk import stream_schema
 from tests.unit.streams.running import chunk, output
 
 columns = {"group": "string", "user-id": "int", "@timestamp": "float"}

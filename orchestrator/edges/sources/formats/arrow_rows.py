@@ -1,4 +1,4 @@
-"""Rows of Arrow: tables, and the IPC stream format, as `streams.arrow_frame` checks it."""
+"""Rows of Arrow: tables, and the IPC stream format, as `streams.vectors.arrow_frame` checks it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orchestrator.edges.sources.formats.row_form import (
     Unreadable,
     row_place,
 )
-from streams.arrow_frame import read_batch
+from streams.vectors.arrow_frame import read_batch
 
 
 def read(form: RowForm, body: bytes, _: bool) -> Rows:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.edges.sources.formats.row_form import UNITS, RowForm
-from streams.chunk import type_names
+from streams.vectors.chunk import type_names
 
 WIDE = pa.decimal256(76, 38)
 """Holds whatever number may be an `int` or a timestamp, as it is written."""

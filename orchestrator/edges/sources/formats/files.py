@@ -31,7 +31,7 @@ from orchestrator.edges.sources.formats.row_form import (
     Unreadable,
     row_place,
 )
-from streams.arrow_frame import decompressed_bytes
+from streams.vectors.arrow_frame import decompressed_bytes
 
 MOST_BYTES = 2**31
 """Of a file, as it is and decompressed: all of it is held at once."""

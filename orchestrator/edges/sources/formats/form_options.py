@@ -17,7 +17,7 @@ from orchestrator.edges.sources.formats.row_form import (
     Unknown,
 )
 from orchestrator.edges.sources.formats.time_patterns import for_python
-from streams.chunk import TIMESTAMP
+from streams.vectors.chunk import TIMESTAMP
 
 MOST_STEPS = 16
 """Of a path: deeper than people nest fields."""

@@ -29,7 +29,7 @@ from orchestrator.edges.sources.formats.row_form import (
     Unreadable,
     short,
 )
-from streams.arrow_frame import FrameRefused
+from streams.vectors.arrow_frame import FrameRefused
 
 _readers: dict[Format, Callable[[RowForm, bytes, bool], Rows]] = {
     Format.CSV: csv_rows.read,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 MOST_ROWS = 2**24
 """Rows of one body: a body of empty lines or of columns without width could hold very many."""

@@ -34,7 +34,7 @@ from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.sources.live.ingestion import Full, OtherRows, Taken
 from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.folders import path_part, private_folder, sync
-from streams.row_digest import RowDigest
+from streams.vectors.row_digest import RowDigest
 
 PIECE_ROWS = 65_536
 """Rows that enter at once."""

@@ -16,7 +16,7 @@ from foundation.arrays import IntArray
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.sources.live.ingestion import Full, Push
 from orchestrator.edges.sources.live.live_input import LiveInput
-from streams.chunk import NO_WATERMARK
+from streams.vectors.chunk import NO_WATERMARK
 
 PATIENCE_S = 20.0
 """How long a client whose batches have numbers waits until it is told to send its batch again."""

@@ -32,7 +32,7 @@ from orchestrator.edges.sources.live.orderer import (
 )
 from orchestrator.edges.sources.live.waiting_tuples import WaitingTuples
 from orchestrator.records import WaitingInput
-from streams.chunk import NO_WATERMARK, Chunk, Position
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position
 
 PIECE_BYTES = 4 * 2**20
 """Greatest size of what is emitted or kept at once, unless one timestamp has more."""

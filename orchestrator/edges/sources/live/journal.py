@@ -54,8 +54,8 @@ from orchestrator.edges.sources.live.journal_entries import (
     size_of,
 )
 from orchestrator.folders import private_folder, sync
-from streams.arrow_frame import FrameRefused, read_batch
-from streams.chunk import NO_WATERMARK, Chunk, Position, joined
+from streams.vectors.arrow_frame import FrameRefused, read_batch
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, joined
 
 READ_BYTES = 2**20
 """After so much of it, a part that is read again ends."""

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from foundation.bounds import EventTime, Number
-from streams.chunk import NO_WATERMARK, Position
+from streams.vectors.chunk import NO_WATERMARK, Position
 
 PREFIX = struct.Struct("<II")
 """Length and checksum of what follows."""

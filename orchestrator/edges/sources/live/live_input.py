@@ -29,7 +29,7 @@ from orchestrator.edges.sources.live.ingestion import (
 )
 from orchestrator.edges.sources.live.journal import Journal
 from orchestrator.records import InputStatus, WaitingInput
-from streams.chunk import NO_WATERMARK, Chunk, Position, joined
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, joined
 
 BATCHES_AT_ONCE = 256
 """Batches of one commit."""

@@ -24,7 +24,7 @@ from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.live.waiting_tuples import WaitingTuples
 from orchestrator.folders import path_part, private_folder
 from orchestrator.records import SourceAssignment
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 if TYPE_CHECKING:
     from orchestrator.edges.site_check import SiteCheck

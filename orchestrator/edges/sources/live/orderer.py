@@ -32,7 +32,7 @@ import pyarrow as pa
 from foundation.arrays import BoolArray, IntArray
 from orchestrator.edges.sources.live.waiting_tuples import WaitingTuples
 from orchestrator.records import WaitingInput
-from streams.chunk import NO_WATERMARK
+from streams.vectors.chunk import NO_WATERMARK
 
 ANY_BYTES = 2**62
 

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
-from streams.chunk import NO_WATERMARK
+from streams.vectors.chunk import NO_WATERMARK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.sources.live.ingestion import Full
-from streams.reserved import TIMESTAMP
+from streams.vectors.reserved import TIMESTAMP
 
 if TYPE_CHECKING:
     from orchestrator.edges.sources.live.live_input import LiveInput

@@ -27,7 +27,7 @@ from orchestrator.edges.sources.replay import Replay
 from orchestrator.manifest import Manifests
 from orchestrator.records import SinkAssignment
 from orchestrator.spark.hosts import session
-from streams.chunk import Chunk, stream_schema
+from streams.vectors.chunk import Chunk, stream_schema
 from tests.obedient_cluster import ObedientCluster, query_manifest, stream_manifest
 
 LAST_MS = 3_600_000

@@ -16,8 +16,8 @@ from orchestrator.host.shell.parts import PART_BYTES, PARTS_UNDER_WAY
 from orchestrator.host.shell.transport import FramesArrived, Keys, Transport
 from orchestrator.host.shell.wire import UnreadSnapshot, begin_decoding, encode, encode_frames
 from orchestrator.records import Peer
-from streams.chunk import Chunk, Position, stream_schema
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
+from streams.vectors.chunk import Chunk, Position, stream_schema
 from tests.unit.streams.running import program
 
 COLUMNS = {"i": "int", "x": "float", "y": "float"}

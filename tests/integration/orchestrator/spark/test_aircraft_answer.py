@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from examples import fetch
 from orchestrator.spark.verify.verification import verify
-from streams.chunk import TIMESTAMP, Chunk, stream_schema
-from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
 from streams.language import parse
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import TIMESTAMP, Chunk, stream_schema
 from tests.aircraft_answer import brute_force
 
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.parquet import HOUR_MS, ParquetFiles
 from orchestrator.records import SinkAssignment
-from streams.chunk import Chunk, stream_schema
+from streams.vectors.chunk import Chunk, stream_schema
 
 pytestmark = pytest.mark.spark
 

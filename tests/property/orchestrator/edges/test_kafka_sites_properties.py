@@ -14,7 +14,7 @@ from orchestrator.edges.sources.live.ingestion import Ingestion, Push
 from orchestrator.edges.sources.live.journal import Journal
 from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.live.partitions import PartitionMerge
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 SCHEMA = stream_schema({"number": "int"})
 

@@ -20,7 +20,7 @@ from ha.output_log import OutputLog
 from orchestrator.host.core.events import Send
 from orchestrator.host.shell.wire import decode, encode
 from orchestrator.records import FragmentAssignment
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 from tests.driven_host import SETTINGS, Driven, assigned, assignment_of
 
 COLUMNS = {"a": "int", "b": "string", "c": "int", "d": "bool"}

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.chunk import stream_schema
 from streams.scheduling.shedder import Shedder, value_of
+from streams.vectors.chunk import stream_schema
 
 schema = stream_schema({"number": "int", "worth": "float"})
 by_worth = value_of("worth", schema)

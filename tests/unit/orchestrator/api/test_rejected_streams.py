@@ -14,7 +14,7 @@ from orchestrator.control.decide.admission import admit
 from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery, dataflow
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import OnError, StreamRecord
-from streams.program import REJECTED_COLUMNS
+from streams.plan.program import REJECTED_COLUMNS
 from tests.obedient_cluster import ObedientCluster, query_manifest
 
 STREAM = StreamRecord(

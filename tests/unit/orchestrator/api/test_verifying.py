@@ -35,7 +35,7 @@ from orchestrator.edges.sources.replay import Replay
 from orchestrator.edges.sources.tcp import Tcp
 from orchestrator.manifest import Manifests
 from orchestrator.records import OnError, Shed, StreamRecord
-from streams.chunk import NO_WATERMARK, Position, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, Position, stream_schema
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
 
 SCHEMA = stream_schema({"number": "int"})

@@ -26,7 +26,7 @@ from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.archive import Archive
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.records import SinkAssignment
-from streams.chunk import Chunk
+from streams.vectors.chunk import Chunk
 from tests.streams_of_numbers import chunk, schema
 
 

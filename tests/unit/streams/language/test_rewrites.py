@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streams.compiler import compile_statement
 from streams.language import QueryError, parse
-from streams.other_systems import known_elsewhere
+from streams.plan.compiler import compile_statement
+from streams.plan.other_systems import known_elsewhere
 from tests.unit.streams.running import output, program
 
 columns = {"k": "string"}

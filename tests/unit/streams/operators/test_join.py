@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streams.operators import join, join_index
-from streams.vector import Rows
+from streams.vectors.vector import Rows
 from tests.unit.streams.running import output, program, run
 
 

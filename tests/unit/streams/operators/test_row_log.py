@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streams.operators.row_log import RowLog
-from streams.vector import Frame, Vector
+from streams.vectors.vector import Frame, Vector
 
 
 def test_rows_are_found_in_any_order_of_their_positions() -> None:

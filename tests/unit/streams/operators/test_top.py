@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
 from streams.language import QueryError
 from streams.operators import top
 from tests.unit.streams.running import chunk, program, run, sensor

@@ -7,13 +7,13 @@ import tracemalloc
 import pytest
 
 from foundation.arrays import IntArray
-from streams import incremental
-from streams.engine import FragmentEngine
+from streams.evaluate.engine import FragmentEngine
+from streams.evaluate.stepwise import incremental
 from streams.language import QueryError
 from streams.operators.slide_window import SlideWindow
 from streams.operators.window import Arrived
-from streams.program import Program
-from streams.vector import Delta
+from streams.plan.program import Program
+from streams.vectors.vector import Delta
 from tests.unit.streams.running import Row, chunk, program, run, sensor
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streams.chunk import stream_schema
 from streams.language import QueryError
 from streams.scheduling.shedder import Shedder, value_of
+from streams.vectors.chunk import stream_schema
 
 schema = stream_schema({"number": "int", "speed": "float", "name": "string", "near": "bool"})
 

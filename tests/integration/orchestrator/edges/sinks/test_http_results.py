@@ -20,7 +20,7 @@ from orchestrator.edges.sinks import http as results
 from orchestrator.edges.sinks.http import ARROW, HttpResults, OpenHttpResults
 from orchestrator.edges.sinks.write_behind import WriteBehind
 from orchestrator.records import SinkAssignment
-from streams.chunk import Chunk, stream_schema
+from streams.vectors.chunk import Chunk, stream_schema
 
 SCHEMA = stream_schema({"number": "int"})
 TOKEN = "a-token-that-nobody-guesses"

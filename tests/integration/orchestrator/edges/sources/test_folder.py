@@ -19,7 +19,7 @@ from orchestrator.edges.sources.live import folder_readers as driver
 from orchestrator.edges.sources.live.folder_readers import FileNames
 from orchestrator.edges.sources.live.live_input import JournaledInput
 from orchestrator.records import SourceAssignment, SourceSpec
-from streams.chunk import NO_WATERMARK
+from streams.vectors.chunk import NO_WATERMARK
 from tests.conftest import WaitUntil
 
 

@@ -21,7 +21,7 @@ from orchestrator.edges.sources.live.live_input import JournaledInput, LiveInput
 from orchestrator.edges.sources.live.live_source import Durable
 from orchestrator.edges.sources.tcp import MOST_LINE_BYTES, Tcp
 from orchestrator.records import SourceAssignment, SourceSpec
-from streams.chunk import NO_WATERMARK
+from streams.vectors.chunk import NO_WATERMARK
 from tests.conftest import WaitUntil
 
 TOKEN = "a-token-that-nobody-guesses"

@@ -31,7 +31,7 @@ from orchestrator.records import (
 )
 from orchestrator.simulation.world.memory_store import MemoryServer
 from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER, NODES
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 from tests.conftest import PATIENCE_S, WaitUntil
 from tests.drivers import Numbers
 from tests.quiet_host import COLUMNS, fragment

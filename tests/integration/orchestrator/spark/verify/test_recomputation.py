@@ -14,9 +14,9 @@ from orchestrator.spark.verify import recomputation
 from orchestrator.spark.verify.evaluation import evaluate_parts
 from orchestrator.spark.verify.recomputation import Evaluated, Recomputed, Unordered, recompute
 from orchestrator.spark.verify.verification import PARTS_PER_CORE
-from streams.chunk import stream_schema
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import stream_schema
 from tests.unit.streams.running import Columns, Row, output
 from tests.unit.streams.test_query_language_reference import examples, header, row
 

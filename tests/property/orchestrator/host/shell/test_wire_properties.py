@@ -27,8 +27,8 @@ from ha.messages import (
     Unsubscribe,
 )
 from orchestrator.host.shell.wire import WireError, decode, encode
-from streams.chunk import Chunk, Position, stream_schema
-from streams.state import SavedState
+from streams.vectors.chunk import Chunk, Position, stream_schema
+from streams.vectors.state import SavedState
 
 schema = stream_schema({"count": "int", "level": "float", "name": "string", "up": "bool"})
 

@@ -14,7 +14,7 @@ from orchestrator.control.decide.undelivered import undelivered
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import Overflow, ReplicaStatus
-from streams.chunk import NO_WATERMARK
+from streams.vectors.chunk import NO_WATERMARK
 from tests.obedient_cluster import NO_SINK, ObedientCluster, query_manifest, stream_manifest
 
 STATEMENTS = """

@@ -16,7 +16,7 @@ from orchestrator.edges.sinks import opener
 from orchestrator.edges.sinks.archive import Archive, OpenArchive
 from orchestrator.edges.sinks.sink_drivers import FLUSH_EVERY_US, SinkDrivers
 from orchestrator.records import SinkAssignment
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 from tests.streams_of_numbers import chunk
 
 

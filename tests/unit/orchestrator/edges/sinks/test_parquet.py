@@ -20,7 +20,7 @@ from orchestrator.edges.sinks.parquet import HOUR_MS, OpenParquet, ParquetFiles
 from orchestrator.edges.site_check import SiteCheck
 from orchestrator.errors import InvalidInput
 from orchestrator.records import SinkAssignment
-from streams.chunk import Chunk, stream_schema
+from streams.vectors.chunk import Chunk, stream_schema
 from tests.streams_of_numbers import chunk
 
 NOON_MS = 1_782_993_600_000

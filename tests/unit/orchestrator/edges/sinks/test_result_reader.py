@@ -12,7 +12,7 @@ from orchestrator.edges.sinks.archive import ArchiveReader
 from orchestrator.edges.sinks.delivered import numbered_schema
 from orchestrator.edges.sinks.result_reader import Begin, EventForm, ResultReader
 from orchestrator.edges.sinks.selection import Place, Selection
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 from tests.streams_of_numbers import chunk
 from tests.unit.orchestrator.edges.sinks.test_archive import archive_in, delivery
 

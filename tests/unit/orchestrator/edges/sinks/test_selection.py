@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.edges.sinks.delivered import numbered_schema
 from orchestrator.edges.sinks.selection import Selection
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 SCHEMA = numbered_schema(stream_schema({"celsius": "float", "sensor": "string"}))
 ROWS = [

@@ -10,7 +10,7 @@ from orchestrator.edges.events import Deliver, Durable, SinkFailed, SinkFlushed,
 from orchestrator.edges.sinks import opener, read_back
 from orchestrator.edges.sinks.sink_drivers import FLUSH_EVERY_US, SinkDrivers
 from orchestrator.records import DriverSpec, SinkAssignment
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 from tests import drivers
 from tests.streams_of_numbers import chunk
 

@@ -13,7 +13,7 @@ from orchestrator.edges.events import Deliver, Durable, SinkFailed, SinkFlushed,
 from orchestrator.edges.sinks.sink_drivers import FLUSH_EVERY_US, SinkDrivers, SinkEvent
 from orchestrator.edges.sinks.write_behind import WriteBehind
 from orchestrator.records import SinkAssignment
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.streams_of_numbers import chunk
 
 ASSIGNED = [SinkAssignment(stream="s", columns={"number": "int"}, deadline_ms=5.0, life=1)]

@@ -25,7 +25,7 @@ from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.edges.sources.replay import OpenReplay, Recording, Replay
 from orchestrator.edges.sources.source_drivers import SourceDrivers
 from orchestrator.records import SourceAssignment
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 
 START_US = 5_000_000
 

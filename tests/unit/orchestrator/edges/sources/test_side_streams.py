@@ -16,7 +16,7 @@ from orchestrator.edges.sources.live.live_source import LiveSource
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import load
 from orchestrator.records import SourceAssignment, StreamRecord
-from streams.chunk import Position, stream_schema
+from streams.vectors.chunk import Position, stream_schema
 
 STREAM = """
 kind: Stream

@@ -25,7 +25,7 @@ from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.edges.sources.replay import OpenReplay, Replay
 from orchestrator.edges.sources.source_drivers import SourceDrivers, SourceEvent
 from orchestrator.records import Skipped, SourceAssignment, SourceSpec
-from streams.chunk import Position, stream_schema
+from streams.vectors.chunk import Position, stream_schema
 from tests import drivers
 from topology.cluster_clock import ClusterClock
 

@@ -14,7 +14,7 @@ from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.edges.sources.live.live_source import LiveSource
 from orchestrator.manifest import load
 from orchestrator.records import SourceAssignment
-from streams.chunk import NO_WATERMARK, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, stream_schema
 
 STREAM = """
 kind: Stream

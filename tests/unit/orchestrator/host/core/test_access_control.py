@@ -29,7 +29,7 @@ from orchestrator.edges.events import Deliver, SinkOpened
 from orchestrator.host.core.access_control import EARLY_US, MAX_EPOCH_LEAP, MOST_EARLY
 from orchestrator.host.core.events import PeerLost, Report, Send
 from orchestrator.records import Assignment, Peer, SinkAssignment
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.driven_host import (
     COLUMNS,
     HOSTS,

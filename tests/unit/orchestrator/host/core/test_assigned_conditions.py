@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from orchestrator.host.core.events import Report
-from streams.compiler import compile_statement
-from streams.engine import FragmentEngine
-from streams.expressions import MOST_DEPTH
+from streams.evaluate.engine import FragmentEngine
+from streams.expressions.typed import MOST_DEPTH
 from streams.language import parse
 from streams.language.errors import QueryError
+from streams.plan.compiler import compile_statement
 from tests.driven_host import COLUMNS, Driven, assigned, assignment_of
 
 

@@ -20,7 +20,7 @@ from ha.subscription import REPEATED_US
 from orchestrator.host.core.events import PeerLost
 from orchestrator.host.core.hosted_replica import BATCHES_LAG_US, EVERYTHING_US
 from orchestrator.records import Assignment, FragmentAssignment, RecoverySplit
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.driven_host import (
     COLUMNS,
     Driven,

@@ -17,7 +17,7 @@ from orchestrator.edges.events import (
 )
 from orchestrator.host.core.events import Report
 from orchestrator.records import Assignment, LostInput, SinkAssignment, SourceAssignment, SourceSpec
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 from tests.driven_host import COLUMNS, Driven, assigned, assignment_of, data, peers, subscribed
 from tests.streams_of_numbers import chunk, numbers
 

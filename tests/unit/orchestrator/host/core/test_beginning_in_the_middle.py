@@ -8,7 +8,7 @@ import pytest
 from ha.messages import Data, Snapshot, SnapshotRequest, Subscribe
 from ha.roles import ReplicaRole
 from orchestrator.records import Assignment
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 from tests.driven_host import (
     COLUMNS,
     Driven,

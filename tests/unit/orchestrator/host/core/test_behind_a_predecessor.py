@@ -20,7 +20,7 @@ from ha.messages import (
 from ha.roles import ReplicaRole
 from orchestrator.edges.events import Deliver
 from orchestrator.host.core.events import PeerLost, Report, Send
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.driven_host import (
     Driven,
     ack,

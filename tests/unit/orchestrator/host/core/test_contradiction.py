@@ -9,7 +9,7 @@ from ha.messages import Ack, Contradiction, Control, Data, Subscribe, Unsubscrib
 from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.core.events import PeerLost, Report
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.driven_host import (
     SETTINGS,
     Driven,

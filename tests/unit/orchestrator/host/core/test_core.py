@@ -40,7 +40,7 @@ from orchestrator.records import (
     SourceAssignment,
 )
 from orchestrator.records.speed import Speed
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 from tests.driven_host import (
     COLUMNS,
     MS,

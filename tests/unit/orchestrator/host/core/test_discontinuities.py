@@ -25,8 +25,8 @@ from ha.subscription import PATIENCE_US, STALLED_US, STANDBY_PATIENCE_US
 from orchestrator.edges.events import Deliver, Durable, SinkFlushed, SinkOpened
 from orchestrator.host.core.events import PeerLost, Report
 from orchestrator.records import Assignment, Overflow, SinkAssignment
-from streams.chunk import Chunk, ChunkError, Position
-from streams.state import SavedState
+from streams.vectors.chunk import Chunk, ChunkError, Position
+from streams.vectors.state import SavedState
 from tests.driven_host import (
     COLUMNS,
     Driven,

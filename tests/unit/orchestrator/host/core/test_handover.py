@@ -9,7 +9,7 @@ from ha.messages import Ack, Control, Data, Snapshot, SnapshotRequest
 from ha.roles import ReplicaRole
 from orchestrator.host.core.events import PeerLost, RecordLoss, RecordTakeover
 from orchestrator.records import FragmentAssignment
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.driven_host import (
     MS,
     SETTINGS,

@@ -9,7 +9,7 @@ from ha.messages import Data
 from orchestrator.edges.events import Durable
 from orchestrator.host.core.hosted_streams import MISS_WINDOW_US, HostedSink
 from orchestrator.records import SinkAssignment
-from streams.chunk import NO_WATERMARK, Chunk, Position
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position
 from tests.streams_of_numbers import chunk, numbers
 
 

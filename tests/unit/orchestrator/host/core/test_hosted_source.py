@@ -9,7 +9,7 @@ from ha.producer import acknowledge, subscribe
 from orchestrator.edges.events import SourceEmitted
 from orchestrator.host.core.hosted_streams import ENTRIES, HostedSource
 from orchestrator.records import Shed, SourceAssignment, SourceSpec
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.streams_of_numbers import chunk, numbers
 
 SIZE = chunk(0, [(10, 1)]).size_bytes

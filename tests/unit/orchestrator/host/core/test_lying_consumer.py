@@ -10,7 +10,7 @@ import pytest
 from ha.messages import Ack, Control, Message, SnapshotRequest, Subscribe
 from ha.roles import ReplicaRole
 from orchestrator.host.core.events import Report
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.driven_host import (
     Driven,
     ack,

@@ -26,7 +26,7 @@ from orchestrator.records import (
     SourceAssignment,
 )
 from orchestrator.records.speed import Speed
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.quiet_host import COLUMNS, fragment
 from tests.streams_of_numbers import chunk
 

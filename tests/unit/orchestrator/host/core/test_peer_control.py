@@ -13,8 +13,8 @@ from orchestrator.host.core.events import CpuMeasured, PeerLost
 from orchestrator.host.core.peer_control import MOST_TURNS
 from orchestrator.records import Assignment, ClusterRecord
 from orchestrator.records.speed import Speed
-from streams.chunk import Position
 from streams.scheduling.cadence import every_nth
+from streams.vectors.chunk import Position
 from tests.driven_host import COLUMNS, SETTINGS, Driven, assigned, data, peers
 from tests.streams_of_numbers import chunk
 

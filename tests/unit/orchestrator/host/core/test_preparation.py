@@ -10,9 +10,9 @@ from msgspec import structs
 from ha.messages import Snapshot
 from orchestrator.host.core.preparation import SnapshotPreparations
 from orchestrator.host.shell.wire import WireError
-from streams.chunk import Chunk, Position
-from streams.engine import FragmentEngine
-from streams.state import PIECE_ROWS, SavedState
+from streams.evaluate.engine import FragmentEngine
+from streams.vectors.chunk import Chunk, Position
+from streams.vectors.state import PIECE_ROWS, SavedState
 from tests.streams_of_numbers import chunk as numbers
 from tests.unit.streams.running import chunk, program, sensor
 

@@ -7,7 +7,7 @@ from ha.memory import MemoryBudget
 from ha.messages import Ack, Control, Subscribe
 from orchestrator.edges.events import SinkOpened, SourceEmitted
 from orchestrator.records import Assignment, Overflow, SinkAssignment, SourceAssignment
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.driven_host import COLUMNS, SETTINGS, Driven, assigned, assignment_of, peers
 from tests.streams_of_numbers import chunk
 

@@ -6,7 +6,7 @@ import pytest
 from ha.messages import Control, Subscribed
 from ha.roles import ReplicaRole
 from orchestrator.host.core.events import PeerLost
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.driven_host import (
     Driven,
     assignment_of,

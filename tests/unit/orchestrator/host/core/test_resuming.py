@@ -21,7 +21,7 @@ from orchestrator.edges.events import (
 )
 from orchestrator.host.core.events import PeerLost, Report
 from orchestrator.records import Assignment, SinkAssignment, Skipped, SourceAssignment, SourceSpec
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 from tests.driven_host import (
     COLUMNS,
     Driven,

@@ -10,7 +10,7 @@ from orchestrator.edges.events import SourceEmitted, SourceFailed, SourceOpened,
 from orchestrator.host.core.events import PeerLost
 from orchestrator.host.core.hosted_streams import HostedSource
 from orchestrator.records import Assignment, SourceAssignment, SourceSpec
-from streams.chunk import Chunk, Position
+from streams.vectors.chunk import Chunk, Position
 from tests.driven_host import COLUMNS, Driven, peers
 from tests.streams_of_numbers import chunk, numbers
 

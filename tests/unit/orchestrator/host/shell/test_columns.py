@@ -9,7 +9,7 @@ from ha.messages import Columns, Control, Data, Subscribe
 from orchestrator.host.core.events import Send
 from orchestrator.host.shell.wire import as_received
 from orchestrator.records import Assignment, FragmentAssignment, SinkAssignment
-from streams.chunk import Chunk, Position, stream_schema
+from streams.vectors.chunk import Chunk, Position, stream_schema
 from tests.driven_host import Driven, assigned, assignment_of, subscribed
 from tests.driven_host import data as numbered
 from tests.streams_of_numbers import chunk

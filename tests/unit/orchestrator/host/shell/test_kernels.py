@@ -14,8 +14,8 @@ import pytest
 
 from orchestrator.host.shell.kernels import LOOK_S, SWITCH_S, KernelLoader, open_llvm
 from orchestrator.host.shell.own_process import process_cpu_s
-from streams.engine import FragmentEngine
-from streams.panes import kernels, reference
+from streams.evaluate.engine import FragmentEngine
+from streams.kernels import kernels, reference
 from tests.conftest import PATIENCE_S
 from tests.unit.streams.running import program
 
@@ -49,7 +49,7 @@ def test_kernels_are_loaded_when_a_statement_needs_them() -> None:
     FragmentEngine(program("RSTREAM(SELECT count(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND])"))
     loader.attend()
     loader.wait(PATIENCE_S)
-    assert kernels.current().__name__ == "streams.panes.compiled"
+    assert kernels.current().__name__ == "streams.kernels.compiled"
     assert not kernels.missing()
 
 

@@ -47,8 +47,8 @@ from orchestrator.host.shell.wire import (
     is_heartbeat,
     measured,
 )
-from streams.chunk import Position, stream_schema
-from streams.state import PIECE_ROWS, SavedState
+from streams.vectors.chunk import Position, stream_schema
+from streams.vectors.state import PIECE_ROWS, SavedState
 from tests.streams_of_numbers import chunk, schema
 
 DATA = Data(stream="s", epoch=2, generation=1, chunk=chunk(3, [(10, 2), (20, 0)]), departs_ms=-4)

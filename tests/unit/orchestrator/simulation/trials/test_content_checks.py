@@ -7,8 +7,8 @@ import pytest
 from orchestrator.simulation.trials.content_checks import released_ms
 from orchestrator.simulation.trials.oracle import Expected
 from orchestrator.simulation.trials.setting import COLUMNS
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
 
 
 @pytest.mark.parametrize(

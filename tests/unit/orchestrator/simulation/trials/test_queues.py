@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.records import ClusterRecord
 from orchestrator.simulation.trials.queues import QueueBudget
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 from tests.driven_host import Driven, assigned, assignment_of, data, subscribed
 from tests.streams_of_numbers import chunk
 

@@ -15,8 +15,8 @@ from orchestrator.simulation.trials.statements import (
     random_statement,
     stated,
 )
-from streams.compiler import compile_statement
 from streams.language import parse
+from streams.plan.compiler import compile_statement
 
 STREAMS = {"s1": 1, "s2": 1}
 

@@ -25,7 +25,7 @@ from orchestrator.edges.sources.live.batches import Batches
 from orchestrator.edges.sources.live.ingestion import Full
 from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.edges.sources.live.live_source import Durable
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 from tests.integration.orchestrator.edges.sources.test_http import Site, entered, request
 
 COLUMNS = {"number": "int", "name": "string"}

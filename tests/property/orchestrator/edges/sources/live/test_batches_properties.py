@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.edges.sources.live.batches import digest_of_parts
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 schema = stream_schema({"k": "string", "i": "int", "x": "float", "b": "bool"})
 rows = st.tuples(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from orchestrator.edges.sources.live.batches import digest_of_parts
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 
 def test_rows_that_differ_in_the_sign_of_zero_may_come_in_any_order() -> None:

@@ -17,7 +17,7 @@ from orchestrator.edges.sources.live.live_source import Durable
 from orchestrator.edges.sources.source_drivers import SourceDrivers
 from orchestrator.edges.sources.tcp import Tcp
 from orchestrator.records import SourceAssignment, SourceSpec
-from streams.chunk import NO_WATERMARK, Position, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, Position, stream_schema
 from tests.conftest import WaitUntil
 
 SCHEMA = stream_schema({"number": "int"})

@@ -21,7 +21,7 @@ from orchestrator.edges.sources.live.journal import Journal
 from orchestrator.edges.sources.live.live_input import JournaledInput, LiveInput
 from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.live.waiting_tuples import WaitingTuples
-from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 
 SCHEMA = stream_schema({"number": "int"})
 BY_COLUMN = EventTime(by_arrival=False, slack_ms=5, idle_after_ms=1000, max_ahead_ms=None)

@@ -17,7 +17,7 @@ from orchestrator.edges.open_folders import FilesGone
 from orchestrator.edges.sources.live import journal as journals
 from orchestrator.edges.sources.live.journal import MOST_READ_ENTRIES, Commit, Journal
 from orchestrator.edges.sources.live.journal_entries import PREFIX, parts, payloads
-from streams.chunk import NO_WATERMARK, Chunk, Position, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 
 SCHEMA = stream_schema({"number": "int"})
 END = Position(next_seq=10**6, watermark_ms=10**9)

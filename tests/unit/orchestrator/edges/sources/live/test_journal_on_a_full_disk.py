@@ -11,7 +11,7 @@ import resource, signal, sys
 from pathlib import Path
 import pyarrow as pa
 from orchestrator.edges.sources.live.journal import Commit, Journal
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 # Writing beyond the limit fails, as where a disk is full (EFBIG in place of ENOSPC).
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -55,7 +55,7 @@ OPENS = """
 import resource, signal, sys
 from pathlib import Path
 from orchestrator.edges.sources.live.journal import Journal
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder, schema = Path(sys.argv[1]), stream_schema({"name": "string"})

@@ -16,7 +16,7 @@ from orchestrator.edges.sources.live.journal import Commit, Journal
 from orchestrator.edges.sources.live.live_input import BATCHES_AT_ONCE, JournaledInput
 from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.live.waiting_tuples import WaitingTuples
-from streams.chunk import NO_WATERMARK
+from streams.vectors.chunk import NO_WATERMARK
 from tests.unit.orchestrator.edges.sources.live.test_ingestion import (
     BY_COLUMN,
     SCHEMA,

@@ -16,7 +16,7 @@ from orchestrator.edges.sources.tcp import Tcp
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import load
 from orchestrator.records import Shed, SourceAssignment, SourceSpec
-from streams.chunk import Position
+from streams.vectors.chunk import Position
 
 STREAM = """
 kind: Stream

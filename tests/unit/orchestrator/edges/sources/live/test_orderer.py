@@ -15,7 +15,7 @@ from orchestrator.edges.sources.live.orderer import (
     Released,
 )
 from orchestrator.edges.sources.live.waiting_tuples import WaitingTuples
-from streams.chunk import NO_WATERMARK, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, stream_schema
 
 SCHEMA = stream_schema({"number": "int"})
 NOW_US = 10_000_000

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.edges.sources.live.partitions import Merged, PartitionMerge
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 SCHEMA = stream_schema({"number": "int"})
 IDLE_US = 1_000_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.edges.sources.live.waiting_tuples import BATCH_BYTES, WaitingTuples
-from streams.chunk import stream_schema
+from streams.vectors.chunk import stream_schema
 
 SCHEMA = stream_schema({"number": "int", "text": "string"})
 ALL_BYTES = 2**40

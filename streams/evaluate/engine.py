@@ -1,0 +1,386 @@
+"""The engine of a fragment: chunks of its inputs in, rows and watermarks of its output out.
+
+How watermarks merge: the *input watermark* of a fragment is the least of its inputs' last
+watermarks. A timestamp group is evaluated once the input watermark reaches it. The output gets a
+watermark at every watermark of any input up to the input watermark. Rows that a firing point emits
+between two output watermarks are covered by the later one.
+
+The *ingestion time* of an output watermark w: of each input, take the first watermark at or past w;
+the newest of their ingestion times counts. The arrival of these watermarks made the evaluation of w
+possible, so a latency counted from that ingestion time is the time that transport and processing
+took after the last necessary input. If w is a watermark of every input, it is simply the newest of
+their ingestion times at w.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from foundation.arrays import IntArray, rising
+from streams.evaluate.input_queue import InputQueue
+from streams.evaluate.joins.lookup_join import LookupJoin
+from streams.evaluate.joins.window_join import WindowJoin
+from streams.evaluate.newest import Newest
+from streams.evaluate.panes.evaluation import Panes
+from streams.evaluate.rejected import Rejected, RejectedCount
+from streams.evaluate.sessions import Sessions
+from streams.evaluate.skipping import Rejections, Runner, Skipping, failure
+from streams.evaluate.stateless import Vectorised
+from streams.evaluate.stepwise.incremental import Incremental
+from streams.plan.program import Evaluation, Program
+from streams.vectors.chunk import Chunk, ChunkError, Position, stream_schema
+from streams.vectors.state import (
+    SavedInput,
+    SavedState,
+    SnapshotError,
+    SnapshotRecord,
+    load_operators,
+    read_pieces,
+    read_record,
+    write_snapshot,
+)
+
+NEVER_US = -(2**62)
+"""Before every ingestion time, µs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """Output of consecutive timestamp groups. The caller numbers it.
+
+    Attributes
+    ----------
+    rows
+        With the output's schema; timestamps never fall and none is past the last watermark.
+    watermarks_ms, ingestion_times_us
+        As in `Chunk`.
+    tuples_in
+        Number of input tuples that were consumed.
+    rejected
+        Those of them that were left out, if the program skips what it fails on.
+    """
+
+    rows: pa.RecordBatch
+    watermarks_ms: IntArray
+    ingestion_times_us: IntArray
+    tuples_in: int
+    rejected: tuple[Rejected, ...] = ()
+
+
+class EvaluationError(Exception):
+    """A statement could not be evaluated. Its engine is broken: discard it."""
+
+
+class FragmentEngine:
+    """Evaluates one program. The same inputs give the same rows, however they are cut.
+
+    No data makes other exceptions come out than `ChunkError` of `offer`, `EvaluationError` of
+    `advance`, and `SnapshotError` of `restore` and of a snapshot's pieces. The engine is unchanged
+    when `offer` or `restore` raise.
+
+    Parameters
+    ----------
+    program
+        The compiled statement.
+
+    Attributes
+    ----------
+    schema
+        Of the output rows.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.schema = stream_schema(program.columns)
+        self._queues: Mapping[str, InputQueue] = {
+            stream: InputQueue(stream, stream_schema(program.input_columns[stream]))
+            for stream in program.inputs
+        }
+        self._only = next(iter(self._queues.values())) if len(self._queues) == 1 else None
+        """The queue of the only input, if there is but one, as often."""
+        self._evaluation = self._new_evaluation()
+
+    def _new_evaluation(self) -> Runner:
+        if not self._program.skips:
+            return self._new_runner()
+        skipping = Skipping(self._new_runner, self._program.reads)
+        return skipping if self._program.of is None else Rejections(skipping, self.schema)
+
+    def _new_runner(self) -> Runner:
+        program = self._program.of or self._program
+        schema = stream_schema(program.columns)
+        match program.evaluation:
+            case Evaluation.STATELESS:
+                return Vectorised(program, schema)
+            case Evaluation.PANES:
+                return Panes(program, schema)
+            case Evaluation.SESSIONS:
+                return Sessions(program, schema)
+            case Evaluation.NEWEST:
+                return Newest(program, schema)
+            case Evaluation.JOIN:
+                return WindowJoin(program, schema)
+            case Evaluation.LOOKUP:
+                return LookupJoin(program, schema)
+            case Evaluation.STEPWISE:
+                return Incremental(program, schema)
+
+    def evaluates(self, program: Program) -> bool:
+        """Whether it is an engine for this program."""
+        return self._program == program
+
+    def offer(self, stream: str, chunk: Chunk) -> None:
+        """Add the next chunk of an input.
+
+        Raises
+        ------
+        ChunkError
+            It does not continue the input, breaks the promises of `Chunk`, or is of no input.
+        """
+        if stream not in self._queues:
+            raise ChunkError(f"stream {stream} is no input of {self._program.name}")
+        self._queues[stream].offer(chunk)
+
+    def skip_to(self, stream: str, position: Position) -> None:
+        """Continue an input after this cut, in the numbering that the cut has.
+
+        Used for an input that is read from its middle, that has a gap which no producer can fill,
+        or whose producer started over and numbers from 0 again. Sequence numbers carry no meaning
+        beyond the order of arrival: the output is the same as if the numbers had not changed.
+        Watermarks do: the next chunk must still lie past those offered before, and past the cut's.
+        """
+        self._queues[stream].skip_to(position)
+
+    def drop_waiting(self, stream: str) -> None:
+        """Drop what was offered of an input and not consumed: it is to be offered once more."""
+        queue = self._queues[stream]
+        queue.restore(queue.position, queue.taken)
+
+    @property
+    def ready(self) -> bool:
+        """Whether `advance` would evaluate anything: some watermark is reached on every input."""
+        if self._only is not None:
+            return self._only.first_watermark_ms is not None
+        input_watermark_ms = self.input_watermark_ms
+        firsts = (queue.first_watermark_ms for queue in self._queues.values())
+        return any(first is not None and first <= input_watermark_ms for first in firsts)
+
+    def advance(self, limit: int, tuples: int | None = None) -> Evaluated | None:
+        """Evaluate the next complete timestamp groups.
+
+        Parameters
+        ----------
+        limit
+            The most watermarks to advance by; at least 1.
+        tuples
+            The most tuples to consume, though at least one watermark is advanced; None: any number.
+
+        Returns
+        -------
+        Evaluated or None
+            None if the input watermark allows no evaluation.
+
+        Raises
+        ------
+        EvaluationError
+            An operator raised, whatever the reason: a bug, memory, state that makes no sense.
+        """
+        if limit < 1:
+            raise ValueError(f"cannot advance by {limit} watermarks; give 1 or more")
+        watermarks_ms, ingestion_times_us = self._next_watermarks(limit)
+        if not len(watermarks_ms):
+            return None
+        if tuples is not None and tuples < self.waiting:
+            count = np.sum(
+                [queue.count_until(watermarks_ms) for queue in self._queues.values()], axis=0
+            )
+            fitting = max(int(np.searchsorted(count, tuples, side="right")), 1)
+            watermarks_ms = watermarks_ms[:fitting]
+            ingestion_times_us = ingestion_times_us[:fitting]
+        until_ms = int(watermarks_ms[-1])
+        first_ids: dict[str, int] = {}
+        taken: dict[str, pa.RecordBatch | None] = {}
+        tuples_in = 0
+        for name, queue in self._queues.items():
+            first_ids[name] = queue.taken
+            taken[name] = queue.take(until_ms)
+            tuples_in += queue.taken - first_ids[name]
+        try:
+            with np.errstate(all="ignore"):
+                # Results that are not numbers become NULL: numpy need not warn.
+                rows = self._evaluation.run(taken, first_ids, until_ms)
+        except Exception as failed:
+            new, reads = self._new_runner, self._program.reads
+            where = failure(new, reads, failed, taken, first_ids, until_ms)
+            message = f"{self._program.name} cannot be evaluated {where}"
+            raise EvaluationError(message) from failed
+        skipping = self._skipping
+        return Evaluated(
+            rows=rows,
+            watermarks_ms=watermarks_ms,
+            ingestion_times_us=ingestion_times_us,
+            tuples_in=tuples_in,
+            rejected=() if skipping is None else tuple(skipping.rejected),
+        )
+
+    @property
+    def rejected_count(self) -> RejectedCount | None:
+        """What was left out since the state began; None if the program skips nothing."""
+        skipping = self._skipping
+        return None if skipping is None else skipping.count
+
+    @property
+    def _skipping(self) -> Skipping | None:
+        return self._evaluation if isinstance(self._evaluation, Skipping) else None
+
+    @property
+    def input_watermark_ms(self) -> int:
+        """The least of the inputs' last watermarks."""
+        if self._only is not None:
+            return self._only.watermark_ms
+        return min(queue.watermark_ms for queue in self._queues.values())
+
+    @property
+    def oldest_ingestion_time_us(self) -> int | None:
+        """Oldest ingestion time of the offered, unevaluated watermarks; None if there is none."""
+        times_us = [queue.first_ingestion_time_us for queue in self._queues.values()]
+        return min((time_us for time_us in times_us if time_us is not None), default=None)
+
+    @property
+    def waiting(self) -> int:
+        """Number of input tuples that were offered and not consumed."""
+        if self._only is not None:
+            return self._only.waiting
+        return sum(queue.waiting for queue in self._queues.values())
+
+    def waiting_chunks(self, stream: str) -> tuple[Chunk, ...]:
+        """What was offered of an input and not consumed."""
+        return self._queues[stream].chunks
+
+    def waiting_bytes_of(self, stream: str) -> int:
+        """Memory of what was offered of an input and not consumed."""
+        return self._queues[stream].waiting_bytes
+
+    def _next_watermarks(self, limit: int) -> tuple[IntArray, IntArray]:
+        """The next output watermarks, at most `limit`, and their ingestion times.
+
+        The first `limit` watermarks of all inputs together are among the first `limit` of each.
+        """
+        if self._only is not None:
+            watermarks_ms, ingestion_times_us = self._only.head(limit)
+            return watermarks_ms[:limit], ingestion_times_us[:limit]
+        heads = [queue.head(limit) for queue in self._queues.values()]
+        input_watermark_ms = self.input_watermark_ms
+        reached = [
+            watermarks_ms[: watermarks_ms.searchsorted(input_watermark_ms, side="right")]
+            for watermarks_ms, _ in heads
+        ]
+        if all(np.array_equal(one, reached[0]) for one in reached[1:]):
+            # Inputs of one clock, as most are.
+            merged = reached[0][:limit]
+            times_us = [ingestion_times_us[: len(merged)] for _, ingestion_times_us in heads]
+        else:
+            merged = rising(np.concatenate(reached))[:limit]
+            times_us = [_first_times(*head, merged) for head in heads]
+        return merged, np.maximum.reduce(times_us)
+
+    def positions(self) -> dict[str, Position]:
+        """Input → the cut up to which it has been evaluated, numbered as the tuple after it."""
+        return {stream: queue.position for stream, queue in self._queues.items()}
+
+    def position_of(self, stream: str) -> Position:
+        """The cut up to which one input has been evaluated."""
+        return self._queues[stream].position
+
+    def snapshot(self) -> SavedState:
+        """All state that output after the present positions depends on.
+
+        Taking it costs little; its pieces are written when they are asked for, while the engine
+        goes on. Chunks that were offered and not evaluated are left out. Offer them again after
+        `restore`, from `positions` on.
+        """
+        stateful = dict(self._evaluation.stateful())
+        inputs = {
+            stream: SavedInput(position=queue.position, taken=queue.taken)
+            for stream, queue in self._queues.items()
+        }
+        record = SnapshotRecord(self._program.text, inputs, tuple(stateful))
+        saved = {name: operator.save() for name, operator in stateful.items()}
+        return SavedState(lambda: write_snapshot(record, saved))
+
+    def restore(self, saved: SavedState) -> None:
+        """Continue from a snapshot of an engine with the same program.
+
+        Raises
+        ------
+        SnapshotError
+            The snapshot is damaged, of another format or of another statement. The engine is
+            unchanged.
+        """
+        if isinstance(saved, PreparedState) and (prepared := saved.take(self._program)) is not None:
+            self._evaluation = prepared._evaluation
+            for stream, queue in prepared._queues.items():
+                self._queues[stream].restore(queue.position, queue.taken)
+            return
+        for _ in self.restoring(saved):
+            pass
+
+    def restoring(self, saved: SavedState) -> Iterator[None]:
+        """As `restore`, in steps of milliseconds. The last step changes the engine."""
+        pieces = saved.pieces()
+        record = read_record(next(pieces, b""))
+        if record.statement != self._program.text:
+            raise SnapshotError(f"the snapshot is of another statement: {record.statement}")
+        evaluation = self._new_evaluation()
+        stateful = dict(evaluation.stateful())
+        if set(record.inputs) != set(self._queues) or set(record.operators) != set(stateful):
+            raise SnapshotError("the snapshot has other inputs or operators than the statement")
+        try:
+            yield from load_operators(stateful, read_pieces(pieces))
+        except SnapshotError:
+            raise
+        except Exception as failed:
+            # Damage may show as any error.
+            raise SnapshotError(f"the snapshot cannot be understood: {failed!r}") from failed
+        self._evaluation = evaluation
+        for stream, saved_input in record.inputs.items():
+            self._queues[stream].restore(saved_input.position, saved_input.taken)
+
+
+class PreparedState(SavedState):
+    """A snapshot from which an engine has been restored already.
+
+    Restoring another engine from it takes over that engine's state, once.
+
+    Parameters
+    ----------
+    saved
+        The snapshot.
+    engine
+        An engine that has been restored from it and not been used.
+    """
+
+    def __init__(self, saved: SavedState, engine: FragmentEngine) -> None:
+        super().__init__(saved.pieces)
+        self._engine: FragmentEngine | None = engine
+
+    def take(self, program: Program) -> FragmentEngine | None:
+        """The engine, if nobody has taken it and it evaluates this program."""
+        engine, self._engine = self._engine, None
+        return engine if engine is not None and engine.evaluates(program) else None
+
+
+def _first_times(
+    watermarks_ms: IntArray, ingestion_times_us: IntArray, at_ms: IntArray
+) -> IntArray:
+    """Ingestion times of an input's first watermarks at or past some watermarks.
+
+    An input that skipped past a watermark has none for it: `NEVER_US`.
+    """
+    if not len(watermarks_ms) or watermarks_ms[-1] < at_ms[-1]:
+        ingestion_times_us = np.append(ingestion_times_us, NEVER_US)
+    return ingestion_times_us[np.searchsorted(watermarks_ms, at_ms)]

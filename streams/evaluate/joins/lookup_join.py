@@ -1,0 +1,192 @@
+"""Evaluation of many timestamps in one pass, for tuples that are looked up in a growing relation.
+
+A program that this evaluates is an RSTREAM of a first source with `[UNBOUNDED]` and a second one
+with `[NOW]`, joined by keys that are equal. The rows of the first are kept, each linked to the next
+one with its key. Each tuple of the second meets those that have come until its timestamp, those of
+that timestamp included. As in evaluation step by step, pairs of a timestamp follow each other as
+the tuples do, and those of a tuple as the rows do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from foundation.arrays import IntArray
+from streams.evaluate.joins.key_pairs import NOTHING, Pairs, Side, room_for
+from streams.expressions.typed import Evaluator, Typed, evaluator
+from streams.kernels import kernels
+from streams.kernels.keys import Keys, encode
+from streams.operators.relation import Relation
+from streams.plan.program import Program
+from streams.vectors.arrays import Codes
+from streams.vectors.state import Pieces, State, Stateful
+from streams.vectors.vector import Delta, Frame, RowsAt
+
+FIRST_ROOM = 64
+
+UNUSED_KEYS = 1 << 16
+"""Keys that no row has, from which they are given up."""
+
+
+class LookupJoin:
+    """Runs a program whose `evaluation` is as a lookup."""
+
+    def __init__(self, program: Program, schema: pa.Schema) -> None:
+        (select,) = program.selects
+        kernels.want()
+        self._schema = schema
+        self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
+        keys = zip(*program.equal_keys, strict=True)
+        self._held, self._sought = (
+            Side(program, source, of_side)
+            for source, of_side in zip(select.sources, keys, strict=True)
+        )
+        self._places = {stream: program.read_places(stream) for stream in program.inputs}
+        self._rows = _IndexedRows(self._held)
+        self._conditions = tuple(map(evaluator, program.other_conjuncts))
+        self._outputs: list[tuple[Typed, Evaluator]] = [
+            (output, evaluator(output)) for output in select.outputs
+        ]
+
+    def run(
+        self,
+        taken: Mapping[str, pa.RecordBatch | None],
+        first_ids: Mapping[str, int],
+        until_ms: int,
+    ) -> pa.RecordBatch:
+        """Evaluate all tuples up to a watermark; parameters as in `Incremental.run`."""
+        arrived = taken[self._held.stream]
+        if arrived is not None:
+            places = self._places[self._held.stream]
+            self._rows.append(arrived, places, first_ids[self._held.stream])
+        sought = taken[self._sought.stream]
+        if sought is None or not self._rows.count:
+            return self._no_rows
+        parts = list(self._pairs(sought))
+        if not parts:
+            return self._no_rows
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+    def _pairs(self, sought: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows of the output, block by block."""
+        columns = self._sought.columns(sought, self._places[self._sought.stream])
+        rows = self._rows
+        codes = self._sought.codes(rows.keys, columns, sought.num_rows)
+        first = rows.first_of(codes)
+        at_ms: IntArray = sought.column(0).to_numpy(zero_copy_only=False)
+        room = room_for(sought.num_rows)
+        row, other = 0, int(first[0])
+        while row < sought.num_rows:
+            places = [np.empty(room, dtype=np.int64) for _ in range(2)]
+            count, row, other = kernels.current().fill_pairs_until(
+                first, rows.following, rows.entered_ms, at_ms, row, other, *places
+            )
+            if count:
+                of_held, of_sought = (each[:count] for each in places)
+                pairs = Pairs([rows.frame, columns], (of_held, of_sought), self._held.width)
+                made = pairs.selected(self._conditions, self._outputs, at_ms, self._schema)
+                if made is not None:
+                    yield made
+        rows.give_up_keys()
+
+    def stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """The operators that have state, by name."""
+        yield "rows", self._rows
+
+
+class _IndexedRows:
+    """The rows of a source, each linked to the next one with its key."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._relation = Relation(side.kinds)
+        self._renew()
+
+    def _renew(self) -> None:
+        self.keys = Keys([key.kind for key in self._side.keys])
+        self.following: Codes = np.full(FIRST_ROOM, NOTHING, dtype=np.int32)
+        """Row → the next one with its key."""
+        self._heads: Codes = np.full(FIRST_ROOM, NOTHING, dtype=np.int32)
+        self._tails: Codes = np.full(FIRST_ROOM, NOTHING, dtype=np.int32)
+        """Key → its first and its last row."""
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return self._relation.count
+
+    @property
+    def frame(self) -> Frame:
+        """The rows."""
+        return self._relation.rows
+
+    @property
+    def entered_ms(self) -> IntArray:
+        """When each row came."""
+        return self._relation.entered_ms
+
+    def append(self, batch: pa.RecordBatch, places: tuple[int, ...], first_id: int) -> None:
+        """Add the tuples of a batch, but those that match none."""
+        columns = self._side.columns(batch, places)
+        codes = self._side.codes(self.keys, columns, batch.num_rows)
+        (kept,) = (codes >= 0).nonzero()
+        if not len(kept):
+            return
+        times_ms: IntArray = batch.column(0).to_numpy(zero_copy_only=False)
+        inserted = np.ones(len(kept), dtype=np.bool_)
+        rows = RowsAt(columns, kept)
+        self._relation.step(Delta(rows, inserted, times_ms[kept], first_id + kept))
+        self._link(np.ascontiguousarray(codes[kept]))
+
+    def _link(self, codes: Codes) -> None:
+        """Link the newest rows, whose keys are given."""
+        self._make_room()
+        kernels.current().link_rows(
+            codes, self.count - len(codes), self._heads, self._tails, self.following
+        )
+
+    def _make_room(self) -> None:
+        self.following = _grown(self.following, self.count)
+        self._heads = _grown(self._heads, self.keys.count)
+        self._tails = _grown(self._tails, self.keys.count)
+
+    def first_of(self, codes: Codes) -> Codes:
+        """The first row with each key; -1 for none."""
+        self._make_room()
+        return np.where(codes >= 0, self._heads[np.maximum(codes, 0)], NOTHING).astype(np.int32)
+
+    def give_up_keys(self) -> None:
+        """Number keys anew if most of them are of no row."""
+        if self.keys.count > 2 * self.count + UNUSED_KEYS:
+            self._renew()
+            self._index()
+
+    def _index(self) -> None:
+        rows = self.frame
+        found = [evaluator(key)(rows).filled_to(rows.length) for key in self._side.keys]
+        if rows.length:
+            self._link(encode(self.keys, found, rows.length))
+
+    def save(self) -> Pieces:
+        """The rows; links follow from them."""
+        return self._relation.save()
+
+    def load(self, state: State) -> None:
+        """Append saved rows."""
+        self._relation.load(state)
+
+    def loaded(self) -> None:
+        """Link the rows."""
+        self._relation.loaded()
+        self._index()
+
+
+def _grown(old: Codes, needed: int) -> Codes:
+    if needed <= len(old):
+        return old
+    made: Codes = np.full(max(needed, 2 * len(old)), NOTHING, dtype=np.int32)
+    made[: len(old)] = old
+    return made

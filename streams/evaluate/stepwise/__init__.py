@@ -1,0 +1,1 @@
+"""Evaluation of any program, by the changes of relations."""

@@ -1,0 +1,233 @@
+"""Evaluation of many timestamps in one pass, by the changes of relations.
+
+A relation changes only at timestamps with input tuples and at *firing points*: the timestamps at
+which a row leaves a window because of its age. Evaluating only these is exact. All other timestamps
+are skipped, however many watermarks lie between.
+
+A pass takes all tuples up to a watermark. Every operator consumes and produces changes that carry
+their timestamps, in the order of the timestamps, so a pass over many of them gives the same rows as
+a pass for each. Its cost is per call and per row, not per timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from foundation.arrays import IntArray, rising
+from streams.evaluate.stepwise.select_pipeline import ChildPipeline, SelectPipeline
+from streams.language.ast import ToStream
+from streams.operators.changes_to_stream import ChangesToStream
+from streams.operators.partition_window import PartitionWindow
+from streams.operators.ranked_window import RankedWindow
+from streams.operators.relation_to_stream import RelationToStream
+from streams.operators.session_window import SessionWindow
+from streams.operators.slide_window import SlideWindow
+from streams.operators.union import union
+from streams.operators.window import (
+    Arrived,
+    RangeWindow,
+    RowsWindow,
+    UnboundedWindow,
+    Window,
+)
+from streams.plan.program import Program, WindowPlan
+from streams.vectors.state import Stateful
+from streams.vectors.vector import Delta, Emitted, Frame, emitted_batch, empty_frame, from_arrow
+
+PASS_ROWS = 4096
+"""Most tuples of a pass, unless a timestamp has more: what a pass reads stays in the cache."""
+
+JOIN_PASS_ROWS = 128
+"""Least tuples of a pass through a join."""
+
+PASS_BOUNDARIES = 1 << 14
+"""Most boundaries of a pass, beside those that its first and last tuple alone have."""
+
+_no_timestamps: IntArray = np.empty(0, dtype=np.int64)
+
+
+class Incremental:
+    """Runs a program of any shape."""
+
+    def __init__(self, program: Program, schema: pa.Schema) -> None:
+        self._program = program
+        self._schema = schema
+        self._kinds = tuple(program.columns.values())
+        self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
+        self._inputs = {stream: _Input(program, stream) for stream in program.inputs}
+        self._windows = [_window(program, plan) for plan in program.windows]
+        sliding = [
+            (plan.range_ms, plan.slide_ms)
+            for plan in program.windows
+            if program.to_stream is ToStream.RSTREAM and plan.range_ms and plan.slide_ms
+        ]
+        self._reach_ms = max((range_ms for range_ms, _ in sliding), default=0)
+        """How long a tuple has RSTREAM evaluated at each boundary; 0 without boundaries."""
+        self._least_slide_ms = min((slide_ms for _, slide_ms in sliding), default=1)
+        plans = list(dict.fromkeys(select.child for select in program.selects))
+        self._children = [ChildPipeline(program, plan) for plan in plans]
+        """What the selects are over; those that are over the same compute it once."""
+        self._child_of = [plans.index(select.child) for select in program.selects]
+        self._selects = [SelectPipeline(program, plan) for plan in program.selects]
+        self._to_stream: ChangesToStream | RelationToStream
+        if program.to_stream is ToStream.RSTREAM:
+            self._to_stream = RelationToStream(self._kinds)
+        else:
+            inserted = program.to_stream is ToStream.ISTREAM
+            self._to_stream = ChangesToStream(inserted=inserted)
+
+    def run(
+        self,
+        taken: Mapping[str, pa.RecordBatch | None],
+        first_ids: Mapping[str, int],
+        until_ms: int,
+    ) -> pa.RecordBatch:
+        """Evaluate all tuples up to a watermark.
+
+        Parameters
+        ----------
+        taken
+            Input → the tuples since the last pass; None for none.
+        first_ids
+            Input → the identity of the first of them.
+        until_ms
+            The watermark: all inputs are complete up to it.
+        """
+        if all(rows is None for rows in taken.values()) and until_ms < self._next_expiry_ms():
+            return self._no_rows
+        arrived = {
+            stream: self._inputs[stream].arrived(rows, first_ids[stream])
+            for stream, rows in taken.items()
+        }
+        passes = self._passes(arrived, until_ms)
+        emitted = [rows for one in passes if (rows := self._pass(*one)) is not None]
+        if not emitted:
+            return self._no_rows
+        return emitted_batch(emitted, self._kinds, self._schema)
+
+    def _next_expiry_ms(self) -> int:
+        """The next firing point, if no tuple arrives before it."""
+        return min(window.next_expiry_ms() for window in self._windows)
+
+    def _passes(
+        self, arrived: Mapping[str, Arrived], until_ms: int
+    ) -> Iterator[tuple[Mapping[str, Arrived], int]]:
+        """The tuples of each pass, complete timestamp groups, and its watermark."""
+        if sum(one.rows.length for one in arrived.values()) > (
+            1 if self._reach_ms else JOIN_PASS_ROWS
+        ):
+            times_ms = np.concatenate([one.timestamps for one in arrived.values()])
+            times_ms.sort()
+            while len(times_ms) > (most := self._fitting(times_ms)):
+                next_ms = int(times_ms[most])
+                # A timestamp group that is larger than a pass is a pass of its own.
+                end_ms = next_ms if times_ms[0] == next_ms else next_ms - 1
+                yield {stream: one.until(end_ms) for stream, one in arrived.items()}, end_ms
+                arrived = {stream: one.after(end_ms) for stream, one in arrived.items()}
+                times_ms = times_ms[times_ms.searchsorted(end_ms, side="right") :]
+        yield arrived, until_ms
+
+    def _fitting(self, times_ms: IntArray) -> int:
+        """How many of the next tuples, which have these timestamps, a pass takes at most."""
+        most = self._most_rows()
+        if self._reach_ms:
+            passed_ms = np.minimum(np.diff(times_ms[: most + 1]), self._reach_ms).cumsum()
+            most_ms = PASS_BOUNDARIES * self._least_slide_ms
+            most = min(most, 1 + int(passed_ms.searchsorted(most_ms, side="right")))
+        return most
+
+    def _most_rows(self) -> int:
+        """Most tuples of a pass.
+
+        A join compares changes with all rows that are in its relations at some time of the pass,
+        so few more should enter than there are.
+        """
+        if not self._program.joins:
+            return PASS_ROWS
+        joined = sum(child.joined_rows for child in self._children)
+        return min(max(joined, JOIN_PASS_ROWS), PASS_ROWS)
+
+    def _pass(self, arrived: Mapping[str, Arrived], until_ms: int) -> Emitted | None:
+        deltas: list[Delta | None] = []
+        times_ms: list[IntArray] = []
+        for plan, window in zip(self._program.windows, self._windows, strict=True):
+            rows = arrived[plan.stream]
+            delta = None
+            if rows.rows.length or window.next_expiry_ms() <= until_ms:
+                delta = window.step(rows, until_ms)
+                evaluated_ms = window.evaluated_ms(rows, delta)
+                if len(evaluated_ms):
+                    times_ms.append(evaluated_ms)
+            deltas.append(delta)
+        if not times_ms:
+            return None
+        first_ms = min(int(times.min()) for times in times_ms)
+        changes = [child.step(deltas, first_ms) for child in self._children]
+        parts = (
+            select.step(changes[child])
+            for select, child in zip(self._selects, self._child_of, strict=True)
+        )
+        change = union([part for part in parts if part is not None])
+        if isinstance(self._to_stream, RelationToStream):
+            return self._to_stream.step(change, rising(np.concatenate(times_ms)))
+        return self._to_stream.step(change)
+
+    def stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """The operators that have state, by name."""
+        for index, window in enumerate(self._windows):
+            yield f"window-{index}", window
+        for index, child in enumerate(self._children):
+            # A child is named after the first select that is over it.
+            first = self._child_of.index(index)
+            for name, operator in child.stateful():
+                yield f"select-{first}-{name}", operator
+        for index, select in enumerate(self._selects):
+            for name, operator in select.stateful():
+                yield f"select-{index}-{name}", operator
+        if isinstance(self._to_stream, RelationToStream):
+            yield "to-stream", self._to_stream
+
+
+class _Input:
+    """Reads the tuples of one input."""
+
+    def __init__(self, program: Program, stream: str) -> None:
+        kinds = program.read_kinds(stream)
+        self._columns = list(zip(program.read_places(stream), kinds, strict=True))
+        self._no_rows = empty_frame(kinds)
+
+    def arrived(self, rows: pa.RecordBatch | None, first_id: int) -> Arrived:
+        """The tuples of a record batch."""
+        if rows is None:
+            return Arrived(self._no_rows, _no_timestamps, first_id)
+        columns = tuple(from_arrow(rows.column(place), kind) for place, kind in self._columns)
+        timestamps = rows.column(0).to_numpy(zero_copy_only=False)
+        return Arrived(Frame(columns, rows.num_rows), timestamps, first_id)
+
+
+def _window(program: Program, plan: WindowPlan) -> Window:
+    kinds = program.read_kinds(plan.stream)
+    each_boundary = program.to_stream is ToStream.RSTREAM
+    if program.ranks_panes:
+        (select,) = program.selects
+        assert select.top is not None
+        condition = select.sources[0].condition
+        return RankedWindow(
+            plan, kinds, condition, select.top, select.outputs, each_boundary=each_boundary
+        )
+    if plan.session_ms is not None:
+        return SessionWindow(plan.session_ms, plan.partition_by, kinds)
+    if plan.rows is not None and plan.partition_by:
+        return PartitionWindow(plan.rows, plan.range_ms, plan.partition_by, kinds)
+    if plan.rows is not None:
+        return RowsWindow(plan.rows, kinds)
+    if plan.range_ms is not None and plan.slide_ms is not None:
+        return SlideWindow(
+            plan.range_ms, plan.slide_ms, plan.offset_ms, kinds, each_boundary=each_boundary
+        )
+    if plan.range_ms is not None:
+        return RangeWindow(plan.range_ms, kinds)
+    return UnboundedWindow()

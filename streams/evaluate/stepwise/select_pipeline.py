@@ -1,0 +1,122 @@
+"""The pipeline of the operators of one SELECT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from streams.aggregates.groups import Groups
+from streams.operators.filter import Filter
+from streams.operators.join import Join
+from streams.operators.project import Project
+from streams.operators.relation import Relation
+from streams.operators.top import Top
+from streams.plan.program import ChildPlan, Program, SelectPlan, SourcePlan
+from streams.vectors.state import Stateful
+from streams.vectors.vector import Delta
+
+
+class SourcePipeline:
+    """The rows of a window for which the source's own condition is true.
+
+    Equal sources of a select, as in a self-join, share one pipeline.
+    """
+
+    def __init__(self, program: Program, plan: SourcePlan, *, joined: bool) -> None:
+        self._window = plan.window
+        kinds = program.read_kinds(program.windows[plan.window].stream)
+        self._filter = None if plan.condition is None else Filter(plan.condition)
+        self.relation = Relation(kinds) if joined else None
+        """The rows for the join to read; None for a select from one source."""
+        self.width = len(kinds)
+
+    def step(self, windows: Sequence[Delta | None]) -> Delta | None:
+        """The change since the last pass, computed from the changes of the windows."""
+        delta = windows[self._window]
+        if delta is not None and self._filter is not None:
+            delta = self._filter.step(delta)
+        if delta is not None and self.relation is not None:
+            self.relation.step(delta)
+        return delta
+
+
+class ChildPipeline:
+    """Computes what one or several SELECT lists are over: the sources, joined and grouped."""
+
+    def __init__(self, program: Program, plan: ChildPlan) -> None:
+        joined = len(plan.sources) > 1
+        distinct = list(dict.fromkeys(plan.sources))
+        self._sources = [SourcePipeline(program, one, joined=joined) for one in distinct]
+        self._order = [distinct.index(one) for one in plan.sources]
+        self._join: Join | None = None
+        if joined:
+            widths = [self._sources[index].width for index in self._order]
+            self._join = Join(widths, plan.conjuncts)
+        self._groups: Groups | None = None
+        if plan.group is not None:
+            self._groups = Groups(
+                plan.group,
+                stays=program.stays(plan),
+                in_order=program.in_order(plan),
+                naive=program.naive,
+            )
+
+    def step(self, windows: Sequence[Delta | None], first_ms: int) -> Delta | None:
+        """Compute the change since the last pass, from the changes of all windows.
+
+        Parameters
+        ----------
+        windows
+            The changes of the program's windows; None for none.
+        first_ms
+            The first timestamp of this pass.
+        """
+        deltas = [source.step(windows) for source in self._sources]
+        if self._join is None:
+            (change,) = deltas
+        else:
+            relations = [self._sources[index].relation for index in self._order]
+            change = self._join.step(
+                [deltas[index] for index in self._order],
+                [relation for relation in relations if relation is not None],
+            )
+        if self._groups is not None:
+            change = self._groups.step(change, first_ms)
+        return change
+
+    @property
+    def joined_rows(self) -> int:
+        """Number of rows that a join compares changes with; 0 without a join."""
+        return sum(one.relation.count for one in self._sources if one.relation is not None)
+
+    def stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """The operators that have state, by name."""
+        for index, source in enumerate(self._sources):
+            if source.relation is not None:
+                yield f"relation-{index}", source.relation
+        if self._groups is not None:
+            yield "aggregate", self._groups
+
+
+class SelectPipeline:
+    """Computes the change of the selected relation from that of what the SELECT list is over."""
+
+    def __init__(self, program: Program, plan: SelectPlan) -> None:
+        self._having = None if plan.having is None else Filter(plan.having)
+        self._top: Top | None = None
+        if plan.top is not None:
+            stays = plan.group is None and program.stays(plan.child)
+            self._top = Top(plan.top, plan.outputs, stays=stays)
+        self._project = Project(plan.outputs)
+
+    def step(self, change: Delta | None) -> Delta | None:
+        """The change since the last pass; None for none."""
+        if self._having is not None and change is not None:
+            change = self._having.step(change)
+        if change is None:
+            return None
+        return self._project.step(change) if self._top is None else self._top.step(change)
+
+    def stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """The operators that have state, by name."""
+        if self._top is not None:
+            yield "top", self._top

@@ -1,0 +1,1 @@
+"""Typed expressions and the functions that they call, column by column."""

@@ -1,0 +1,1 @@
+"""From a statement to a program: names, types, what is pushed down, split, shared, divided."""

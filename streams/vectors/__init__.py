@@ -1,0 +1,1 @@
+"""Columns, rows and chunks of tuples, and how they are saved."""
