@@ -217,6 +217,10 @@ class Ack(Sent, frozen=True, kw_only=True):
         None if none has a position in it.
     departs_ms
         As whoever has sent the host the stream in this generation has said (`Data.departs_ms`).
+    lagging
+        As `demanded`, or as `position` if nothing is demanded, but only of the readers that have
+        received least: one that begins behind another must not wait until that has processed what
+        it received before.
     """
 
     position: Position | None
@@ -229,6 +233,7 @@ class Ack(Sent, frozen=True, kw_only=True):
     batch: Number = EVERY_TUPLE
     furthest: Position | None = None
     departs_ms: EventTime | None = None
+    lagging: Position | None = None
 
 
 class Offer(Sent, frozen=True, kw_only=True):

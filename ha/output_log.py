@@ -6,10 +6,10 @@ A primary keeps them to send them again after a broken link, a secondary to send
 takeover (reliable placement, §3.3: Q counts such tuples of an upstream primary).
 
 *Credit.* A subscriber is sent no more than it has room for (`Ack.room_bytes`), but always one chunk
-if it has processed all that it was sent: so whoever waits for output gets some. A producer whose
-output lies beyond the room of a subscriber that *demands* it is held up (`OutputLog.is_held_up`):
-it evaluates nothing until the subscriber has room again. Primaries and the sinks of sites demand
-output, standbys and observers do not.
+if its readers that have received least have processed all that it was sent: so whoever waits for
+output gets some. A producer whose output lies beyond the room of a subscriber that *demands* it is
+held up (`OutputLog.is_held_up`): it evaluates nothing until the subscriber has room again.
+Primaries and the sinks of sites demand output, standbys and observers do not.
 
 *Batches.* A host where only standbys read may be sent output in batches (Semi-Active Standby;
 reliable placement, §4.6): output is kept back from it until `Ack.batch` tuples have gathered, and
@@ -282,6 +282,7 @@ class OutputLog:
         if demanded is not None and before is not None and demanded.is_before(before):
             demanded = before
         subscriber.demanded, subscriber.room_bytes = demanded, ack.room_bytes
+        subscriber.lagging = ack.lagging
         subscriber.heard_us, subscriber.is_heard = now_us, True
         subscriber.is_away = False
         subscriber.batch = ack.batch
@@ -396,18 +397,17 @@ class OutputLog:
         return self.end.next_seq - subscriber.sent.next_seq < subscriber.batch
 
     def _within(self, fresh: list[Chunk], subscriber: Subscriber, until_bytes: int) -> list[Chunk]:
-        """The chunks that a subscriber has room for; one if it has nothing left to process."""
+        """The chunks that a subscriber has room for; one if a reader there has nothing left."""
         count = sum(end_bytes <= until_bytes for _, end_bytes in list(self._ends)[-len(fresh) :])
-        processed = subscriber.demanded or subscriber.acknowledged
-        if not count and not processed.is_before(subscriber.sent):
+        if not count and not subscriber.caught_up.is_before(subscriber.sent):
             count = 1
         return fresh[:count]
 
     def wanted(self) -> Iterator[tuple[str, Position]]:
         """Hosts that lack output from before the log's beginning, and where each one stands.
 
-        A host that has two pieces to acknowledge is left out, so that no more than two are under
-        way however much it lacks.
+        A host that has two pieces to process is left out, so that no more than two are under way
+        however much it lacks.
         """
         if not self._rereadable:
             return
@@ -419,7 +419,7 @@ class OutputLog:
                 subscriber.sent = self.retained
             before = subscriber.reread_from
             if subscriber.sent.is_before(self.base) and (
-                before is None or not subscriber.acknowledged.is_before(before)
+                before is None or not subscriber.caught_up.is_before(before)
             ):
                 yield node, subscriber.sent
 

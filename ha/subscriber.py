@@ -40,7 +40,7 @@ class Subscriber:
         All output before what it has processed, counted from the log's first chunk.
     heard_us
         When it last said how far it is; None: not yet, but it was told to be there.
-    received_ms, furthest
+    received_ms, furthest, lagging
         As in `Ack`.
     is_heard, silent, pace
         Whether it has acknowledged something in this acknowledgement interval of the producer's
@@ -72,6 +72,7 @@ class Subscriber:
     heard_us: int | None = None
     received_ms: int | None = None
     furthest: Position | None = None
+    lagging: Position | None = None
     batch: int = EVERY_TUPLE
     columns: Columns | None = None
     reread_from: Position | None = None
@@ -89,6 +90,11 @@ class Subscriber:
         """Up to where it has said that it has the output."""
         acknowledged_ms, received_ms = self.acknowledged.watermark_ms, self.received_ms
         return acknowledged_ms if received_ms is None else max(acknowledged_ms, received_ms)
+
+    @property
+    def caught_up(self) -> Position:
+        """Up to where its readers that have received least have processed output."""
+        return self.lagging or self.demanded or self.acknowledged
 
     def end_interval(self) -> bool:
         """Count an acknowledgement interval of the producer's host as over.

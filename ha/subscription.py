@@ -521,12 +521,11 @@ class Subscription:
         generations = {self.readers[reader].generation for reader in counting}
         # Who has just begun, or crossed a discontinuity, has processed nothing, and needs all that
         # follows.
-        least = _least(
-            [
-                processed[reader] or (self.readers[reader].began_at if demanding else None)
-                for reader in counting
-            ]
-        )
+        counted = {
+            reader: processed[reader] or (self.readers[reader].began_at if demanding else None)
+            for reader in counting
+        }
+        least = _least([*counted.values()])
         if least is None or len(generations) != 1:
             return []
         (generation,) = generations
@@ -549,8 +548,15 @@ class Subscription:
             batch=self.batch,
             furthest=_furthest(received),
             departs_ms=self._departs_ms(generation),
+            lagging=self._lagging(counted),
         )
         return [(node, ack) for node, link in self._links.items() if link.start is not None]
+
+    def _lagging(self, processed: Mapping[str, Position | None]) -> Position | None:
+        """What those have processed of some readers that have received least."""
+        reached = {reader: at for reader, _, at in self._reached() if reader in processed}
+        least = _least([*reached.values()])
+        return _least([processed[reader] for reader, at in reached.items() if at == least])
 
     def tells(self, acks: list[tuple[str, Ack]], now_us: int) -> bool:
         """Whether to send acknowledgements now: they say something new, or it has been a while."""

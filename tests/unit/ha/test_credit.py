@@ -16,6 +16,7 @@ from tests.streams_of_numbers import chunk, numbers, schema
 from tests.unit.ha.test_output_log import ALICE, BOB, Made
 
 SIZE = chunk(0, [(10, 1)]).size_bytes
+START = Position()
 
 
 def at(ts: int) -> Position:
@@ -39,11 +40,17 @@ def produce(producer: Made, chunks: int) -> None:
 
 
 def ask(
-    producer: Made, node: str, *, room: int, demands: bool = True, patient: bool = False
+    producer: Made,
+    node: str,
+    *,
+    room: int,
+    demands: bool = True,
+    patient: bool = False,
+    position: Position = START,
 ) -> None:
     request = Subscribe(
         stream="s",
-        position=Position(),
+        position=position,
         generation=3,
         demands=demands,
         patient=patient,
@@ -52,13 +59,22 @@ def ask(
     subscribe(producer, node, request, 0)
 
 
-def ack(producer: Made, node: str, ts: int, *, room: int, demands: bool = True) -> None:
+def ack(
+    producer: Made,
+    node: str,
+    ts: int,
+    *,
+    room: int,
+    demands: bool = True,
+    lagging: Position | None = None,
+) -> None:
     told = Ack(
         position=at(ts),
         epoch=4,
         generation=3,
         demanded=at(ts) if demands else None,
         room_bytes=room * SIZE,
+        lagging=lagging,
     )
     acknowledge(producer, node, told, 0)
 
@@ -90,6 +106,19 @@ def test_whoever_has_processed_everything_gets_one_chunk_however_little_room_the
     assert one.log.take_unsent(ALICE) == []
     ack(one, ALICE, 10, room=0)
     assert numbers(one.log.take_unsent(ALICE)) == [1]
+
+
+def test_a_reader_that_begins_behind_another_one_gets_its_chunks_one_by_one() -> None:
+    """The other one may wait for its output, and process nothing of what it has received."""
+    one = made(4)
+    ask(one, ALICE, room=3)
+    assert numbers(one.log.take_unsent(ALICE)) == [0, 1, 2]
+    ask(one, ALICE, room=0, position=at(10))
+    for number in (1, 2, 3):
+        assert one.log.take_unsent(ALICE) == []
+        ack(one, ALICE, 0, room=0, lagging=at(10 * number))
+        assert numbers(one.log.take_unsent(ALICE)) == [number]
+    assert numbers(one.log.chunks()) == [0, 1, 2, 3], "all that is demanded is kept"
 
 
 def test_is_held_up_while_its_output_lies_beyond_the_room_of_a_host_that_demands_it() -> None:
@@ -191,6 +220,18 @@ def test_a_slow_secondary_neither_demands_nor_hides_what_a_primary_has_processed
     assert (told.position, told.demanded) == (at(10), None)
 
 
+def test_of_readers_that_have_received_least_a_host_says_what_they_have_processed() -> None:
+    one = subscription(("ahead", at(80)), ("behind", at(50)), ("slow", at(50)), ("standby", at(20)))
+    one.demands = {"ahead", "behind", "slow"}.__contains__
+    processed: dict[str, Position | None] = {"ahead": at(10), "standby": at(20)}
+    for behind, slow, lagging in ((at(50), at(40), at(40)), (at(50), None, at(50))):
+        ((_, told), _) = one.acks(processed | {"behind": behind, "slow": slow})
+        assert (told.demanded, told.lagging) == (at(10), lagging)
+    one.readers["ahead"].start(at(50), 1)
+    ((_, told), _) = one.acks(processed | {"behind": at(50), "slow": at(40)})
+    assert (told.demanded, told.lagging) == (at(10), at(10))
+
+
 def test_a_host_that_has_yet_to_process_what_it_received_does_not_ask_for_more() -> None:
     one = subscription(("reader", at(50)))
     ahead = Offer(generation=1, epoch=1, watermark_ms=90, sent=False)
@@ -250,6 +291,18 @@ def test_what_is_read_again_fits_into_the_room_that_there_is() -> None:
     least = log.reread(BOB, at(0), whole)
     assert least is not None
     assert numbers([least]) == [0], "one timestamp in any case"
+
+
+def test_what_is_read_again_does_not_wait_for_readers_that_are_further() -> None:
+    """No more than two pieces are under way to the one that is behind."""
+    one = Made(OutputLog(schema, base=at(1000), rereadable=True))
+    ask(one, ALICE, room=2)
+    for number in range(4):
+        assert list(one.log.wanted()) == [(ALICE, at(10 * number))]
+        one.log.reread(ALICE, at(10 * number), chunk(number, [(10 * number + 10, 1)]))
+        ack(one, ALICE, 0, room=2, lagging=at(max(10 * number - 10, 0)))
+        assert list(one.log.wanted()) == ([] if number else [(ALICE, at(10))])
+        ack(one, ALICE, 0, room=2, lagging=at(10 * number))
 
 
 def test_a_reader_that_crosses_a_discontinuity_goes_on_to_demand_what_follows() -> None:
