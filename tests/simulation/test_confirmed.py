@@ -210,7 +210,7 @@ def test_of_a_tuple_that_may_be_late_for_consumers_clients_are_told_that_nobody_
     kill_for_a_while(scenario, "west-site")
     (push,) = late
     assert push.done.is_set()
-    assert push.outcome == Taken(undecided=1)
+    assert push.outcome == Taken(undecided=1, waiting=1)
     # Were it in the results, pairs at its timestamp with key 3 and twice 99 would be.
     kept = scenario.deliveries["pairs"]
     seen = Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)

@@ -206,20 +206,7 @@ class Posts:
             raise busy(f"{error}; send this again") from None
         except DriverError as error:
             raise _unavailable(error) from None
-        return self._told(taken)
-
-    def _told(self, taken: Taken) -> dict[str, int | bool]:
-        """The response; `waiting` are tuples of the stream that have not entered yet, whoever has
-        sent them."""
-        told: dict[str, int | bool] = {
-            "accepted": taken.accepted,
-            "late": taken.late,
-            "ahead": taken.ahead,
-            "repeated": taken.repeated,
-        }
-        if (waiting := self._input.waiting) is not None:
-            told["waiting"] = waiting.tuples
-        return told | ({"undecided": taken.undecided} if taken.undecided else {})
+        return _told(taken)
 
     def _rows(self, request: Request) -> pa.RecordBatch:
         written, header = _format(request)
@@ -239,7 +226,7 @@ class Posts:
         try:
             if kind == COMMIT:
                 parts = _parts.decode(request.body).parts
-                return self._told(batches.commit(client, number, parts))
+                return _told(batches.commit(client, number, parts))
             if kind == ABORT:
                 batches.abort(client, number)
                 return {"aborted": True}
@@ -254,6 +241,18 @@ class Posts:
         except (ValueError, msgspec.DecodeError) as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
         return {"staged": rows.num_rows}
+
+
+def _told(taken: Taken) -> dict[str, int | bool]:
+    """The response."""
+    told: dict[str, int | bool] = {
+        "accepted": taken.accepted,
+        "late": taken.late,
+        "ahead": taken.ahead,
+        "repeated": taken.repeated,
+    }
+    rarer = {"waiting": taken.waiting, "undecided": taken.undecided}
+    return told | {name: count for name, count in rarer.items() if count}
 
 
 def _kind(request: Request) -> str:

@@ -149,7 +149,7 @@ class Batches:
             self._enter_all()
             if self._input.has(_name(client), _last(number)):
                 self._compare(client, number, parts)
-                taken = Taken(repeated=True)
+                taken = Taken(repeated=True, waiting=self._input.waiting_tuples)
             else:
                 file = self._folder / f"{_key(client, number)}.batch"
                 self._merge(client, number, parts, file)
@@ -195,7 +195,8 @@ class Batches:
             if not self._input.has(_name(client), place):
                 taken += self._input.push(batch, client=_name(client), number=place, in_order=True)
         nothing = pa.RecordBatch.from_pylist([], schema=self._schema)
-        self._input.push(nothing, client=_name(client), number=_last(number), digest=digest)
+        last = _last(number)
+        taken += self._input.push(nothing, client=_name(client), number=last, digest=digest)
         file.unlink(missing_ok=True)
         return taken
 

@@ -110,6 +110,8 @@ class Taken:
     undecided
         Tuples whose timestamps consumers had before the site was started again. If they had come
         before, they are in the results; if not, they were late. Nobody can tell.
+    waiting
+        Tuples of the stream, whoever has sent them, that had not entered when this was told.
     """
 
     accepted: int = 0
@@ -117,6 +119,7 @@ class Taken:
     ahead: int = 0
     repeated: bool = False
     undecided: int = 0
+    waiting: int = 0
 
     def __add__(self, other: Taken) -> Taken:
         return Taken(
@@ -125,6 +128,7 @@ class Taken:
             ahead=self.ahead + other.ahead,
             repeated=self.repeated or other.repeated,
             undecided=self.undecided + other.undecided,
+            waiting=other.waiting,
         )
 
 
@@ -240,6 +244,9 @@ class Ingestion:
         clients: list[Batch] = []
         here: dict[tuple[str, int], int | None] = {}
         for push in pushes:
+            if push.rows.num_rows:
+                # Whoever waits for this commit could not send more.
+                self._orderer.heard(now_us)
             if push.client:
                 batch = (push.client, push.number, push.digest)
                 if self._knows(push, here):

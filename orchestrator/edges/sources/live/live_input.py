@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -275,6 +276,11 @@ class LiveInput:
         """The tuples that were accepted and have not entered yet; None: none waits."""
         return self._waiting
 
+    @property
+    def waiting_tuples(self) -> int:
+        """How many these are."""
+        return 0 if self._waiting is None else self._waiting.tuples
+
     def next_due_us(self, start_at_us: int) -> int | None:
         """At once if something waits; else the thread wakes the loop."""
         with self._changed:
@@ -400,6 +406,8 @@ class LiveInput:
     def _respond(self, pushes: Sequence[Push]) -> None:
         """Tell readers the outcome of batches that have entered."""
         for push in pushes:
+            if push.outcome is not None:
+                push.outcome = replace(push.outcome, waiting=self.waiting_tuples)
             push.done.set()
 
     def _fail(self, pushes: Sequence[Push]) -> None:

@@ -185,8 +185,8 @@ def test_a_batch_is_answered_when_it_is_in_the_journal(
     opened: Callable[..., JournaledInput], folder: Path
 ) -> None:
     source = opened()
-    assert source.push(rows(1, 10), client="c", number=1) == Taken(accepted=2)
-    assert source.push(rows(1, 10), client="c", number=1) == Taken(repeated=True)
+    assert source.push(rows(1, 10), client="c", number=1) == Taken(accepted=2, waiting=1)
+    assert source.push(rows(1, 10), client="c", number=1) == Taken(repeated=True, waiting=1)
     assert emitted(source) == [1]
     assert source.status.repeated == 1
     source.close()

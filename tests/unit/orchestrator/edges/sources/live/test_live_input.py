@@ -109,6 +109,22 @@ def test_who_waits_for_a_response_that_the_disk_holds_up_is_not_silent(tmp_path:
     assert late == 0
 
 
+def test_who_waits_until_a_busy_site_takes_a_batch_in_is_not_silent(tmp_path: Path) -> None:
+    """Nor does it see its own tuples enter by the clock before it could send more."""
+    clock, _, source = on_slow_disk(tmp_path / "journal")
+    clock.now_us += 10_000_000
+    stamp = clock.now_us // 1000
+    source.push(rows(stamp), confirms=False)
+    clock.now_us += 10_000_000
+    source.commit()
+    waits = source.waiting_tuples
+    source.push(rows(stamp + 1000), confirms=False)
+    source.commit()
+    late = source.status.late
+    source.close()
+    assert (waits, late) == (1, 0)
+
+
 def full(event_time: EventTime, *stamps: int, most_bytes: int = 10_000) -> Clocked:
     """A source in which as much waits as may."""
     waiting = WaitingTuples(SCHEMA, memory_bytes=1000, most_bytes=most_bytes)
