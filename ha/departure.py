@@ -3,7 +3,7 @@
 A primary that crosses a discontinuity, or gets input from one that has, may make other output than
 a predecessor has sent under the same numbers. It compares what consumers say that they have with
 its own numbers. Either it gives up, or a consumer does that was fed by a predecessor which gave up
-(ARCHITECTURE.md, *Links that fail, streams that begin anew, replicas that differ*).
+(docs/protocol/discontinuity-and-departure.md).
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """How a host divides the memory that its queues may take.
 
 Every queue on the way of a tuple is bounded in bytes, and all of them together by the host's budget
-(`memory` in the cluster's manifest). The shares are fixed, not handed out on demand: then no stream
-can take the room that another one needs to go on, which is part of the reason why back-pressure
-does not deadlock (ARCHITECTURE.md). A live source takes up to a sixteenth in addition, for input
-that its host has not numbered yet, and another one for tuples that wait for a later timestamp; more
-of these lie in files. Clients of a site's HTTP server hold up to a quarter in bodies of requests, a
-sixteenth in results that they do not take, and as much in the latest results, which all share.
+(`memory` in the cluster's manifest). The shares are fixed, not handed out on demand. So no stream
+can take the room that another one needs to go on. The argument that back-pressure does not deadlock
+rests on that (docs/protocol/credit.md).
+
+In addition, a live source takes up to a sixteenth for input that its host has not numbered yet, and
+another sixteenth for tuples that wait for a later timestamp; more of these lie in files. Clients of
+a site's HTTP server hold up to a quarter in bodies of requests, and a sixteenth in results that
+they do not take. The latest results, which all clients share, hold up to a sixteenth.
 
 | share | for |
 | --- | --- |

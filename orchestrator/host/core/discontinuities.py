@@ -2,7 +2,7 @@
 
 Primaries cross them alone. A standby stops before one, keeps its state while its primary may still
 be lost, and goes on with its primary's state from beyond; if it becomes primary first, it crosses
-itself (ARCHITECTURE.md, *Links that fail, streams that begin anew, replicas that differ*).
+itself (docs/protocol/discontinuity-and-departure.md).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def section(heading: str) -> str:
     return found
 
 
-pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 
 
 @pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(ROOT)))

@@ -14,7 +14,7 @@ from orchestrator.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[3]
 
-pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 
 _vivace = re.compile(r"^(?:\$ |    )vivace +([^#\n]*)", re.MULTILINE)
 _make = re.compile(r"(?:^    |`)make ([a-z][\w-]*)", re.MULTILINE)

@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 pages = sorted(
-    page for folder in (ROOT, ROOT / "docs", ROOT / "examples") for page in folder.glob("*.md")
-) + sorted([*(ROOT / "docs" / "decisions").glob("*.md"), *(ROOT / "examples").glob("*/*.md")])
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+)
 
 _link = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]*))?\)")
 

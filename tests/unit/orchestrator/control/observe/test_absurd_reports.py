@@ -2,7 +2,7 @@
 
 "A host that lies about them gets worse places, or spoils those of others […]. It changes no output,
 no takeover" (docs/security.md); "a bug in deciding about one fragment or query leaves that one as
-it is" (ARCHITECTURE.md).
+it is" (docs/protocol/store.md).
 """
 
 from __future__ import annotations
