@@ -28,6 +28,9 @@ from streams.plan.program import REJECTED_SUFFIX
 Columns = Mapping[str, str]
 """Column → type, in order."""
 
+NOW_MS = 1
+"""Range of a window `[NOW]`: nothing in it is there at a later timestamp."""
+
 _StreamColumns = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 
 
@@ -93,6 +96,10 @@ class Fragment:
         Whether it gives the tuples that its statement rejects, in place of results.
     reach_ms
         How long before a timestamp its results depend on input, as far as time bounds that.
+    keeps
+        Input streams of which it keeps tuples for later timestamps.
+    keeps_groups
+        Whether it keeps those only as groups.
     """
 
     query: str
@@ -103,6 +110,8 @@ class Fragment:
     columns: Columns
     rejected: bool = False
     reach_ms: int = 0
+    keeps: tuple[str, ...] = ()
+    keeps_groups: bool = False
 
     @property
     def key(self) -> str:
@@ -348,6 +357,10 @@ def _in_order(
                 columns=program.columns,
                 rejected=rejected,
                 reach_ms=max((window.reach_ms for window in program.windows), default=0),
+                keeps=tuple(
+                    dict.fromkeys(w.stream for w in program.windows if w.range_ms != NOW_MS)
+                ),
+                keeps_groups=all(select.group is not None for select in program.selects),
             )
     return fragments
 

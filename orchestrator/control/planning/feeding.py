@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import lru_cache
 
 import msgspec
 
@@ -27,8 +26,6 @@ from placement.standby_schemes import (
     Feeding,
     Input,
 )
-from streams.language import parse
-from streams.plan.compiler import compile_statement
 
 CHECKPOINT_BYTES = 150.0
 """A checkpoint without state: positions, and the frames around them (benchmark `standby`)."""
@@ -39,9 +36,6 @@ CHUNK_BYTES = 440.0
 DELAY_INTERVALS = 3.0
 """Acknowledgement intervals from taking a cut until producers have trimmed: consumers acknowledge
 the output, the checkpoint is sent, and the secondary's host acknowledges the input."""
-
-NOW_MS = 1
-"""Range of a window `[NOW]`: nothing in it is there at a later timestamp."""
 
 STATED_INTERVALS = 4.0
 """T of schemes that are not adaptive, in acknowledgement intervals."""
@@ -383,19 +377,5 @@ def _changes_bytes_s(task: QueryTask, work: FragmentWork) -> float:
     The output of an aggregate tells how often its groups change.
     """
     rates, fragment = task.work.rates, work.fragment
-    kept, groups = _keeps(
-        fragment.statement, tuple((s, tuple(c.items())) for s, c in fragment.inputs.items())
-    )
-    coming = sum(task.work.sent_bytes_s(stream, fragment.name) for stream in kept)
-    return min(coming, rates[fragment.name].bytes_s) if groups else coming
-
-
-@lru_cache
-def _keeps(
-    statement: str, inputs: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-) -> tuple[frozenset[str], bool]:
-    """Of which inputs tuples are kept for later timestamps, and whether only as groups."""
-    (parsed,) = parse(statement)
-    program = compile_statement(parsed, {stream: dict(columns) for stream, columns in inputs})
-    kept = {each.stream for each in program.windows if each.range_ms != NOW_MS}
-    return frozenset(kept), all(select.group is not None for select in program.selects)
+    coming = sum(task.work.sent_bytes_s(stream, fragment.name) for stream in fragment.keeps)
+    return min(coming, rates[fragment.name].bytes_s) if fragment.keeps_groups else coming
