@@ -131,8 +131,8 @@ class Sum:
             return self.total if -(2**63) <= self.total < 2**63 else None
         divisor = self.count if self._mean else 1
         try:
-            # Division of whole numbers rounds correctly whatever their size. Of the two zeros that
-            # a small negative mean may give, the one without a sign.
+            # Division of whole numbers rounds correctly whatever their size. Floats have one zero:
+            # not the one with a sign, which a small negative mean may give.
             return self.total / (divisor << self.bits) + 0.0
         except OverflowError:
             return None
@@ -232,11 +232,7 @@ class Deviation:
 
 
 class End:
-    """The first or the last value, in the order of their identities. Keeps all values.
-
-    Equal zeros are one value: what is equal must look the same, for one of two equal rows may stand
-    for both.
-    """
+    """The first or the last value, in the order of their identities. Keeps all values."""
 
     __slots__ = ("_last", "_stays", "_values")
 
@@ -253,7 +249,7 @@ class End:
             if not self._last:
                 return
             self._values.clear()
-        self._values[identity] = one + 0.0 if isinstance(one, float) else one
+        self._values[identity] = one
 
     def leave(self, value: Any) -> None:
         """Take the value of an identity out."""
@@ -345,11 +341,7 @@ class Extreme:
 
     def result(self) -> Any:
         """The least or greatest value; NULL for no values."""
-        if not self._values:
-            return None
-        found = self._value(self._values[0])
-        # Equal zeros are one value, whichever came first.
-        return 0.0 if found == 0 and isinstance(found, float) else found
+        return self._value(self._values[0]) if self._values else None
 
     def copy(self) -> Extreme:
         """Another with the same values."""
@@ -359,8 +351,7 @@ class Extreme:
 
     def save(self) -> Any:
         """The values, the best one first."""
-        values = [self._value(rank) for rank in self._left()]
-        return [value + 0.0 if isinstance(value, float) else value for value in values]
+        return [self._value(rank) for rank in self._left()]
 
     def load(self, saved: Any) -> None:
         """The values, in any order."""

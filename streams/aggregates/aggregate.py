@@ -19,7 +19,7 @@ from streams.aggregates.saved_groups import SavedGroup
 from streams.expressions.typed import evaluator, project
 from streams.plan.program import AggregatePlan, GroupPlan
 from streams.vectors.state import Pieces, SnapshotError, State
-from streams.vectors.vector import Delta, Frame, Vector, from_tuples
+from streams.vectors.vector import Delta, from_tuples
 
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
@@ -81,18 +81,6 @@ def _identified(ids: Iterable[int], values: Iterable[Any]) -> Iterator[tuple[int
         yield None if value is None else (identity, value)
 
 
-def _with_one_zero(keys: Frame, kinds: Sequence[str]) -> Frame:
-    """Keys with one zero for the two that floats have, which are equal: 0.0.
-
-    Otherwise a group would show the zero of whichever row came first.
-    """
-    columns = [
-        Vector(column.values + 0.0, column.valid) if kind == "float" else column
-        for column, kind in zip(keys.columns, kinds, strict=False)
-    ]
-    return Frame(tuple(columns), keys.length)
-
-
 class Aggregate:
     """Maintains a relation with one row for each group: its key, then its aggregates."""
 
@@ -122,7 +110,6 @@ class Aggregate:
             evaluator(one.argument) for one in plan.aggregates if one.argument is not None
         )
         self._kinds = [one.kind for one in (*plan.keys, *plan.aggregates)]
-        self._has_float_keys = any(key.kind == "float" for key in plan.keys)
         self._groups: dict[Key, _Group] = {}
         self._version = 0
         """How often the groups have been saved."""
@@ -170,10 +157,7 @@ class Aggregate:
         if change is None:
             return iter(())
         rows = change.rows
-        shown = project(self._keys, rows)
-        if self._has_float_keys:
-            shown = _with_one_zero(shown, self._kinds)
-        keys = shown.tuples()
+        keys = project(self._keys, rows).tuples()
         columns = iter(project(self._arguments, rows).columns)
         arguments: list[Iterable[Any]] = [
             repeat(True, rows.length) if one.argument is None else next(columns).to_list()

@@ -62,9 +62,6 @@ class Contenders:
     def enter(self, value: Contender) -> None:
         """Add a value with its identity."""
         held = self._held
-        if isinstance(value[1], float):
-            # Equal zeros are one value.
-            value = (value[0], value[1] + 0.0)
         if self._stays:
             if held and not self._better(value, held[0]):
                 return
@@ -183,8 +180,7 @@ class ContenderLists:
         """Values in 64 bits."""
         if self._kind != "float":
             return values.astype(np.int64)
-        # Equal zeros are one value.
-        return np.ascontiguousarray(values + 0.0).view(np.int64)
+        return np.ascontiguousarray(values).view(np.int64)
 
     def _ranks(self, numbers: IntArray, ids: IntArray) -> IntArray:
         """Less for the better value."""

@@ -58,8 +58,7 @@ class Pairs:
         if self.kind == "float":
             assert not isinstance(column, pa.Array)
             values, valid = column.filled_to(len(groups))
-            # Equal zeros are one value.
-            column = Vector((values + 0.0).view(np.int64), valid)
+            column = Vector(np.ascontiguousarray(values).view(np.int64), valid)
         codes = self._values.encode([column], len(groups), wanted)
         if self._pairs is None:
             return np.where(codes > 0, codes, np.int32(-1))

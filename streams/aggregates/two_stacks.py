@@ -124,10 +124,6 @@ class Extreme(TwoStacks):
         keep(slots, column.values, valid, state, self._greatest, begin, end)
         return end
 
-    def settled(self, state: Array) -> Array:
-        """A zero without a sign."""
-        return state + state.dtype.type(0)
-
     def folded(self, older: Array, newer: Array) -> Array:
         """The better values."""
         return self._better(older, newer)
@@ -197,6 +193,5 @@ class End(TwoStacks):
 
 def _in_64_bits(values: Array) -> IntArray:
     if values.dtype == np.float64:
-        # Equal zeros are one value.
-        return np.ascontiguousarray(values + 0.0).view(np.int64)
+        return np.ascontiguousarray(values).view(np.int64)
     return values.astype(np.int64)

@@ -99,7 +99,8 @@ def total_of(row: Any) -> int:
 def rounded(total: int, exponent: int, divisor: int) -> float | None:
     """A whole number of units of 2^exponent, divided and rounded once; None if out of range."""
     try:
-        # Division of whole numbers rounds correctly whatever their size.
+        # Division of whole numbers rounds correctly whatever their size. Floats have one zero: not
+        # the one with a sign, which a small negative mean may give.
         if exponent < 0:
             return total / (divisor << -exponent) + 0.0
         return (total << exponent) / divisor + 0.0

@@ -17,7 +17,7 @@ from streams.expressions.typed import Evaluator, Field, evaluator, holds
 from streams.plan.program import Program, SelectPlan
 from streams.vectors.batch_columns import BatchColumns
 from streams.vectors.state import Stateful
-from streams.vectors.vector import Positions, RowsAt, finite_column, to_arrow
+from streams.vectors.vector import Positions, RowsAt, to_arrow
 
 MOST_RUNS = 16
 """So many slices of rows are put together in less time than Arrow begins to take rows."""
@@ -46,11 +46,12 @@ class _Branch:
                 return self._some(batch, columns, kept)
         arrays = [batch.column(0)]
         for kind, output in self._outputs:
-            if isinstance(output, int):
-                column = batch.column(self._places[output])
-                arrays.append(finite_column(column) if kind == "float" else column)
-            else:
+            if not isinstance(output, int):
                 arrays.append(to_arrow(output(columns).filled_to(batch.num_rows), kind))
+            elif kind == "float":
+                arrays.append(to_arrow(columns[output], kind))
+            else:
+                arrays.append(columns.arrow(output))
         return arrays
 
     def _some(

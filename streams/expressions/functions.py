@@ -6,7 +6,7 @@ The computations are those of `streams.expressions.scalars`, `streams.expression
 A NULL argument gives a NULL result, with these exceptions: AND and OR use Kleene's three values,
 IS NULL tells, `least`, `greatest` and `coalesce` ignore NULLs, and CASE passes over conditions that
 are not true. An operation without a result (division by zero, the square root of a negative number,
-a float too large) gives NULL. Integers have 64 bits and wrap around.
+a float too large) gives NULL. Floats have one zero, 0.0. Integers have 64 bits and wrap around.
 
 Every function gives the same bits on every machine: it uses operations that IEEE 754 specifies
 exactly, or those of `streams.arithmetic.elementary`.
@@ -46,11 +46,11 @@ class Function:
         The computation.
     cost
         Relative cost of one element; an addition is 1.
-    overflows
-        Float results may be infinite or not a number. They become NULL where they are used.
     passes
-        The function accepts such float results as arguments and passes them on, so that a sum of
-        products is checked once and not at every step.
+        The function accepts floats that are not `normalised` and passes them on, so that a sum of
+        products is normalised once and not at every step.
+    chooses
+        A result is one of the arguments, so that floats need not be normalised again.
     most_arguments
         The greatest number of arguments; None: `arguments`.
     problem
@@ -63,8 +63,8 @@ class Function:
     result: TypeRule
     compute: Columnwise
     cost: float = 1.0
-    overflows: bool = False
     passes: bool = False
+    chooses: bool = False
     most_arguments: int | None = None
     problem: Callable[[Sequence[Any]], str | None] | None = None
 
@@ -137,13 +137,12 @@ MOST_TERMS = 10_000
 def _arithmetic(
     takes: str, arguments: int, compute: Columnwise, most_arguments: int | None = None
 ) -> Function:
-    """An operation whose float results are checked only at the end of a sum of products."""
+    """An operation whose float results are normalised only at the end of a sum of products."""
     return Function(
         takes,
         arguments,
         _numbers,
         compute,
-        overflows=True,
         passes=True,
         most_arguments=most_arguments,
     )
@@ -155,14 +154,22 @@ def _comparison(compute: Callable[..., Any]) -> Function:
 
 def _choice(better: Callable[[Array, Array], Array]) -> Function:
     takes = "two or more numbers, or strings"
-    return Function(takes, 2, _alike_ordered, scalars.best(better), cost=3, most_arguments=100)
+    return Function(
+        takes,
+        2,
+        _alike_ordered,
+        scalars.best(better),
+        cost=3,
+        chooses=True,
+        most_arguments=100,
+    )
 
 
 functions: dict[str, Function] = {
     "add": _arithmetic("numbers", 2, folded(np.add), MOST_TERMS),
     "subtract": _arithmetic(_two_numbers, 2, strict(np.subtract)),
     "multiply": _arithmetic("numbers", 2, folded(np.multiply), MOST_TERMS),
-    "divide": Function(_two_numbers, 2, _to("float"), strict(scalars.quotient), overflows=True),
+    "divide": Function(_two_numbers, 2, _to("float"), strict(scalars.quotient)),
     "modulo": Function(_two_numbers, 2, _numbers, scalars.modulo),
     "negate": _arithmetic("a number", 1, strict(np.negative)),
     "equal": Function(_two_alike, 2, _comparable, strict(np.equal)),
@@ -180,16 +187,23 @@ functions: dict[str, Function] = {
         2,
         _case_type,
         scalars.first_true,
+        chooses=True,
         most_arguments=200,
     ),
     "coalesce": Function(
-        "two or more values of one type", 2, _alike, scalars.first_known, most_arguments=100
+        "two or more values of one type",
+        2,
+        _alike,
+        scalars.first_known,
+        chooses=True,
+        most_arguments=100,
     ),
     "nullif": Function(
         _two_alike,
         2,
         lambda kinds: kinds[0] if _alike(kinds) else None,
         scalars.unless_equal,
+        chooses=True,
     ),
     "like": Function(
         "a string and a pattern",
@@ -200,9 +214,7 @@ functions: dict[str, Function] = {
         problem=lambda values: texts.like_problem(values[1]),
     ),
     "cast_int": Function("one value", 1, lambda kinds: "int", texts.to_int, cost=3),
-    "cast_float": Function(
-        "one value", 1, lambda kinds: "float", texts.to_float, cost=3, overflows=True
-    ),
+    "cast_float": Function("one value", 1, lambda kinds: "float", texts.to_float, cost=3),
     "cast_string": Function("one value", 1, lambda kinds: "string", texts.to_text, cost=40),
     "concat": Function(
         "two or more strings", 2, _texts, texts.concatenated, 40, most_arguments=100
@@ -253,23 +265,18 @@ functions: dict[str, Function] = {
     "floor": Function("a number", 1, _to("int"), scalars.to_integer(np.floor)),
     "ceil": Function("a number", 1, _to("int"), scalars.to_integer(np.ceil)),
     "round": Function("a number", 1, _numbers, strict(scalars.rounded)),
-    "sqrt": Function("a number", 1, _to("float"), strict(np.sqrt), cost=4, overflows=True),
+    "sqrt": Function("a number", 1, _to("float"), strict(np.sqrt), cost=4),
     "cos": Function(_an_angle, 1, _to("float"), strict(elementary.cosine), cost=30),
     "sin": Function(_an_angle, 1, _to("float"), strict(elementary.sine), cost=30),
     "radians": Function("an angle in degrees", 1, _to("float"), strict(elementary.radians)),
-    "ln": Function(
-        "a number", 1, _to("float"), strict(elementary.logarithm), cost=8, overflows=True
-    ),
-    "exp": Function(
-        "a number", 1, _to("float"), strict(elementary.exponential), cost=8, overflows=True
-    ),
+    "ln": Function("a number", 1, _to("float"), strict(elementary.logarithm), cost=8),
+    "exp": Function("a number", 1, _to("float"), strict(elementary.exponential), cost=8),
     "power": Function(
         "a base and an exponent",
         2,
         _to("float"),
         strict(elementary.power),
         cost=10,
-        overflows=True,
     ),
     "high_half": Function("an int", 1, _integers, partial_sums.high_half),
     "low_half": Function("an int", 1, _integers, partial_sums.low_half),

@@ -9,7 +9,7 @@ import numpy as np
 
 from foundation.arrays import BoolArray
 from streams.expressions.functions import functions
-from streams.vectors.vector import Columns, Frame, Rows, Vector, finite, storage, truth
+from streams.vectors.vector import Columns, Frame, Rows, Vector, normalised, storage, truth
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ Evaluator = Callable[[Columns], Vector]
 def evaluator(expression: Typed) -> Evaluator:
     """A function that computes an expression; its result broadcasts to the columns' length."""
     raw = _raw(expression)
-    if not _may_overflow(expression):
+    if not _makes_floats(expression):
         return raw
-    return lambda columns: finite(raw(columns))
+    return lambda columns: normalised(raw(columns))
 
 
 def _raw(expression: Typed) -> Evaluator:
-    """As `evaluator`, but float results may still be infinite or not a number."""
+    """As `evaluator`, but float results may not be normalised yet."""
     match expression:
         case Field(index=index):
             return lambda columns: columns[index]
@@ -89,11 +89,12 @@ def _applied(compute: Callable[[list[Vector]], Vector], arguments: list[Evaluato
     return lambda columns: compute([argument(columns) for argument in arguments])
 
 
-def _may_overflow(expression: Typed) -> bool:
+def _makes_floats(expression: Typed) -> bool:
+    """Whether results are floats beside those that it is given, which are normalised."""
     return (
         isinstance(expression, Apply)
         and expression.kind == "float"
-        and functions[expression.function].overflows
+        and not functions[expression.function].chooses
     )
 
 

@@ -322,7 +322,7 @@ def extreme_floats(
     begin: int,
     end: int,
 ) -> None:
-    """Keep the greatest or least floats; which zero of two is not said."""
+    """Keep the greatest or least floats."""
     slot, kept = _counted(slots, values, valid, begin, end)
     (np.maximum if greatest else np.minimum).at(best, slot, kept)
 

@@ -75,8 +75,7 @@ def _hashes(rows: Frame, times_ms: IntArray) -> Bits:
     for values, valid in rows.columns:
         if values.dtype == np.object_:
             continue
-        # The two zeros are equal.
-        numbers = (values + 0.0).view(np.uint64) if values.dtype == np.float64 else values
+        numbers = values.view(np.uint64) if values.dtype == np.float64 else values
         words = numbers.astype(np.uint64)
         if valid is not None:
             words = np.where(valid, words, np.uint64(1))

@@ -89,7 +89,7 @@ class RankedWindow(SlideWindow):
         first_of_run = np.maximum.accumulate(np.where(runs, np.arange(len(order)), 0))
         some = np.sort(order[first_of_run - _start_of(starts, len(order)) < self._most])
         rest = rows.take(some)
-        shown = _keys(rest, self._outputs, [True] * len(self._outputs), zeros_differ=True)
+        shown = _keys(rest, self._outputs, [True] * len(self._outputs))
         ranked = [*_keys(rest, self._by, self._ascending), *shown]
         order, starts = _sorted([key[some] for key in groups], ranked)
         places = np.arange(len(order)) - _start_of(starts, len(order))
@@ -101,30 +101,18 @@ def _evaluators(expressions: Sequence[Typed]) -> list[tuple[Evaluator, str]]:
 
 
 def _keys(
-    rows: Frame,
-    expressions: Sequence[tuple[Evaluator, str]],
-    ascending: Sequence[bool],
-    *,
-    zeros_differ: bool = False,
+    rows: Frame, expressions: Sequence[tuple[Evaluator, str]], ascending: Sequence[bool]
 ) -> list[IntArray]:
-    """Whole numbers that are less where a row comes first; NULL comes last.
-
-    With `zeros_differ`, more of them tell the two zeros apart in rows that are equal in all.
-    """
+    """Whole numbers that are less where a row comes first; NULL comes last."""
     found: list[IntArray] = []
-    signs: list[IntArray] = []
     columns = project(tuple(evaluate for evaluate, _ in expressions), rows).columns
     for column, (_, kind), rises in zip(columns, expressions, ascending, strict=True):
-        if kind == "float":
-            if zeros_differ:
-                signs.append((known_of(column) & ~np.signbit(column.values)).astype(np.int64))
-            column = Vector(column.values + 0.0, column.valid)
         numbers = _numbers(column, kind)
         if column.valid is not None:
             found.append((~column.valid).astype(np.int64))
             numbers = np.where(column.valid, numbers, 0)
         found.append(numbers if rises else ~numbers)
-    return [*found, *signs]
+    return found
 
 
 def _numbers(column: Vector, kind: str) -> IntArray:

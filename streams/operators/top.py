@@ -2,8 +2,8 @@
 
 The greatest value comes first, with ASC the least one, and NULL comes last. Rows with equal values
 are ranked by the columns of the SELECT list, the least first. Rows that are equal in these too look
-alike but for the signs of zeros, which rank them last. Which rows are the first n is therefore a
-matter of the relation alone, not of how or when its rows came.
+alike. Which rows are the first n is therefore a matter of the relation alone, not of how or when
+its rows came.
 
 All rows are kept in the order of their ranks, because those behind the n-th one move up when others
 leave. If no row ever leaves, only n are kept. Few rows are kept in a list. A row that enters a list
@@ -83,7 +83,7 @@ class Top:
         moves = zip(
             change.times_ms.tolist(),
             change.inserted.tolist(),
-            self._ranks(self._compared(project(self._kept, change.rows))),
+            self._ranks(project(self._kept, change.rows)),
             strict=True,
         )
         for at_ms, entering, rank in moves:
@@ -132,34 +132,20 @@ class Top:
                 del self._partitions[key]
         return gone, come
 
-    def _compared(self, kept: Frame) -> Frame:
-        """The rows, with one zero for the two that a column which ranks them may have."""
-        columns = list(kept.columns)
-        for place in range(self._keys, self._keys + self._ranked):
-            if self._kinds[place] == "float":
-                values, valid = columns[place]
-                columns[place] = Vector(values + 0.0, valid)
-        return Frame(tuple(columns), kept.length)
-
     def _ranks(self, kept: Frame) -> Iterator[Rank]:
         """Rows with what they are compared by."""
         cells: list[list[Any]] = []
-        signs: list[list[Any]] = []
         compared = zip(
             kept.columns[self._keys :], self._kinds[self._keys :], self._ascending, strict=True
         )
-        for place, (column, kind, ascending) in enumerate(compared):
+        for column, kind, ascending in compared:
             known = known_of(column)
-            if kind == "float" and place >= self._ranked:
-                # Rows show their zeros as they are.
-                signs.append((known & ~np.signbit(column.values)).tolist())
-                column = Vector(column.values + 0.0, column.valid)
             if column.valid is not None:
                 cells.append((~known).tolist())
             else:
                 cells.append([False] * kept.length)
             cells.append(_ordered(column, known, kind, ascending=ascending))
-        return zip(zip(*cells, *signs, strict=True), kept.tuples(), strict=True)
+        return zip(zip(*cells, strict=True), kept.tuples(), strict=True)
 
     def save(self) -> Pieces:
         """All rows, partition by partition, in the order of their ranks."""

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from foundation.arrays import BoolArray, IntArray
 from streams.vectors.arrow_buffers import VALIDITY, VALUES, bits, fixed
@@ -33,6 +32,10 @@ storage: dict[str, type[Any]] = {
 
 fillers: dict[str, Any] = {"int": 0, "float": 0.0, "string": "", "bool": False}
 """The value that an array holds in the place of a NULL."""
+
+
+_ZERO: Array = np.zeros(())
+"""−0.0 + 0.0 is 0.0. In an array, because numpy would have to convert a number each time."""
 
 
 def filler_of(values: Array) -> Any:
@@ -228,7 +231,7 @@ def from_tuples(rows: Sequence[tuple[Any, ...]], kinds: Sequence[str]) -> Frame:
 
 
 def from_arrow(array: pa.Array, kind: str) -> Vector:
-    """A column of a record batch. Floats that are not finite are NULL, as everywhere."""
+    """A column of a record batch; floats are `normalised`, as everywhere."""
     valid: BoolArray | None = None
     if array.null_count:
         valid = bits(array, VALIDITY)
@@ -241,7 +244,7 @@ def from_arrow(array: pa.Array, kind: str) -> Vector:
     if valid is not None:
         values = np.where(valid, values, fillers[kind])
     vector = Vector(values, valid)
-    return finite(vector) if kind == "float" else vector
+    return normalised(vector) if kind == "float" else vector
 
 
 def to_arrow(vector: Vector, kind: str) -> pa.Array:
@@ -263,26 +266,18 @@ def emitted_batch(
     return pa.RecordBatch.from_arrays([timestamps, *columns], schema=schema)
 
 
-def finite(vector: Vector) -> Vector:
-    """The same floats, NULL where they are infinite or not a number."""
-    good: BoolArray = np.isfinite(vector.values)
+def normalised(vector: Vector) -> Vector:
+    """The same floats with one zero, 0.0, and NULL where they are infinite or not a number.
+
+    All floats that operators see are such. Zeros are equal, and a relation takes one of two equal
+    rows for the other: if they looked different, its output would depend on the way of evaluation.
+    """
+    values: Array = vector.values + _ZERO
+    good: BoolArray = np.isfinite(values)
     if holds_everywhere(good):
-        return vector
-    values = np.where(good, vector.values, 0.0)
+        return Vector(values, vector.valid)
+    values = np.where(good, values, 0.0)
     return Vector(values, good if vector.valid is None else good & vector.valid)
-
-
-def finite_column(array: pa.Array) -> pa.Array:
-    """An Arrow column of floats, null where they are infinite or not a number."""
-    values = array.to_numpy(zero_copy_only=False)
-    if array.null_count:
-        # NULL reads as NaN here, so count the values that are not finite.
-        bad = len(array) - int(np.count_nonzero(np.isfinite(values)))
-        if bad == array.null_count:
-            return array
-    elif np.isfinite(values).all():
-        return array
-    return pc.if_else(pc.is_finite(array), array, pa.scalar(None, array.type))
 
 
 def truth(vector: Vector) -> BoolArray:

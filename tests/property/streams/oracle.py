@@ -203,7 +203,6 @@ def first_rows(
         rank = [
             *(Ranking(*one) for one in ranked),
             *(Ranking(cell, True) for cell in row),
-            *signs(row),
         ]
         key = tuple(grouped(one, group) for one in top.partition_by)
         partitions.setdefault(key, []).append((rank, row))
@@ -212,11 +211,6 @@ def first_rows(
         for rows in partitions.values()
         for _, row in sorted(rows, key=lambda one: one[0])[: top.rows]
     ]
-
-
-def signs(row: Sequence[Any]) -> list[float]:
-    """What tells the two zeros apart, which are equal: −0.0 comes first."""
-    return [math.copysign(1, cell) for cell in row if isinstance(cell, float)]
 
 
 @dataclass(frozen=True)
@@ -281,7 +275,7 @@ def aggregate(function: str, values: list[Any]) -> Any:
         return deviation(values)
     total = sum(map(Fraction, values))
     if function == "avg":
-        return float(total / len(values))
+        return with_one_zero(float(total / len(values)))
     return int(total) if all(isinstance(one, int) for one in values) else float(total)
 
 
@@ -309,7 +303,7 @@ def value(expression: Expression, row: Environment) -> Any:
                 for (alias, name), one in row.items()
                 if name == expression.name and expression.source in (None, alias)
             )
-            return found
+            return with_one_zero(found)
         case Call():
             return apply(expression.function, [value(one, row) for one in expression.arguments])
 
@@ -341,7 +335,12 @@ def apply(function: str, arguments: list[Any]) -> Any:
         return None
     if isinstance(result, complex) or (isinstance(result, float) and not math.isfinite(result)):
         return None
-    return result
+    return with_one_zero(result)
+
+
+def with_one_zero(one: Any) -> Any:
+    """A value; 0.0 for either zero."""
+    return one + 0.0 if isinstance(one, float) else one
 
 
 def rounded(number: float) -> float:

@@ -7,6 +7,7 @@ but knows no order.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -21,7 +22,7 @@ from streams.language.ast import ToStream, Window
 from streams.plan.program import AggregatePlan, GroupPlan, Program, SelectPlan, TopPlan, WindowPlan
 from streams.vectors.chunk import NO_WATERMARK
 from streams.vectors.vector import Vector, fillers, storage
-from tests.property.streams.oracle import Ranking, deviation, signs
+from tests.property.streams.oracle import Ranking, deviation
 
 Values = tuple[Any, ...]
 Held = tuple[int, int, Values]
@@ -52,7 +53,7 @@ class Stepwise:
         for stream, tuples in inputs.items():
             for identity, (timestamp_ms, row) in enumerate(tuples):
                 at = arriving.setdefault(timestamp_ms, {})
-                at.setdefault(stream, []).append((identity, timestamp_ms, row))
+                at.setdefault(stream, []).append((identity, timestamp_ms, tuple(map(_read, row))))
         waiting = sorted(arriving)
         now_ms = NO_WATERMARK
         while True:
@@ -167,7 +168,6 @@ class Stepwise:
             rank = [
                 *(Ranking(*one) for one in ranked),
                 *(Ranking(cell, True) for cell in shown),
-                *signs(shown),
             ]
             rows = partitions.setdefault(key, [])
             before.setdefault(key, [row for _, row in rows[: top.rows]])
@@ -217,7 +217,7 @@ class Stepwise:
             groups[()] = []
             touched[()] = None
         for inserted, row in changes:
-            key = tuple(_unsigned(_value(one, row, kinds)) for one in group.keys)
+            key = tuple(_value(one, row, kinds) for one in group.keys)
             touched[key] = None
             if inserted:
                 groups.setdefault(key, []).append(row)
@@ -339,7 +339,7 @@ def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str
     if not values:
         return None
     if plan.function in ("min", "max", "first", "last"):
-        return _unsigned(_choices[plan.function](values))
+        return _choices[plan.function](values)
     if plan.function == "stddev":
         return deviation(values)
     if plan.function.startswith("exact"):
@@ -350,14 +350,17 @@ def _aggregated(plan: AggregatePlan, rows: Sequence[Values], kinds: Sequence[str
     if plan.kind == "int":
         return int(total) if -(2**63) <= total < 2**63 else None
     try:
-        return float(total)
+        # A small negative mean is rounded to −0.0.
+        return float(total) + 0.0
     except OverflowError:
         return None
 
 
-def _unsigned(value: Any) -> Any:
-    """A value of which equal zeros are one."""
-    return value + 0.0 if isinstance(value, float) else value
+def _read(value: Any) -> Any:
+    """A value of an input: floats have one zero, and are NULL if they are not finite."""
+    if not isinstance(value, float):
+        return value
+    return value + 0.0 if math.isfinite(value) else None
 
 
 def _exact(text: str) -> Fraction:

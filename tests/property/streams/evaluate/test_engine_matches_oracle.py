@@ -210,7 +210,7 @@ rows = st.fixed_dictionaries(
     {
         "k": st.sampled_from(["a", "b", "ç", None]),
         "i": st.sampled_from([0, 1, 2, 3, -4, None]),
-        "x": st.sampled_from([0.0, 0.5, 1.5, -2.5, 0.1, 1e16, None]),
+        "x": st.sampled_from([0.0, -0.0, 0.5, 1.5, -2.5, 0.1, 1e16, None]),
         "b": st.sampled_from([True, False, None]),
     }
 ).map(lambda row: {name: row[name] for name in columns})

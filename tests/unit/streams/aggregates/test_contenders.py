@@ -70,7 +70,7 @@ def test_lists_and_single_groups_save_the_same(function: str, kind: str) -> None
     rng = np.random.default_rng(7)
     values: Array = {
         "int": rng.choice([0, -1, 2**63 - 1, -(2**63), 5], 40),
-        "float": rng.choice([0.0, -0.0, 1e308, -5e-324, -2.5], 40),
+        "float": rng.choice([0.0, 1e308, -5e-324, -2.5], 40),
         "bool": rng.choice([True, False], 40),
     }[kind]
     plan = AggregatePlan(function=function, argument=None, kind=kind)

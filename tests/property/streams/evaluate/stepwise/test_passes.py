@@ -58,7 +58,7 @@ texts: list[Any] = ["a", "b", "ç", "d", None]
 sums: list[Any] = ["1p0", "-3p-1", "0p0", "7fp900", "1p-2148", "1fffp2000", "ap-2", "1p9999", None]
 """Exact sums, not all of them in their only form, and what is none."""
 integers: list[Any] = [0, 1, 2, 3, -4, 5, 2**63 - 1, -(2**63), None]
-floats: list[Any] = [0.0, 0.5, 1.5, -2.5, 0.1, 1e16, 5e-324, 1e308, -1e308, None]
+floats: list[Any] = [0.0, -0.0, 0.5, 1.5, -2.5, 0.1, 1e16, 5e-324, 1e308, -1e308, None]
 booleans: list[Any] = [True, False, None]
 
 Rows = list[tuple[int, tuple[Any, ...]]]
