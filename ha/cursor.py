@@ -13,8 +13,8 @@ cannot diverge there. Timestamps that were complete before a crossing stay compl
 of the new generation up to the cursor's `floor_ms` are filtered out.
 
 *Departure.* Behind a discontinuity, a stream may go on in the same generation, and differ from what
-was sent of it before (`ha.messages.Data`). A cursor that has received such tuples takes nothing
-that continues others: it would take part of each for the same.
+was sent of it before (`ha.messages.Data`). After a departure a cursor refuses chunks of the other
+history.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Receipt(Enum):
     RESET = "reset"
     """It belongs to a newer generation, to which the cursor has not crossed."""
     DIFFERS = "differs"
-    """It departs from what the cursor has received, and continues other tuples than those."""
+    """It departs before the cursor's position, and belongs to another history than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +79,17 @@ class StreamCursor:
         Whether it has crossed a discontinuity, and nothing from beyond has been accepted. What the
         reader has processed is then no position of the new numbering.
     began_at
-        Where it began to read, or went on after the last discontinuity that it has crossed; None if
-        it continues from a state and has crossed none since.
+        Where it began to read, or where it went on after the last discontinuity that it crossed;
+        None if it continues from a state and has crossed none since.
     started
-        Where it began to read, or went on from a state or after a discontinuity; None: nowhere yet.
+        As `began_at`, but also where it went on from a state; None: nowhere yet.
     begins
-        Where its reader needs the stream from, if it begins from nothing; None: from where it is
-        kept.
+        From where its reader needs the stream, if the reader begins from nothing; None: from the
+        beginning of what producers keep.
     lost
-        Tuples that no producer had for such a beginning, although they led to no results yet; None:
-        nobody knows how many.
+        Tuples that this reader would have needed and no producer had; None: nobody knows how many.
     claims
-        What its host has said lately that it has: received, or processed.
+        Positions that its host has lately told producers: received ones, and processed ones.
     kept
         The cut before which a sink has kept everything for good, in `generation`; None for a reader
         that loses its state when its host ends, and before a sink has received anything.
@@ -117,15 +116,15 @@ class StreamCursor:
         self.claims.clear()
 
     def claim(self, *positions: Position | None) -> None:
-        """Note what producers are told that the reader has."""
+        """Note positions that producers are told."""
         for position in positions:
             if position is not None and position not in (*self.claims,)[-2:]:
                 self.claims.append(position)
 
     def has_claimed(self, had: Position) -> bool:
-        """Whether producers were told that the reader has a cut.
+        """Whether producers were told this position.
 
-        What it has passed since it began to read, and no longer remembers, counts.
+        Positions that the cursor has passed since it began to read, and no longer remembers, count.
         """
         if had in self.claims:
             return True
@@ -140,7 +139,8 @@ class StreamCursor:
 
     @property
     def needs_from(self) -> Position | None:
-        """Where producers must keep output from: they send what was received once more."""
+        """From where producers must keep output: a sink that is opened again gets what it had
+        received and not kept."""
         return self.position if self.kept is None else self.kept
 
     @property

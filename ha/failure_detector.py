@@ -2,7 +2,7 @@
 
 A crashed process breaks its connections at once, and the transport reports that within
 milliseconds. Silence reveals the failures that break no connection: a hang, a partition, a machine
-that vanished. It also occurs where nothing has failed and processors are short. A false suspicion
+that vanished. It also occurs on CPU-starved hosts, where nothing has failed. A false suspicion
 loses nothing, but the takeover that follows is more work for hosts that have too much already, and
 their silence causes the next one: a metastable failure. The threshold therefore adapts, as in
 Dadgar, Phillips and Currey (2017), *Lifeguard: local health awareness for more accurate failure

@@ -8,7 +8,7 @@ one that is not.
 
 Symbols: μ, σ mean and standard deviation of the gaps, here with weights that fall exponentially.
 
-Deviations from the paper. The gaps of a machine that is short of processors have a longer tail than
+Deviations from the paper. The gaps of a machine that is CPU-starved have a longer tail than
 the paper's normal distribution, so the threshold is also `LONGEST_SHARE` times the longest gap
 lately. Data counts as a sign of life, and may stop at any moment; then only heartbeats come. The
 threshold is therefore never below `LEAST_HEARTBEATS` heartbeats.

@@ -70,11 +70,11 @@ class Link:
         Position in `generation` from which the producer keeps its output for this host; None until
         it has answered.
     feed, fed_after_ms
-        Whether it was asked to send even as a standby, and up to where some reader had received the
-        stream then.
-    whole
-        Whether it was asked for all that it keeps although some reader has a position, since
-        another has none. Then its answer does not say what it could give that reader.
+        Whether it was asked to send even as a standby, and up to where the reader that was furthest
+        behind had received the stream then.
+    asked_from_start
+        Whether the last request named no position, because one reader has none. The answer then
+        says nothing about readers that have one.
     """
 
     asked_us: int | None = None
@@ -84,7 +84,7 @@ class Link:
     generation: int = 0
     feed: bool = False
     fed_after_ms: int = NO_WATERMARK
-    whole: bool = False
+    asked_from_start: bool = False
 
     def ask_again(self) -> None:
         """Have the next request sent at once, whatever was answered."""
@@ -304,7 +304,7 @@ class Subscription:
             elif answer.generation > cursor.generation and self._feeds(node):
                 behind.append(reader)
             cursor.epoch = max(cursor.epoch, answer.epoch)
-        if link.whole and self._passes_over(answer):
+        if link.asked_from_start and self._passes_over(answer):
             link.ask_again()
             self._note_confirmed()
         return behind
@@ -457,7 +457,9 @@ class Subscription:
             else:
                 beyond.append(
                     link.generation != cursor.generation
-                    or (not link.whole and link.start.next_seq > cursor.position.next_seq)
+                    or (
+                        not link.asked_from_start and link.start.next_seq > cursor.position.next_seq
+                    )
                 )
         return bool(beyond) and all(beyond)
 
@@ -470,7 +472,7 @@ class Subscription:
         reached = self.backlog.end_for(reader) or cursor.position
         starts: list[Position] = []
         for link in self._links.values():
-            if link.start is None or link.whole or link.generation != cursor.generation:
+            if link.start is None or link.asked_from_start or link.generation != cursor.generation:
                 return None
             starts.append(link.start)
         begins = min(starts, key=lambda start: start.next_seq, default=None)
@@ -484,7 +486,7 @@ class Subscription:
         return (
             link is not None
             and link.start is not None
-            and not link.whole
+            and not link.asked_from_start
             and any(
                 reached is not None
                 and link.generation == cursor.generation
@@ -614,7 +616,7 @@ class Subscription:
             cursor.claim(reached)
         known = [position for position in positions if position is not None]
         whole = len(known) < len(positions) or len(generations) != 1
-        link.whole = whole and bool(known)
+        link.asked_from_start = whole and bool(known)
         generation = max(generations) if known else None
         demanding = self.demanding
         counting = demanding or [*self.readers]

@@ -1,8 +1,8 @@
 """What took this machine's processors while a drill ran.
 
-Recovery takes longer than planned where processors are short. So whoever reads that a bound was
-broken wants to know whether the machine had time for it, and whether the cluster itself or other
-programs took that time. Readings are taken while the outputs are watched, and compared afterwards:
+Recovery takes longer than planned on CPU-starved hosts. So whoever reads that a bound was broken
+wants to know whether the machine had time for it, and whether the cluster itself or other programs
+took that time. Readings are taken while the outputs are watched, and compared afterwards:
 over the whole drill, and while output was silent.
 """
 

@@ -191,8 +191,8 @@ class Sharing(Record, frozen=True, kw_only=True):
 
     why: str
     statements: dict[str, str] = {}
-    """Fragment → what runs in its place: it gives the rows of another query's stream
-    (`streams.plan.sharing`). None: nothing is shared."""
+    """Fragment → the statement that forwards another query's rows in its place
+    (`streams.plan.sharing`); empty if nothing is shared."""
     without: tuple[str, ...] = ()
     """Statements that are not made, since only such fragments read them."""
 

@@ -8,7 +8,8 @@ SPEEDS = (0.1, 4.0)
 """Least and greatest speed that is believed."""
 
 BUSY_SHARES = (0.5, 0.7)
-"""Share of a machine's processors in use from which on they begin to be short, and are."""
+"""Shares of a machine's processors in use from which on a host begins to be CPU-starved, and is
+fully so."""
 
 HOST_CORES = 0.013
 """Processor time, at speed 1, of a host with nothing to do: heartbeats, probes, its record in the
@@ -33,7 +34,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def slowness(self) -> float:
         """How many times as long small batches should rest as where costs were found: the inverse
-        of a ratio below 1, as far as processors are short."""
-        begins, short = BUSY_SHARES
-        shortage = min(max((self.busy - begins) / (short - begins), 0.0), 1.0)
-        return 1.0 + shortage * (1 / min(self.ratio, 1.0) - 1.0)
+        of a ratio below 1, as far as the host is CPU-starved."""
+        begins, full = BUSY_SHARES
+        starved = min(max((self.busy - begins) / (full - begins), 0.0), 1.0)
+        return 1.0 + starved * (1 / min(self.ratio, 1.0) - 1.0)

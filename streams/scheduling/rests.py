@@ -1,17 +1,17 @@
 """How long the tasks of a host rest between two batches.
 
 A rest lasts for the cluster's batch interval. It lasts longer, up to a share of the time that the
-task has, on a host with many replicas, or one that is late, standbys first: a batch of few tuples
-costs hardly less than one of many, so longer batches make room where processors are short.
+task has, on a host with many replicas, and on one that is late. Standbys rest longer first. A batch
+of few tuples costs hardly less than one of many, so longer rests make room on CPU-starved hosts.
 
-All primaries of a host may have to be evaluated once after a rest. What that takes, by what they
-have taken lately, limits rests, and so does the recovery bound: whoever reads a stream whose
-primary was lost must not rest then for most of the time that the bound leaves. Nobody waits for the
-output of a standby, so only its lag limits its rests: what comes in one must be evaluated in no
-more time than that.
+Two things limit the rests of primaries. After a rest, all primaries of a host may have to be
+evaluated once; what they have taken lately says how long that takes. And a reader must not spend
+most of the recovery bound on its rest when the primary that it reads is lost. Nobody waits for the
+output of a standby, so only its permitted lag limits its rests: the tuples that arrive during a
+rest must be evaluated within that lag.
 
-Where rests are long, a task to which nothing but watermarks has come rests longer still: it then
-passes on many at once, in hardly more time than one.
+Where rests are long, a task that has received nothing but watermarks rests longer still. It then
+passes on many watermarks at once, in hardly more time than one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ START_US = 400.0
 STARTS_SHARE = 1 / 16
 """Processor time of a batch with hardly any tuples, with all that it causes elsewhere, at speed 1,
 and the share of a host's time that all replicas together may spend on such batches. With more
-replicas, or on slow processors that are short, each rests for longer."""
+replicas, or on a slow machine that is CPU-starved, each rests for longer."""
 
 STANDBY_YIELDS = 4
 """A standby rests for this many times as long as the host is late."""

@@ -1,10 +1,9 @@
 """Queries whose recovery bound cannot be kept at present, because hosts are late.
 
 A plan promises a recovery time that follows from latencies and costs (reliable placement, (1)).
-Where processors are short, everything that a host does comes late besides, also its heartbeats. The
-silence of such a host may last longer before its peers suspect it (`ha.failure_detector`), and
-whoever takes over from it is late as well. What hosts report of that tells whether the promise
-holds.
+On a CPU-starved machine, everything that a host does comes late in addition, also its heartbeats.
+Such a host may be silent for longer before its peers suspect it (`ha.failure_detector`), and its
+successor is late as well. Hosts report how late they are; that tells whether the promise holds.
 """
 
 from __future__ import annotations

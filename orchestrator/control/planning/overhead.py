@@ -50,9 +50,9 @@ def overhead_us(view: ClusterView, expected: Expected) -> float:
     """Processor time that hosts spend on everything but evaluating, for each evaluation.
 
     As measured on those executors whose replicas are fed, together, else `assumed_us`. It is
-    divided by the evaluations that are to be expected of what comes, not by those that were made: a
-    host that is short of time evaluates more rarely what has come meanwhile, and the rest of its
-    work stays. Where nothing but watermarks comes, replicas rest longer, and fewer are expected.
+    divided by the evaluations that the input should cause, not by those that were made: a
+    CPU-starved host evaluates more rarely, and the rest of its work stays. Where nothing but
+    watermarks comes, replicas rest longer, and fewer evaluations are expected.
     Hosts count those that were made over the time in which they took their processor time: what
     their replicas report does not go with that after some came or went, or the host has started.
     """

@@ -542,8 +542,8 @@ def _evaluating_us_s(
 ) -> float:
     """Processor time that a replica's evaluations should take, µs a second.
 
-    What was measured is scaled by the tuples that are expected. A host that is short of time takes
-    more timestamps in one evaluation, so that each evaluation costs more and there are fewer; the
+    What was measured is scaled by the tuples that are expected. A CPU-starved host takes more
+    timestamps in one evaluation, so that each evaluation costs more and there are fewer; the
     cost of a tuple, all in all, stays about the same. In a quiet stretch most of what was measured
     went to evaluations of few tuples or none, and more tuples do not make those more: then the
     rest is added by its cost.

@@ -422,10 +422,10 @@ def _begin(each: _Attended, source: OpenSource, a: SourceAssignment, at_us: int)
 
 
 def _catch_up(each: _Attended, start_at_us: int, at_us: int, reached_ms: int) -> None:
-    """Have a time axis slip no further than makes due what another site has sent.
+    """Keep this replay no further behind than the other site.
 
-    The two slip by themselves: consumers hold up whoever sends to them, and a log that is full the
-    other one. Whoever takes over must not make consumers wait for what is late here alone.
+    The sending site is delayed by credit, the standby by its full log, so the two drift apart.
+    After a takeover, consumers must not wait for tuples that are late at this site only.
     """
     source = each.resumable
     if source is None or not each.paced:

@@ -79,10 +79,10 @@ through a whole chain in little time."""
 
 
 PAUSE_US = 300
-"""How long a host lets messages gather for each of its replicas and sinks, and by the square of
-their slowness longer on slow processors that are short. Taking a turn, and what a turn sends, costs
-little less for one message than for ten; a host of many streams would take hundreds of turns a
-second for one message each."""
+"""How long a host lets messages gather for each of its replicas and sinks. On a slow machine
+without free CPU the pause grows with the square of the slowdown. Taking a turn, and what a turn
+sends, costs little less for one message than for ten; a host of many streams would take hundreds of
+turns a second for one message each."""
 
 PAUSE_SHARE = 1 / 12
 SINK_PAUSE_SHARE = 1 / 100
@@ -329,7 +329,7 @@ class HostCore:
             most_us = min(most_us, PAUSE_SHARE * self._dispatcher.tightest_us)
         if manager.sinks:
             most_us = min(most_us, self._sink_pause_us)
-        # On slow processors, each message takes longer, and so does the turn that it begins.
+        # On slow processors each message takes longer, and so does a turn: hence the square.
         each_us = PAUSE_US * self._dispatcher.slowness
         as_many = self._dispatcher.as_many(len(manager.replicas) + len(manager.sinks))
         return round(min(each_us * as_many, most_us))

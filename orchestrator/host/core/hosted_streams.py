@@ -77,8 +77,8 @@ class HostedSource:
         Whether it is known where the log begins.
     sought
         Event time → hosts that are to be subscribed once it is known where the stream stood then.
-    had_ms
-        Up to where some consumer has said that it had the stream before it began anew.
+    previous_watermark_ms
+        Highest watermark that a consumer has reported of an earlier generation.
     skipped
         What the stream left out when it began anew.
     throttle
@@ -129,7 +129,7 @@ class HostedSource:
         self.slipped_us = 0
         self.input: InputStatus | None = None
         self.sought: dict[int, dict[str, Subscribe]] = {}
-        self.had_ms = NO_WATERMARK
+        self.previous_watermark_ms = NO_WATERMARK
         self._demanded_ms: int | None = None
         self._begins_after_ms: int | None = None
         self.skipped: Skipped | None = None
@@ -258,27 +258,28 @@ class HostedSource:
             self.log.append(nothing, passed, np.array([now_us]))
 
     def asked(self, request: Subscribe) -> None:
-        """Note how far a consumer has come in a former generation of a stream that began anew.
+        """Note how far a consumer had come in a former generation, if the stream began anew.
 
-        Of those that demand it, the one counts that has had least: it lacks most. Others may have
-        had less by design; they count as long as nobody demands anything.
+        Of the consumers that demand the stream, the one that had least counts, because it lacks
+        most. Other consumers, such as standbys, may have had less by design. They count only as
+        long as nobody demands the stream.
         """
         generation, had_ms = request.generation, request.complete_ms
         if (begins := request.begins) is not None and begins.delivered_ms != NO_WATERMARK:
-            # Whatever a former state of the reader has had beyond that is of no use any more.
+            # The reader has lost its state: what that had received further on is of no use.
             generation, had_ms = 0, begins.delivered_ms
         if self.assignment.resumes or generation is None or had_ms is None:
             return
         if generation >= self.generation:
             return
-        self.had_ms = max(self.had_ms, had_ms)
+        self.previous_watermark_ms = max(self.previous_watermark_ms, had_ms)
         if request.demands:
             known_ms = self._demanded_ms
             self._demanded_ms = had_ms if known_ms is None else min(known_ms, had_ms)
 
     def unexplained(self) -> Skipped | None:
         """The range that the stream left out when it began anew, if nobody has looked at it yet."""
-        had_ms = self.had_ms if self._demanded_ms is None else self._demanded_ms
+        had_ms = self.previous_watermark_ms if self._demanded_ms is None else self._demanded_ms
         until_ms = self._begins_after_ms
         if had_ms == NO_WATERMARK or until_ms is None or until_ms <= had_ms:
             return None

@@ -44,7 +44,7 @@ from streams.vectors.chunk import Position, nothing_until
 
 ACKNOWLEDGES = 8
 """A host with fewer streams acknowledges all of them in each interval, one with more in every
-second or fourth (`MOST_ACK_INTERVALS`); fewer are many on slow processors that are short."""
+second or fourth (`MOST_ACK_INTERVALS`). The limit is lower on a slow, CPU-starved machine."""
 
 SNAPSHOT_RETRY_US = 500_000
 """A peer replica that has not answered by then was not ready, or the request was lost."""

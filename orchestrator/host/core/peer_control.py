@@ -32,7 +32,7 @@ from streams.scheduling.cadence import every_nth
 
 TELLS = 8
 """A host with fewer replicas tells of all of them in each interval, one with more in every second,
-fourth or eighth; fewer are many on slow processors that are short."""
+fourth or eighth. The limit is lower on a slow, CPU-starved machine."""
 
 MOST_TURNS = 8
 """Soon enough to notice a standby that lags or differs; a power of two."""

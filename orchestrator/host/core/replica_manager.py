@@ -299,7 +299,7 @@ class ReplicaManager:
 
     def had_before_ms(self, stream: str) -> int:
         """Up to where somebody had a source's stream before it began anew."""
-        return self.sources[stream].had_ms
+        return self.sources[stream].previous_watermark_ms
 
     def drop_absent(self, now_us: int) -> None:
         """Stop keeping output for sinks that have been away for too long.

@@ -1,8 +1,8 @@
 """Replicas that give up their state, and begin again with another one.
 
-A statement that cannot be evaluated, a standby that falls behind, a primary whose predecessor was
-further: in each case the state is of no use, and the replica reads its inputs anew. It is counted
-and reported; the host goes on.
+Three replicas have a state that is of no use: one whose statement cannot be evaluated, a standby
+that has fallen behind, and a primary whose predecessor was further. Such a replica reads its inputs
+anew. The loss is counted and reported, and the host goes on.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class StateLoss:
         self.discard(hosted, now_us, RoleEvent.STATE_UNUSABLE)
 
     def on_claim(self, node: str, stream: str, claim: Ack | Subscribe, now_us: int) -> None:
-        """Look whether what a consumer has of a fragment's output is continued here.
+        """Judge a claim: whether this replica continues the output that a consumer has.
 
-        If not, what it has came from a predecessor that was further. The fragment then starts over
-        in a new generation, to which consumers cross, or goes on with the predecessor's state. But
-        if primaries or sinks of others rely on what there is here, that predecessor has given up,
-        or must, and so must replicas that had its output. A sink cannot: what it has is written. So
-        nothing is decided about replicas before all sinks have been heard.
+        If not, the consumer has its output from a predecessor that was further. Either this replica
+        gives up, and the fragment starts over in a new generation or goes on with the state of
+        another replica. Or primaries or sinks elsewhere rely on this replica's output; then the
+        consumer gives up. A sink cannot take tuples back, so replicas are judged only after every
+        sink has reported.
         """
         hosted = self.replica_manager.replicas.get(stream)
         if hosted is None or hosted.replica.generation != claim.generation:
@@ -88,7 +88,7 @@ class StateLoss:
     def _judge(
         self, hosted: HostedReplica, node: str, had: Position, now_us: int, *, is_final: bool
     ) -> None:
-        """Decide who gives up: this primary, or a consumer that has other output than it gives."""
+        """Decide who gives up: this primary, or a consumer that has tuples of another history."""
         replica = hosted.replica
         departure, log = replica.departure, replica.log
         is_final = is_final or departure.is_refuted(log)
@@ -110,9 +110,10 @@ class StateLoss:
         )
 
     def contradicted(self, reader: str, message: Contradiction, sender: str, now_us: int) -> None:
-        """Give up what a replica has of a stream, and what it has made of that.
+        """Give up the tuples of a stream that a replica has from a predecessor of the sender.
 
-        It has that from a predecessor of the sender's, which has given up.
+        The replica discards its state if it evaluated tuples from beyond the departure, otherwise
+        only its queue.
         """
         hosted = self.replica_manager.replicas.get(reader)
         if hosted is None:

@@ -6,8 +6,7 @@ machines are virtual and their processors shared. So every host now and then tim
 that is always the same, and like its own: calls of small functions, dicts, short arrays, messages.
 It is the thread's processor time that counts, which others make no longer by running in between.
 
-That processors are slow matters to those who share them once they are short: then small batches
-must be fewer.
+Slow processors matter to a host once it is CPU-starved: then it must evaluate fewer small batches.
 """
 
 from __future__ import annotations
