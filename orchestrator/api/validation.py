@@ -23,6 +23,7 @@ from orchestrator.manifest.kinds import QueryManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
 from orchestrator.records import ClusterRecord, Partial, Split
 from streams.language import parse
+from streams.plan.choice import way_of
 from streams.plan.compiler import compile_statement
 from streams.plan.program import Program
 from streams.plan.pushdown import pushdowns
@@ -36,7 +37,7 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     queries
         Query → fragment → streams it reads.
     evaluations
-        Query → fragment → how it is evaluated (`streams.plan.program.Evaluation`).
+        Query → fragment → how it is evaluated (`streams.plan.choice`).
     pushdowns
         Query → fragment → what its aggregates are folded in, and the values that they keep
         (`streams.plan.pushdown`); fragments without aggregates are left out.
@@ -101,7 +102,7 @@ def validate(manifests: Manifests) -> ValidateDocument:
             for each in manifests.queries
         },
         evaluations={
-            query: {name: program.evaluation.value for name, program in compiled.items()}
+            query: {name: way_of(program).value for name, program in compiled.items()}
             for query, compiled in programs.items()
         },
         pushdowns={

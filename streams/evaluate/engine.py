@@ -14,7 +14,7 @@ their ingestion times at w.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,12 +26,14 @@ from streams.evaluate.joins.lookup_join import LookupJoin
 from streams.evaluate.joins.window_join import WindowJoin
 from streams.evaluate.newest import Newest
 from streams.evaluate.panes.evaluation import Panes
+from streams.evaluate.protocol import Evaluation, Pass
 from streams.evaluate.rejected import Rejected, RejectedCount
 from streams.evaluate.sessions import Sessions
-from streams.evaluate.skipping import Rejections, Runner, Skipping, failure
-from streams.evaluate.stateless import Vectorised
+from streams.evaluate.skipping import Rejections, Skipping, failure
+from streams.evaluate.stateless import Stateless
 from streams.evaluate.stepwise.incremental import Incremental
-from streams.plan.program import Evaluation, Program
+from streams.plan.choice import EvaluationWay, way_of
+from streams.plan.program import Program
 from streams.vectors.chunk import Chunk, ChunkError, Position, stream_schema
 from streams.vectors.state import (
     SavedInput,
@@ -43,6 +45,16 @@ from streams.vectors.state import (
     read_record,
     write_snapshot,
 )
+
+_ways: Mapping[EvaluationWay, Callable[[Program, pa.Schema], Evaluation]] = {
+    EvaluationWay.STATELESS: Stateless,
+    EvaluationWay.PANES: Panes,
+    EvaluationWay.SESSIONS: Sessions,
+    EvaluationWay.NEWEST: Newest,
+    EvaluationWay.JOIN: WindowJoin,
+    EvaluationWay.LOOKUP: LookupJoin,
+    EvaluationWay.STEPWISE: Incremental,
+}
 
 NEVER_US = -(2**62)
 """Before every ingestion time, µs."""
@@ -104,30 +116,16 @@ class FragmentEngine:
         """The queue of the only input, if there is but one, as often."""
         self._evaluation = self._new_evaluation()
 
-    def _new_evaluation(self) -> Runner:
+    def _new_evaluation(self) -> Evaluation:
         if not self._program.skips:
-            return self._new_runner()
-        skipping = Skipping(self._new_runner, self._program.reads)
+            return self._new_inner()
+        skipping = Skipping(self._new_inner, self._program.reads)
         return skipping if self._program.of is None else Rejections(skipping, self.schema)
 
-    def _new_runner(self) -> Runner:
+    def _new_inner(self) -> Evaluation:
         program = self._program.of or self._program
         schema = stream_schema(program.columns)
-        match program.evaluation:
-            case Evaluation.STATELESS:
-                return Vectorised(program, schema)
-            case Evaluation.PANES:
-                return Panes(program, schema)
-            case Evaluation.SESSIONS:
-                return Sessions(program, schema)
-            case Evaluation.NEWEST:
-                return Newest(program, schema)
-            case Evaluation.JOIN:
-                return WindowJoin(program, schema)
-            case Evaluation.LOOKUP:
-                return LookupJoin(program, schema)
-            case Evaluation.STEPWISE:
-                return Incremental(program, schema)
+        return _ways[way_of(program)](program, schema)
 
     def evaluates(self, program: Program) -> bool:
         """Whether it is an engine for this program."""
@@ -202,20 +200,17 @@ class FragmentEngine:
             watermarks_ms = watermarks_ms[:fitting]
             ingestion_times_us = ingestion_times_us[:fitting]
         until_ms = int(watermarks_ms[-1])
-        first_ids: dict[str, int] = {}
-        taken: dict[str, pa.RecordBatch | None] = {}
-        tuples_in = 0
-        for name, queue in self._queues.items():
-            first_ids[name] = queue.taken
-            taken[name] = queue.take(until_ms)
-            tuples_in += queue.taken - first_ids[name]
+        given = Pass(
+            first_ids={name: queue.taken for name, queue in self._queues.items()},
+            taken={name: queue.take(until_ms) for name, queue in self._queues.items()},
+            until_ms=until_ms,
+        )
         try:
             with np.errstate(all="ignore"):
                 # Results that are not numbers become NULL: numpy need not warn.
-                rows = self._evaluation.run(taken, first_ids, until_ms)
+                rows = self._evaluation.run(given)
         except Exception as failed:
-            new, reads = self._new_runner, self._program.reads
-            where = failure(new, reads, failed, taken, first_ids, until_ms)
+            where = failure(self._new_inner, self._program.reads, failed, given)
             message = f"{self._program.name} cannot be evaluated {where}"
             raise EvaluationError(message) from failed
         skipping = self._skipping
@@ -223,7 +218,7 @@ class FragmentEngine:
             rows=rows,
             watermarks_ms=watermarks_ms,
             ingestion_times_us=ingestion_times_us,
-            tuples_in=tuples_in,
+            tuples_in=given.rows,
             rejected=() if skipping is None else tuple(skipping.rejected),
         )
 

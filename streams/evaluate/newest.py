@@ -9,7 +9,7 @@ no change. The output is that of evaluation step by step, row for row and in the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foundation.arrays import BoolArray, IntArray
+from streams.evaluate.protocol import Evaluation, Pass
 from streams.expressions.typed import Evaluator, Field, evaluator, holds
 from streams.kernels import kernels
 from streams.kernels.keys import Keys, encode, every, key_column
@@ -126,8 +127,8 @@ class _Moves:
         return slots, np.where(named >= 0, self.place_of[np.maximum(named, 0)], -1)
 
 
-class Newest:
-    """Runs a program whose `evaluation` is of the newest rows."""
+class Newest(Evaluation):
+    """Runs a program whose way is `EvaluationWay.NEWEST`."""
 
     def __init__(self, program: Program, schema: pa.Schema) -> None:
         (select,), (window,) = program.selects, program.windows
@@ -196,14 +197,9 @@ class Newest:
         for column in self._columns:
             column.allocate(slots)
 
-    def run(
-        self,
-        taken: Mapping[str, pa.RecordBatch | None],
-        first_ids: Mapping[str, int],
-        until_ms: int,
-    ) -> pa.RecordBatch:
-        """Evaluate all tuples up to a watermark; parameters as in `Incremental.run`."""
-        batch = taken[self._stream]
+    def run(self, given: Pass) -> pa.RecordBatch:
+        """See `Evaluation`."""
+        batch = given.taken[self._stream]
         if batch is None:
             return self._no_rows
         length = batch.num_rows
@@ -235,7 +231,7 @@ class Newest:
             before=before[kept],
             removed=removed[:gone],
             removed_ms=times_ms[removed_by[:gone]],
-            first_id=first_ids[self._stream],
+            first_id=given.first_ids[self._stream],
         )
         rows = RowsAt(columns, kept)
         passing = None

@@ -13,7 +13,7 @@ timestamp follow each other as their first tuples do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from foundation.arrays import IntArray
 from streams.aggregates.arguments import Arguments
 from streams.aggregates.pane_parts import Parts
 from streams.aggregates.parts import FloatSum, read_spans, saved_spans, widen
+from streams.evaluate.protocol import Evaluation, Pass
 from streams.expressions.typed import evaluator, holds
 from streams.kernels import kernels
 from streams.kernels.keys import Keys, encode, every, key_column
@@ -69,8 +70,8 @@ SAVED = (LAST_MS, LAST_ID, FIRST_ID, ROWS)
 """What a snapshot holds of a session beside its key and its parts."""
 
 
-class Sessions:
-    """Runs a program whose `evaluation` is by sessions."""
+class Sessions(Evaluation):
+    """Runs a program whose way is `EvaluationWay.SESSIONS`."""
 
     def __init__(self, program: Program, schema: pa.Schema) -> None:
         (select,), (window,) = program.selects, program.windows
@@ -122,18 +123,13 @@ class Sessions:
             for part, state in zip(self._parts.parts, self._states, strict=True)
         ]
 
-    def run(
-        self,
-        taken: Mapping[str, pa.RecordBatch | None],
-        first_ids: Mapping[str, int],
-        until_ms: int,
-    ) -> pa.RecordBatch:
-        """Evaluate all tuples up to a watermark; parameters as in `Incremental.run`."""
-        rows = taken[self._stream]
+    def run(self, given: Pass) -> pa.RecordBatch:
+        """See `Evaluation`."""
+        rows = given.taken[self._stream]
         if rows is not None:
             self._compact()
-            self._add(rows, first_ids[self._stream])
-        emitted = self._end(until_ms)
+            self._add(rows, given.first_ids[self._stream])
+        emitted = self._end(given.until_ms)
         return (
             self._no_rows
             if emitted is None

@@ -24,15 +24,14 @@ nothing but these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from streams.evaluate.protocol import Evaluation, Pass
 from streams.evaluate.rejected import Rejected, RejectedCount, RejectedCounter, said, shown_apart
-from streams.vectors.chunk import NO_WATERMARK, TIMESTAMP
+from streams.vectors.chunk import TIMESTAMP
 from streams.vectors.state import Pieces, State, Stateful, load_operators
 
 NOT_OF_DATA = (MemoryError, RecursionError, OSError, ImportError)
@@ -43,81 +42,14 @@ KEPT_PASSES = 512
 KEPT_BYTES = 4 * 2**20
 """How much input is kept, and evaluated again after a failure, before the next snapshot."""
 
-Taken = Mapping[str, pa.RecordBatch | None]
-"""Input → the tuples that were taken of it; None for none."""
-
-
-class Runner(Protocol):
-    """A way to evaluate a program, with its state."""
-
-    def run(self, taken: Taken, first_ids: Mapping[str, int], until_ms: int) -> pa.RecordBatch:
-        """Evaluate all tuples up to a watermark; parameters as in `Incremental.run`."""
-        ...
-
-    def stateful(self) -> Iterator[tuple[str, Stateful]]:
-        """The operators that have state, by name."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """What is evaluated at once; attributes as the parameters of `Runner.run`."""
-
-    taken: Taken
-    first_ids: Mapping[str, int]
-    until_ms: int
-
-    @property
-    def rows(self) -> int:
-        return sum(rows.num_rows for rows in self.taken.values() if rows is not None)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(rows.nbytes for rows in self.taken.values() if rows is not None)
-
-    @property
-    def last_ms(self) -> int:
-        """The last timestamp that has tuples."""
-        ends = (rows.column(0)[-1].as_py() for rows in self.taken.values() if rows is not None)
-        return max(ends, default=NO_WATERMARK)
-
-    def without(self, streams: Sequence[str]) -> _Pass:
-        return replace(self, taken={**self.taken, **dict.fromkeys(streams)})
-
-    def parts(self, after_ms: int) -> tuple[_Pass, _Pass]:
-        """The time before the tuples, if there is any, and the rest; else, halves.
-
-        Parameters
-        ----------
-        after_ms
-            Up to where all is evaluated; at least two milliseconds before the end.
-        """
-        times = {
-            stream: rows.column(TIMESTAMP).to_numpy(zero_copy_only=False)
-            for stream, rows in self.taken.items()
-            if rows is not None
-        }
-        middle_ms = (after_ms + self.until_ms) // 2
-        first_ms = min((int(one[0]) for one in times.values()), default=middle_ms + 1)
-        at_ms = first_ms - 1 if after_ms < first_ms - 1 else middle_ms
-        before, after = dict(self.taken), dict(self.taken)
-        ids_after = dict(self.first_ids)
-        for stream, timestamps in times.items():
-            rows, cut = self.taken[stream], int(timestamps.searchsorted(at_ms, side="right"))
-            assert rows is not None
-            before[stream] = rows.slice(0, cut) if cut else None
-            after[stream] = rows.slice(cut) if cut < rows.num_rows else None
-            ids_after[stream] += cut
-        return _Pass(before, self.first_ids, at_ms), _Pass(after, ids_after, self.until_ms)
-
 
 class Skipping:
-    """Evaluates as another runner does, without the tuples on which that fails.
+    """Evaluates as another evaluation does, without the tuples on which that fails.
 
     Parameters
     ----------
     new
-        Makes such a runner, without state.
+        Makes such an evaluation, without state.
     reads
         Input → the columns that the program uses.
 
@@ -127,13 +59,13 @@ class Skipping:
         What the last call of `run` has left out.
     """
 
-    def __init__(self, new: Callable[[], Runner], reads: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, new: Callable[[], Evaluation], reads: Mapping[str, Sequence[str]]) -> None:
         self._new = new
         self._reads = reads
-        self._runner = new()
+        self._inner = new()
         self._saved: Mapping[str, Pieces] | None = None
         """The operators' state some time ago; None before the first pass."""
-        self._since: list[_Pass] = []
+        self._since: list[Pass] = []
         self._kept_rows = self._kept_bytes = 0
         self._counter = RejectedCounter()
         self.rejected: list[Rejected] = []
@@ -145,38 +77,36 @@ class Skipping:
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
         """The operators that have state, by name, and what was rejected."""
-        yield from self._runner.stateful()
+        yield from self._inner.stateful()
         yield "rejected", self._counter
 
-    def run(self, taken: Taken, first_ids: Mapping[str, int], until_ms: int) -> pa.RecordBatch:
+    def run(self, given: Pass) -> pa.RecordBatch:
         """Evaluate all tuples up to a watermark that can be evaluated.
 
         Raises
         ------
         Exception
-            As the runner raises, if leaving out tuples does not help.
+            As the other one raises, if leaving out tuples does not help.
         """
         self.rejected = []
-        emitted = [*self._evaluated(_Pass(taken, first_ids, until_ms))]
+        emitted = [*self._evaluated(given)]
         return emitted[0] if len(emitted) == 1 else pa.concat_batches(emitted)
 
-    def first_rejected(
-        self, taken: Taken, first_ids: Mapping[str, int], until_ms: int
-    ) -> Rejected | None:
-        """What `run` would leave out first; the runner is not used any more."""
-        for _ in self._evaluated(_Pass(taken, first_ids, until_ms)):
+    def first_rejected(self, given: Pass) -> Rejected | None:
+        """What `run` would leave out first; it is not used any more."""
+        for _ in self._evaluated(given):
             if self.rejected:
                 return self.rejected[0]
         return None
 
-    def _evaluated(self, whole: _Pass) -> Iterator[pa.RecordBatch]:
+    def _evaluated(self, whole: Pass) -> Iterator[pa.RecordBatch]:
         """Evaluate a pass in as few parts as its failures need."""
         waiting = [whole]
         while waiting:
             one = waiting.pop()
             self._save_if_due()
             try:
-                rows = self._runner.run(one.taken, one.first_ids, one.until_ms)
+                rows = self._inner.run(one)
             except NOT_OF_DATA:
                 raise
             except Exception as error:  # noqa: BLE001  It is raised if no tuple is to blame.
@@ -192,7 +122,7 @@ class Skipping:
                 self._keep(one)
             yield rows
 
-    def _rest(self, group: _Pass, error: Exception) -> pa.RecordBatch:
+    def _rest(self, group: Pass, error: Exception) -> pa.RecordBatch:
         """Evaluate the tuples of a millisecond that can be, and reject the others."""
         there = [stream for stream, rows in group.taken.items() if rows is not None]
         several = [there] if len(there) > 1 else []
@@ -201,12 +131,12 @@ class Skipping:
         attempts += [(True, one) for one in [[], *some]]
         for is_new, streams in attempts:
             if is_new:
-                self._runner = self._new()
+                self._inner = self._new()
             else:
                 self._go_back()
             rest = group.without(streams)
             try:
-                rows = self._runner.run(rest.taken, rest.first_ids, rest.until_ms)
+                rows = self._inner.run(rest)
             except NOT_OF_DATA:
                 raise
             except Exception:  # noqa: BLE001  Others may be to blame.
@@ -217,7 +147,7 @@ class Skipping:
         raise error
 
     def _reject(
-        self, group: _Pass, streams: Sequence[str], error: Exception, *, state: bool
+        self, group: Pass, streams: Sequence[str], error: Exception, *, state: bool
     ) -> None:
         tuples: dict[str, pa.RecordBatch] = {}
         for stream in streams:
@@ -229,7 +159,7 @@ class Skipping:
         self.rejected.append(rejected)
         self._counter.add(rejected)
 
-    def _keep(self, one: _Pass) -> None:
+    def _keep(self, one: Pass) -> None:
         self._counter.last_ms = max(one.last_ms, self._counter.last_ms)
         self._counter.until_ms = one.until_ms
         self._since.append(one)
@@ -246,18 +176,18 @@ class Skipping:
             self._save()
 
     def _save(self) -> None:
-        self._saved = {name: operator.save() for name, operator in self._runner.stateful()}
+        self._saved = {name: operator.save() for name, operator in self._inner.stateful()}
         self._since = []
         self._kept_rows = self._kept_bytes = 0
 
     def _go_back(self) -> None:
         """Have the state that there was before the pass that has failed."""
         assert self._saved is not None, "it is saved before each pass"
-        self._runner = self._new()
-        for _ in load_operators(dict(self._runner.stateful()), _states(self._saved)):
+        self._inner = self._new()
+        for _ in load_operators(dict(self._inner.stateful()), _states(self._saved)):
             pass
         for one in self._since:
-            self._runner.run(one.taken, one.first_ids, one.until_ms)
+            self._inner.run(one)
 
 
 def _states(saved: Mapping[str, Pieces]) -> Iterator[tuple[str, State]]:
@@ -278,9 +208,9 @@ class Rejections:
         self._skipping = skipping
         self._schema = schema
 
-    def run(self, taken: Taken, first_ids: Mapping[str, int], until_ms: int) -> pa.RecordBatch:
-        """See `Runner`."""
-        self._skipping.run(taken, first_ids, until_ms)
+    def run(self, given: Pass) -> pa.RecordBatch:
+        """See `Evaluation`."""
+        self._skipping.run(given)
         rows = [
             (each.timestamp_ms, stream, each.reason, what)
             for each in self._skipping.rejected
@@ -291,30 +221,28 @@ class Rejections:
         return pa.RecordBatch.from_pylist(named, schema=self._schema)
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
-        """See `Runner`."""
+        """See `Evaluation`."""
         return self._skipping.stateful()
 
 
 def failure(
-    new: Callable[[], Runner],
+    new: Callable[[], Evaluation],
     reads: Mapping[str, Sequence[str]],
     error: Exception,
-    taken: Taken,
-    first_ids: Mapping[str, int],
-    until_ms: int,
+    given: Pass,
 ) -> str:
-    """When and with which tuples a runner has failed, as far as can be told, as a phrase.
+    """When and with which tuples an evaluation has failed, as far as can be told, as a phrase.
 
     Its state is broken. So the tuples are tried without one: most errors come from a tuple alone.
     """
     if not isinstance(error, NOT_OF_DATA):
         try:
             with np.errstate(all="ignore"):
-                found = Skipping(new, reads).first_rejected(taken, first_ids, until_ms)
+                found = Skipping(new, reads).first_rejected(given)
         except Exception:  # noqa: BLE001  Without a state, it fails without any tuple, too.
             found = None
         if found is not None:
             return str(found)
-    counts = {stream: 0 if rows is None else rows.num_rows for stream, rows in taken.items()}
+    counts = {stream: 0 if rows is None else rows.num_rows for stream, rows in given.taken.items()}
     tuples = ", ".join(f"{count} of {stream}" for stream, count in counts.items())
-    return f"up to {until_ms} ms, {said(error)}; tuples {tuples}"
+    return f"up to {given.until_ms} ms, {said(error)}; tuples {tuples}"

@@ -7,12 +7,13 @@ only passes on stay Arrow arrays; numpy computes the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streams.evaluate.protocol import Evaluation, Pass
 from streams.expressions.typed import Evaluator, Field, evaluator, holds
 from streams.plan.program import Program, SelectPlan
 from streams.vectors.batch_columns import BatchColumns
@@ -72,24 +73,19 @@ class _Branch:
         return arrays
 
 
-class Vectorised:
-    """Runs a stateless program."""
+class Stateless(Evaluation):
+    """Runs a program whose way is `EvaluationWay.STATELESS`."""
 
     def __init__(self, program: Program, schema: pa.Schema) -> None:
         self._schema = schema
         self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
         self._branches = [_Branch(program, plan) for plan in program.selects]
 
-    def run(
-        self,
-        taken: Mapping[str, pa.RecordBatch | None],
-        first_ids: Mapping[str, int],
-        until_ms: int,
-    ) -> pa.RecordBatch:
-        """Evaluate all tuples up to a watermark; parameters as in `Incremental.run`."""
+    def run(self, given: Pass) -> pa.RecordBatch:
+        """See `Evaluation`."""
         parts: list[pa.RecordBatch] = []
         for branch in self._branches:
-            batch = taken[branch.stream]
+            batch = given.taken[branch.stream]
             if batch is not None:
                 arrays = branch.run(batch)
                 parts.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))

@@ -39,9 +39,9 @@ from streams.language.ast import (
     Window,
 )
 from streams.language.writer import written_statement
+from streams.plan.choice import EvaluationWay, way_of
 from streams.plan.compiler import Catalogue, compile_statement
 from streams.plan.partial import aggregates_of, operation, some_rows, split
-from streams.plan.program import Evaluation
 from streams.vectors.chunk import TIMESTAMP
 
 _ordered = ("first", "last")
@@ -67,7 +67,7 @@ def split_below(
     parts = split(statement, catalogue)
     if parts is None or len(union.body.selects) < 2:
         return None
-    if compile_statement(union, catalogue).evaluation is not Evaluation.STATELESS:
+    if way_of(compile_statement(union, catalogue)) is not EvaluationWay.STATELESS:
         return None
     partial, final = parts
     (pane,) = partial.body.selects

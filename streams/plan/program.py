@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from math import gcd
 
-from streams.expressions.typed import Apply, Field, Typed, fields, relocated
+from streams.expressions.typed import Field, Typed, relocated
 from streams.language.ast import ToStream
 from streams.vectors.chunk import TIMESTAMP
-
-MOST_PANES = 10_000
-"""Most panes of a window: there is work to do for each of them."""
-
-
-MOST_NEWEST = 16
-"""Most rows of a key that have a place of their own from the start."""
 
 CODED_KINDS = ("int", "bool", "string")
 """Types of keys that have codes (`streams.kernels.keys`)."""
@@ -35,25 +26,6 @@ REJECTED_SUFFIX = ".rejected"
 
 REJECTED_COLUMNS = {"input": "string", "reason": "string", "what": "string"}
 """Which input a rejected tuple is of, the error, and the beginning of the tuple as JSON."""
-
-
-class Evaluation(Enum):
-    """The ways to evaluate a program. All give the same rows in the same order."""
-
-    STATELESS = "stateless"
-    """Row by row, many timestamps in one pass of Arrow and numpy."""
-    PANES = "panes"
-    """Groups over a window that slides, many timestamps in one pass of compiled kernels."""
-    SESSIONS = "sessions"
-    """Groups that are sessions, many timestamps in one pass of compiled kernels."""
-    NEWEST = "newest"
-    """Newest rows of each key, many timestamps in one pass of compiled kernels."""
-    JOIN = "join"
-    """Pairs of equal keys of two windows that tumble together, many windows in one pass."""
-    LOOKUP = "lookup"
-    """Tuples that are looked up in a relation that grows, many timestamps in one pass."""
-    STEPWISE = "stepwise"
-    """By the changes of relations: any program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,131 +306,6 @@ class Program:
         return tuple(places[name] for name in self.reads[stream])
 
     @property
-    def evaluation(self) -> Evaluation:
-        """The way to evaluate it."""
-        if self.naive:
-            return Evaluation.STEPWISE
-        if self._has_panes:
-            return Evaluation.PANES
-        if any(select.top is not None for select in self.selects):
-            return Evaluation.STEPWISE
-        if self.stateless:
-            return Evaluation.STATELESS
-        if self._has_newest:
-            return Evaluation.NEWEST
-        if self._has_sessions:
-            return Evaluation.SESSIONS
-        if not self.equal_keys:
-            return Evaluation.STEPWISE
-        return Evaluation.LOOKUP if self._has_lookup else Evaluation.JOIN
-
-    @property
-    def _has_newest(self) -> bool:
-        """Whether it shows how the newest rows of each key change."""
-        if len(self.selects) != 1 or len(self.windows) != 1:
-            return False
-        (select,), (window,) = self.selects, self.windows
-        if len(select.sources) != 1 or select.group is not None:
-            return False
-        kinds = self.read_kinds(window.stream)
-        return (
-            self.to_stream is not ToStream.RSTREAM
-            and window.rows is not None
-            and window.rows <= MOST_NEWEST
-            and window.range_ms is None
-            and bool(window.partition_by)
-            and all(kinds[place] in CODED_KINDS for place in window.partition_by)
-        )
-
-    @property
-    def equal_keys(self) -> tuple[tuple[Typed, Typed], ...]:
-        """What must be equal in a join that finds pairs by keys; empty for other programs.
-
-        These are joins of two windows that tumble together, and of a growing relation with tuples
-        that are looked up in it.
-
-        Pairs of expressions over the columns of the first and of the second source, each over the
-        columns that the program reads of its stream.
-        """
-        if len(self.selects) != 1 or self.to_stream is not ToStream.RSTREAM:
-            return ()
-        (select,) = self.selects
-        if len(select.sources) != 2 or select.group is not None:
-            return ()
-        spans = {window.tumbling for window in self.windows}
-        if (len(spans) != 1 or None in spans) and not self._has_lookup:
-            return ()
-        found = (_equal_keys(condition, self._left_width) for condition in select.conjuncts)
-        return tuple(keys for keys in found if keys is not None)
-
-    @property
-    def _has_lookup(self) -> bool:
-        """Whether the first source holds all tuples so far, and the second those of now."""
-        first, second = (self.windows[one.window] for one in self.selects[0].sources)
-        return first.unlimited and second.tumbling == (1, 0)
-
-    @property
-    def other_conjuncts(self) -> tuple[Typed, ...]:
-        """The conditions on both sources that these keys leave."""
-        (select,) = self.selects
-        return tuple(
-            condition
-            for condition in select.conjuncts
-            if _equal_keys(condition, self._left_width) is None
-        )
-
-    @property
-    def _left_width(self) -> int:
-        """Number of columns of the first source of the first select."""
-        return len(self.read_kinds(self.windows[self.selects[0].sources[0].window].stream))
-
-    @property
-    def _has_panes(self) -> bool:
-        """Whether it aggregates groups over one window that slides, by what panes can add up."""
-        if len(self.selects) != 1 or len(self.windows) != 1:
-            return False
-        (select,), (window,) = self.selects, self.windows
-        group = select.group
-        if len(select.sources) != 1 or group is None:
-            return False
-        if window.slide_ms is None or window.range_ms is None:
-            return False
-        return window.range_ms // gcd(window.range_ms, window.slide_ms) <= MOST_PANES and all(
-            key.kind in CODED_KINDS for key in group.keys
-        )
-
-    @property
-    def _has_sessions(self) -> bool:
-        """Whether each of its groups is a session of one window, and shown when that ends."""
-        if len(self.selects) != 1 or len(self.windows) != 1:
-            return False
-        (select,), (window,) = self.selects, self.windows
-        group = select.group
-        if self.to_stream is not ToStream.RSTREAM or len(select.sources) != 1 or group is None:
-            return False
-        # With a gap of a millisecond two sessions of a key may end one right after the other.
-        if window.session_ms is None or window.session_ms <= 1 or not window.partition_by:
-            return False
-        keys = {key.index if isinstance(key, Field) else None for key in group.keys}
-        return (
-            keys == set(window.partition_by)
-            and all(key.kind in CODED_KINDS for key in group.keys)
-            and not any(one.distinct for one in group.aggregates)
-        )
-
-    @property
-    def ranks_panes(self) -> bool:
-        """Whether TOP is over the rows of one source that enter and leave its window in panes."""
-        if len(self.selects) != 1 or len(self.windows) != 1:
-            return False
-        (select,), (window,) = self.selects, self.windows
-        if select.top is None or select.group is not None or len(select.sources) != 1:
-            return False
-        return window.tumbling is not None or (
-            window.slide_ms is not None and window.range_ms is not None
-        )
-
-    @property
     def stateless(self) -> bool:
         """Whether each timestamp's output depends on that timestamp's tuples alone, row by row."""
         return (
@@ -474,20 +321,3 @@ class Program:
     def joins(self) -> bool:
         """Whether one of the selects has several sources."""
         return any(len(select.sources) > 1 for select in self.selects)
-
-
-def _equal_keys(condition: Typed, width: int) -> tuple[Typed, Typed] | None:
-    """The sides of `f(A) = g(B)` that codes tell apart; A has the first `width` columns."""
-    if not isinstance(condition, Apply) or condition.function != "equal":
-        return None
-    one, other = condition.arguments
-    if one.kind != other.kind or one.kind not in CODED_KINDS:
-        return None
-    places = [[field.index for field in fields(side)] for side in (one, other)]
-    if not all(places):
-        return None
-    if max(places[1]) < width:
-        one, other, places = other, one, places[::-1]
-    if max(places[0]) >= width or min(places[1]) < width:
-        return None
-    return one, relocated(other, lambda field: replace(field, index=field.index - width))

@@ -9,17 +9,19 @@ the tuples do, and those of a tuple as the rows do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
 from streams.evaluate.joins.key_pairs import NOTHING, Pairs, Side, room_for
+from streams.evaluate.protocol import Evaluation, Pass
 from streams.expressions.typed import Evaluator, Typed, evaluator
 from streams.kernels import kernels
 from streams.kernels.keys import Keys, encode
 from streams.operators.relation import Relation
+from streams.plan.choice import join_conditions
 from streams.plan.program import Program
 from streams.vectors.arrays import Codes
 from streams.vectors.state import Pieces, State, Stateful
@@ -31,38 +33,33 @@ UNUSED_KEYS = 1 << 16
 """Keys that no row has, from which they are given up."""
 
 
-class LookupJoin:
-    """Runs a program whose `evaluation` is as a lookup."""
+class LookupJoin(Evaluation):
+    """Runs a program whose way is `EvaluationWay.LOOKUP`."""
 
     def __init__(self, program: Program, schema: pa.Schema) -> None:
         (select,) = program.selects
         kernels.want()
         self._schema = schema
         self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
-        keys = zip(*program.equal_keys, strict=True)
+        keys, conditions = join_conditions(program)
         self._held, self._sought = (
             Side(program, source, of_side)
-            for source, of_side in zip(select.sources, keys, strict=True)
+            for source, of_side in zip(select.sources, zip(*keys, strict=True), strict=True)
         )
         self._places = {stream: program.read_places(stream) for stream in program.inputs}
         self._rows = _IndexedRows(self._held)
-        self._conditions = tuple(map(evaluator, program.other_conjuncts))
+        self._conditions = tuple(map(evaluator, conditions))
         self._outputs: list[tuple[Typed, Evaluator]] = [
             (output, evaluator(output)) for output in select.outputs
         ]
 
-    def run(
-        self,
-        taken: Mapping[str, pa.RecordBatch | None],
-        first_ids: Mapping[str, int],
-        until_ms: int,
-    ) -> pa.RecordBatch:
-        """Evaluate all tuples up to a watermark; parameters as in `Incremental.run`."""
-        arrived = taken[self._held.stream]
+    def run(self, given: Pass) -> pa.RecordBatch:
+        """See `Evaluation`."""
+        arrived = given.taken[self._held.stream]
         if arrived is not None:
             places = self._places[self._held.stream]
-            self._rows.append(arrived, places, first_ids[self._held.stream])
-        sought = taken[self._sought.stream]
+            self._rows.append(arrived, places, given.first_ids[self._held.stream])
+        sought = given.taken[self._sought.stream]
         if sought is None or not self._rows.count:
             return self._no_rows
         parts = list(self._pairs(sought))

@@ -12,16 +12,18 @@ second source's tuples entered. This gives the same rows in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
 from streams.evaluate.joins.key_pairs import NOTHING, Pairs, Side, room_for
+from streams.evaluate.protocol import Evaluation, Pass
 from streams.expressions.typed import Evaluator, Typed, evaluator
 from streams.kernels import kernels
 from streams.kernels.keys import Keys
+from streams.plan.choice import join_conditions
 from streams.plan.program import Program
 from streams.vectors.chunk import stream_schema
 from streams.vectors.state import (
@@ -37,8 +39,8 @@ from streams.vectors.state import (
 from streams.vectors.vector import Frame, from_arrow, to_arrow
 
 
-class WindowJoin:
-    """Runs a program whose `evaluation` is as a join."""
+class WindowJoin(Evaluation):
+    """Runs a program whose way is `EvaluationWay.JOIN`."""
 
     def __init__(self, program: Program, schema: pa.Schema) -> None:
         (select,) = program.selects
@@ -49,28 +51,23 @@ class WindowJoin:
         self._schema = schema
         self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
         self._waiting = {stream: _Waiting(program, stream) for stream in program.inputs}
-        keys = zip(*program.equal_keys, strict=True)
+        keys, conditions = join_conditions(program)
         self._sides = [
             Side(program, source, of_side)
-            for source, of_side in zip(select.sources, keys, strict=True)
+            for source, of_side in zip(select.sources, zip(*keys, strict=True), strict=True)
         ]
-        self._key_kinds = [left.kind for left, _ in program.equal_keys]
-        self._conditions = tuple(map(evaluator, program.other_conjuncts))
+        self._key_kinds = [left.kind for left, _ in keys]
+        self._conditions = tuple(map(evaluator, conditions))
         self._outputs: list[tuple[Typed, Evaluator]] = [
             (output, evaluator(output)) for output in select.outputs
         ]
 
-    def run(
-        self,
-        taken: Mapping[str, pa.RecordBatch | None],
-        first_ids: Mapping[str, int],
-        until_ms: int,
-    ) -> pa.RecordBatch:
-        """Evaluate all tuples up to a watermark; parameters as in `Incremental.run`."""
-        for stream, rows in taken.items():
+    def run(self, given: Pass) -> pa.RecordBatch:
+        """See `Evaluation`."""
+        for stream, rows in given.taken.items():
             if rows is not None:
                 self._waiting[stream].add(rows)
-        boundary_ms = until_ms - (until_ms - self._offset_ms) % self._length_ms
+        boundary_ms = given.until_ms - (given.until_ms - self._offset_ms) % self._length_ms
         whole = {stream: one.until(boundary_ms) for stream, one in self._waiting.items()}
         batches = [whole[side.stream] for side in self._sides]
         left, right = batches

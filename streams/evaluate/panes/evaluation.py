@@ -8,7 +8,7 @@ whose tuples leave the window before those whose tuples enter it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import takewhile
 from math import gcd
 
@@ -20,6 +20,7 @@ from streams.aggregates.arguments import Arguments
 from streams.evaluate.panes.results import Results
 from streams.evaluate.panes.saved_window import WindowLoader, save_window
 from streams.evaluate.panes.window import Pane, PaneWindow, Tuples, no_codes, no_tuples
+from streams.evaluate.protocol import Evaluation, Pass
 from streams.expressions.typed import Field, evaluator, holds
 from streams.kernels import kernels
 from streams.kernels.keys import Keys, every, key_column
@@ -47,8 +48,8 @@ next row counts is a branch that processors cannot foretell, in each kernel; of 
 them out takes longer."""
 
 
-class Panes:
-    """Runs a program whose `evaluation` is by panes."""
+class Panes(Evaluation):
+    """Runs a program whose way is `EvaluationWay.PANES`."""
 
     def __init__(self, program: Program, schema: pa.Schema) -> None:
         (select,), (window,) = program.selects, program.windows
@@ -100,15 +101,10 @@ class Panes:
 
     # Tuples
 
-    def run(
-        self,
-        taken: Mapping[str, pa.RecordBatch | None],
-        first_ids: Mapping[str, int],
-        until_ms: int,
-    ) -> pa.RecordBatch:
-        """Evaluate all tuples up to a watermark; parameters as in `Incremental.run`."""
+    def run(self, given: Pass) -> pa.RecordBatch:
+        """See `Evaluation`."""
         emitted: list[Emitted] = []
-        rows = taken[self._stream]
+        rows = given.taken[self._stream]
         if rows is not None:
             self._compact()
             if rows.num_rows <= ROWS_AT_ONCE:
@@ -116,7 +112,7 @@ class Panes:
             else:
                 for piece in row_slices(rows.num_rows, ROWS_AT_ONCE):
                     self._add(rows.slice(piece.start, piece.stop - piece.start), emitted)
-        self._evaluate_until(until_ms, emitted)
+        self._evaluate_until(given.until_ms, emitted)
         return emitted_batch(emitted, self._kinds, self._schema) if emitted else self._no_rows
 
     def _add(self, batch: pa.RecordBatch, emitted: list[Emitted]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray, rising
+from streams.evaluate.protocol import Evaluation, Pass
 from streams.evaluate.stepwise.select_pipeline import ChildPipeline, SelectPipeline
 from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import ChangesToStream
@@ -33,6 +34,7 @@ from streams.operators.window import (
     UnboundedWindow,
     Window,
 )
+from streams.plan.choice import ranks_panes
 from streams.plan.program import Program, WindowPlan
 from streams.vectors.state import Stateful
 from streams.vectors.vector import Delta, Emitted, Frame, emitted_batch, empty_frame, from_arrow
@@ -49,7 +51,7 @@ PASS_BOUNDARIES = 1 << 14
 _no_timestamps: IntArray = np.empty(0, dtype=np.int64)
 
 
-class Incremental:
+class Incremental(Evaluation):
     """Runs a program of any shape."""
 
     def __init__(self, program: Program, schema: pa.Schema) -> None:
@@ -79,28 +81,14 @@ class Incremental:
             inserted = program.to_stream is ToStream.ISTREAM
             self._to_stream = ChangesToStream(inserted=inserted)
 
-    def run(
-        self,
-        taken: Mapping[str, pa.RecordBatch | None],
-        first_ids: Mapping[str, int],
-        until_ms: int,
-    ) -> pa.RecordBatch:
-        """Evaluate all tuples up to a watermark.
-
-        Parameters
-        ----------
-        taken
-            Input → the tuples since the last pass; None for none.
-        first_ids
-            Input → the identity of the first of them.
-        until_ms
-            The watermark: all inputs are complete up to it.
-        """
-        if all(rows is None for rows in taken.values()) and until_ms < self._next_expiry_ms():
+    def run(self, given: Pass) -> pa.RecordBatch:
+        """See `Evaluation`."""
+        until_ms = given.until_ms
+        if all(rows is None for rows in given.taken.values()) and until_ms < self._next_expiry_ms():
             return self._no_rows
         arrived = {
-            stream: self._inputs[stream].arrived(rows, first_ids[stream])
-            for stream, rows in taken.items()
+            stream: self._inputs[stream].arrived(rows, given.first_ids[stream])
+            for stream, rows in given.taken.items()
         }
         passes = self._passes(arrived, until_ms)
         emitted = [rows for one in passes if (rows := self._pass(*one)) is not None]
@@ -211,7 +199,7 @@ class _Input:
 def _window(program: Program, plan: WindowPlan) -> Window:
     kinds = program.read_kinds(plan.stream)
     each_boundary = program.to_stream is ToStream.RSTREAM
-    if program.ranks_panes:
+    if ranks_panes(program):
         (select,) = program.selects
         assert select.top is not None
         condition = select.sources[0].condition

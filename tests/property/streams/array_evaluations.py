@@ -7,9 +7,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pytest
 
+from streams.evaluate import engine
 from streams.kernels import kernels
-from streams.plan.program import Evaluation, Program
+from streams.plan.choice import EvaluationWay
+from streams.plan.program import Program
 from tests.property.streams.evaluate.stepwise.test_passes import Rows, compiled, evaluations, tuples
 from tests.property.streams.evaluate.test_engine_matches_oracle import columns
 from tests.property.streams.stepwise import Stepwise
@@ -30,9 +33,18 @@ def by_definition(
     return [(at, *row) for at, row in Stepwise(program).run(read, until_ms)]
 
 
+def force_stepwise(patch: pytest.MonkeyPatch) -> None:
+    """Evaluate stepwise what has a faster way, too."""
+
+    def stepwise(_: Program) -> EvaluationWay:
+        return EvaluationWay.STEPWISE
+
+    patch.setattr(engine, "way_of", stepwise)
+
+
 def check_evaluation(
     text: str,
-    evaluation: Evaluation,
+    way: EvaluationWay,
     rng: np.random.Generator,
     modules: Sequence[ModuleType],
     told: str,
@@ -43,15 +55,15 @@ def check_evaluation(
     ----------
     text
         The statement's body.
-    evaluation
-        The one that the statement must have.
+    way
+        The one in which the statement must be evaluated.
     modules
         The kernels.
     told
         What to say if rows differ.
     """
     program = compiled(text)
-    assert program.evaluation is evaluation, told
+    assert engine.way_of(program) is way, told
     inputs = {stream: tuples(rng) for stream in program.inputs}
     until_ms = max(rows[-1][0] for rows in inputs.values()) + int(rng.choice([0, 1, 100]))
     expected = by_definition(program, inputs, until_ms)

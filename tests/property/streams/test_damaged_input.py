@@ -142,7 +142,7 @@ def test_a_statement_that_raises_is_told_from_a_bug(monkeypatch: pytest.MonkeyPa
     def fails(*_: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr("streams.evaluate.stateless.Vectorised.run", fails)
+    monkeypatch.setattr("streams.evaluate.stateless.Stateless.run", fails)
     with pytest.raises(EvaluationError, match="no room"):
         engine.advance(1)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from streams.expressions.functions import functions
-from streams.plan.program import Evaluation
+from streams.plan.choice import EvaluationWay, way_of
 from streams.plan.resolver import aggregate_names
 from tests.long_tests import mostly_long
 from tests.property.streams import hostile
@@ -29,14 +29,14 @@ MOST_TUPLES, MOST_JOINED = 60, 12
 def test_hostile_values_give_rows(block: int) -> None:
     seed = int(np.random.SeedSequence().generate_state(1)[0])
     statements = hostile.Statements(np.random.default_rng(seed))
-    ways: set[Evaluation] = set()
+    ways: set[EvaluationWay] = set()
     met = number = 0
     wanted = {*functions, *aggregate_names}
     # Some ways serve few statements: the block goes on until each has been met.
-    while met < MEETINGS or ways != set(Evaluation) or not statements.expressions.seen >= wanted:
+    while met < MEETINGS or ways != set(EvaluationWay) or not statements.expressions.seen >= wanted:
         number += 1
         body = statements.body(number)
-        ways.add(compiled(body).evaluation)
+        ways.add(way_of(compiled(body)))
         met += meet(body, seed, number)
 
 

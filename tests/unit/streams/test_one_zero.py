@@ -9,7 +9,8 @@ from operator import itemgetter
 import pytest
 
 from streams.evaluate.engine import FragmentEngine
-from streams.plan.program import Evaluation
+from streams.plan.choice import EvaluationWay as Way
+from streams.plan.choice import way_of
 from tests.unit.streams.running import Row, chunk, program, run, sensor
 
 ZERO = 0.0
@@ -37,16 +38,16 @@ TUMBLING = "[RANGE 4 SECONDS SLIDE 4 SECONDS]"
 SESSION = "[SESSION 2 SECONDS PARTITION BY k]"
 
 queries = [
-    (Evaluation.STATELESS, f"RSTREAM(SELECT {CELLS} FROM s [NOW])"),
-    (Evaluation.STATELESS, f"RSTREAM(SELECT {CELLS} FROM s [NOW] WHERE i = 1)"),
-    (Evaluation.PANES, f"RSTREAM(SELECT {GROUPS} FROM s {SLIDING} GROUP BY k)"),
-    (Evaluation.SESSIONS, f"RSTREAM(SELECT {GROUPS} FROM s {SESSION} GROUP BY k)"),
-    (Evaluation.NEWEST, f"ISTREAM(SELECT {CELLS} FROM s [PARTITION BY k ROWS 1])"),
-    (Evaluation.NEWEST, f"DSTREAM(SELECT {CELLS} FROM s [PARTITION BY k ROWS 2])"),
-    (Evaluation.JOIN, f"RSTREAM(SELECT {CELLS} FROM s {TUMBLING}, t {TUMBLING} WHERE s.k = t.k)"),
-    (Evaluation.LOOKUP, f"RSTREAM(SELECT {CELLS} FROM s [UNBOUNDED], t [NOW] WHERE s.k = t.k)"),
+    (Way.STATELESS, f"RSTREAM(SELECT {CELLS} FROM s [NOW])"),
+    (Way.STATELESS, f"RSTREAM(SELECT {CELLS} FROM s [NOW] WHERE i = 1)"),
+    (Way.PANES, f"RSTREAM(SELECT {GROUPS} FROM s {SLIDING} GROUP BY k)"),
+    (Way.SESSIONS, f"RSTREAM(SELECT {GROUPS} FROM s {SESSION} GROUP BY k)"),
+    (Way.NEWEST, f"ISTREAM(SELECT {CELLS} FROM s [PARTITION BY k ROWS 1])"),
+    (Way.NEWEST, f"DSTREAM(SELECT {CELLS} FROM s [PARTITION BY k ROWS 2])"),
+    (Way.JOIN, f"RSTREAM(SELECT {CELLS} FROM s {TUMBLING}, t {TUMBLING} WHERE s.k = t.k)"),
+    (Way.LOOKUP, f"RSTREAM(SELECT {CELLS} FROM s [UNBOUNDED], t [NOW] WHERE s.k = t.k)"),
     *(
-        (Evaluation.STEPWISE, query)
+        (Way.STEPWISE, query)
         for query in (
             f"RSTREAM(SELECT {CELLS} FROM s [RANGE 2 SECONDS])",
             f"ISTREAM(SELECT {CELLS} FROM s [PARTITION BY x ROWS 1])",
@@ -66,9 +67,9 @@ queries = [
 ]
 
 
-@pytest.mark.parametrize(("evaluation", "query"), queries)
-def test_equal_input_gives_the_same_bits(evaluation: Evaluation, query: str) -> None:
-    assert program(query).evaluation is evaluation
+@pytest.mark.parametrize(("way", "query"), queries)
+def test_equal_input_gives_the_same_bits(way: Way, query: str) -> None:
+    assert way_of(program(query)) is way
     expected = evaluated(query, ROWS)
     assert "-0.0" not in expected[0]
     for zeros in ([-0.0], [0.0, -0.0], [-0.0, 0.0]):

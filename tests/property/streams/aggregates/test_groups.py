@@ -15,9 +15,9 @@ import pytest
 from streams.aggregates import contenders, folded_groups, groups
 from streams.aggregates.folded_groups import FoldedGroups
 from streams.kernels import compiled, kernels, reference
-from streams.plan.program import Evaluation, Program
+from streams.plan.choice import EvaluationWay, way_of
 from tests.long_tests import mostly_long
-from tests.property.streams.array_evaluations import by_definition
+from tests.property.streams.array_evaluations import by_definition, force_stepwise
 from tests.property.streams.evaluate.stepwise.test_passes import compiled as program_of
 from tests.property.streams.evaluate.stepwise.test_passes import evaluations, sums, texts, tuples
 
@@ -87,8 +87,8 @@ def test_arrays_give_the_rows_of_evaluation_row_by_row(
 def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, told: str) -> bool:
     """Check a statement; returns whether its groups were kept in arrays."""
     program = program_of(text)
-    monkeypatch.setattr(Program, "_has_sessions", False)
-    assert program.evaluation is Evaluation.STEPWISE, told
+    assert way_of(program) in (EvaluationWay.STEPWISE, EvaluationWay.SESSIONS), told
+    force_stepwise(monkeypatch)
     monkeypatch.setattr(folded_groups, "FIRST_GROUPS", int(rng.choice([1, 64])))
     monkeypatch.setattr(folded_groups, "COMPACT_FROM", int(rng.choice([2, 4096])))
     monkeypatch.setattr(contenders, "FIRST_PLACES", int(rng.choice([1, 64])))

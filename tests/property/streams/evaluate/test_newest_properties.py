@@ -10,8 +10,8 @@ import pytest
 from streams.evaluate import newest
 from streams.kernels import compiled, reference
 from streams.operators import changes_to_stream
-from streams.plan.program import Evaluation, Program
-from tests.property.streams.array_evaluations import check_evaluation
+from streams.plan.choice import EvaluationWay
+from tests.property.streams.array_evaluations import check_evaluation, force_stepwise
 
 STATEMENTS_AT_ONCE = 50
 
@@ -47,9 +47,10 @@ def test_newest_rows_are_those_of_stepwise_evaluation(
         monkeypatch.setattr(changes_to_stream, "FEW_ROWS", int(rng.choice([0, 32])))
         monkeypatch.setattr(newest, "FIRST_KEYS", int(rng.choice([1, 64])))
         check_evaluation(
-            text, Evaluation.NEWEST, rng, (reference, compiled), f"seed {seed}: {text}"
+            text, EvaluationWay.NEWEST, rng, (reference, compiled), f"seed {seed}: {text}"
         )
         if seed % 7 == 0:
             with monkeypatch.context() as patch:
-                patch.setattr(Program, "_has_newest", False)
-                check_evaluation(text, Evaluation.STEPWISE, rng, (reference,), f"stepwise, {seed}")
+                force_stepwise(patch)
+                way = EvaluationWay.STEPWISE
+                check_evaluation(text, way, rng, (reference,), f"stepwise, {seed}")

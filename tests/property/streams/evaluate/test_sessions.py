@@ -9,7 +9,7 @@ import pytest
 
 from streams.evaluate import sessions
 from streams.kernels import compiled, reference
-from streams.plan.program import Evaluation
+from streams.plan.choice import EvaluationWay
 from tests.long_tests import mostly_long
 from tests.property.streams.array_evaluations import check_evaluation
 from tests.property.streams.evaluate.panes.test_panes import CONDITIONS, NUMBERS, OTHERS
@@ -50,5 +50,5 @@ def test_sessions_give_the_rows_of_the_definition(
         monkeypatch.setattr(sessions, "COMPACT_FROM", int(rng.choice([2, 4096])))
         monkeypatch.setattr(sessions, "SETTLE_ROWS", int(rng.choice([3, 1 << 30])))
         short = "SESSION 1 MILLISECONDS" in text
-        evaluation = Evaluation.STEPWISE if short else Evaluation.SESSIONS
-        check_evaluation(text, evaluation, rng, (reference, compiled), f"seed {seed}: {text}")
+        way = EvaluationWay.STEPWISE if short else EvaluationWay.SESSIONS
+        check_evaluation(text, way, rng, (reference, compiled), f"seed {seed}: {text}")

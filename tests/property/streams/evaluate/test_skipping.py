@@ -14,58 +14,59 @@ from hypothesis import strategies as st
 
 from streams.evaluate import skipping
 from streams.evaluate.engine import EvaluationError, FragmentEngine
-from streams.plan.program import Evaluation, Program
+from streams.plan.choice import EvaluationWay, way_of
+from streams.plan.program import Program
 from tests.fragile import FATAL, fragile_function
 from tests.unit.streams.running import Row, chunk, program, sensor
 
 shapes = [
-    (Evaluation.STATELESS, "RSTREAM(SELECT k, fragile(i) AS i FROM s [NOW] WHERE x < 50)"),
+    (EvaluationWay.STATELESS, "RSTREAM(SELECT k, fragile(i) AS i FROM s [NOW] WHERE x < 50)"),
     (
-        Evaluation.PANES,
+        EvaluationWay.PANES,
         "RSTREAM(SELECT k, sum(fragile(i)) AS n, count(*) AS c "
         "FROM s [RANGE 20 MILLISECONDS SLIDE 5 MILLISECONDS] GROUP BY k)",
     ),
     (
-        Evaluation.SESSIONS,
+        EvaluationWay.SESSIONS,
         "RSTREAM(SELECT k, sum(fragile(i)) AS n, count(*) AS c "
         "FROM s [SESSION 6 MILLISECONDS PARTITION BY k] GROUP BY k)",
     ),
-    (Evaluation.NEWEST, "ISTREAM(SELECT k, fragile(i) AS i FROM s [PARTITION BY k ROWS 2])"),
+    (EvaluationWay.NEWEST, "ISTREAM(SELECT k, fragile(i) AS i FROM s [PARTITION BY k ROWS 2])"),
     (
-        Evaluation.JOIN,
+        EvaluationWay.JOIN,
         "RSTREAM(SELECT a.k AS k, fragile(a.i) AS i, b.i AS j "
         "FROM s [RANGE 8 MILLISECONDS SLIDE 8 MILLISECONDS] AS a, "
         "t [RANGE 8 MILLISECONDS SLIDE 8 MILLISECONDS] AS b WHERE a.k = b.k AND fragile(b.i) > 3)",
     ),
     (
-        Evaluation.LOOKUP,
+        EvaluationWay.LOOKUP,
         "RSTREAM(SELECT a.k AS k, a.i AS i, fragile(b.i) AS j "
         "FROM s [UNBOUNDED] AS a, t [NOW] AS b WHERE a.k = b.k)",
     ),
     (
-        Evaluation.STEPWISE,
+        EvaluationWay.STEPWISE,
         "ISTREAM(SELECT a.k AS k, a.i + fragile(b.i) AS n "
         "FROM s [RANGE 9 MILLISECONDS] AS a, t [ROWS 4] AS b WHERE a.k < b.k AND fragile(a.i) > 2)",
     ),
     # These fail when a window ends: on what it holds, without tuples at that time.
     (
-        Evaluation.PANES,
+        EvaluationWay.PANES,
         "RSTREAM(SELECT k, fragile(sum(i)) AS n "
         "FROM s [RANGE 20 MILLISECONDS SLIDE 5 MILLISECONDS] GROUP BY k)",
     ),
     (
-        Evaluation.SESSIONS,
+        EvaluationWay.SESSIONS,
         "RSTREAM(SELECT k, fragile(sum(i)) AS n "
         "FROM s [SESSION 6 MILLISECONDS PARTITION BY k] GROUP BY k)",
     ),
     (
-        Evaluation.JOIN,
+        EvaluationWay.JOIN,
         "RSTREAM(SELECT a.k AS k, fragile(a.i + b.i + 1) AS n "
         "FROM s [RANGE 8 MILLISECONDS SLIDE 8 MILLISECONDS] AS a, "
         "t [RANGE 8 MILLISECONDS SLIDE 8 MILLISECONDS] AS b WHERE a.k = b.k)",
     ),
     (
-        Evaluation.STEPWISE,
+        EvaluationWay.STEPWISE,
         "RSTREAM(SELECT a.k AS k, fragile(sum(a.i)) AS n "
         "FROM s [RANGE 24 MILLISECONDS SLIDE 6 MILLISECONDS] AS a, "
         "t [RANGE 24 MILLISECONDS SLIDE 6 MILLISECONDS] AS b WHERE a.k = b.k GROUP BY a.k)",
@@ -141,10 +142,10 @@ cut_lists = st.lists(st.integers(min_value=1, max_value=END_MS - 1), max_size=12
 
 
 @settings(max_examples=30)
-@pytest.mark.parametrize(("evaluation", "statement"), shapes)
+@pytest.mark.parametrize(("way", "statement"), shapes)
 @given(s=rows, t=rows, cuts=cut_lists, others=cut_lists, data=st.data())
 def test_replicas_leave_out_the_same_tuples_however_their_input_is_cut(
-    evaluation: Evaluation,
+    way: EvaluationWay,
     statement: str,
     s: list[Row],
     t: list[Row],
@@ -154,7 +155,7 @@ def test_replicas_leave_out_the_same_tuples_however_their_input_is_cut(
 ) -> None:
     with fragile_function():
         compiled = replace(program(statement), skips=True)
-        assert compiled.evaluation is evaluation
+        assert way_of(compiled) is way
         inputs = {stream: {"s": s, "t": t}[stream] for stream in compiled.inputs}
         emitted, rejected, engine = evaluated(compiled, inputs, cuts)
         restored = data.draw(st.sets(st.sampled_from([END_MS, *others])))

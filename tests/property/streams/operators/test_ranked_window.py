@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from streams.evaluate.stepwise import incremental
 from streams.operators import row_log
 from streams.operators.ranked_window import RankedWindow
+from streams.plan.choice import ranks_panes
 from streams.plan.program import Program
 from tests.long_tests import mostly_long
 from tests.property.streams.array_evaluations import by_definition
@@ -60,15 +62,19 @@ def test_rows_that_never_show_are_not_missed(block: int, monkeypatch: pytest.Mon
     assert given_up > STATEMENTS_AT_ONCE // 4
 
 
+def never(_: Program) -> bool:
+    return False
+
+
 def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, told: str) -> bool:
     """Check a statement; returns whether rows were given up."""
     program = program_of(text)
-    assert program.ranks_panes, told
+    assert ranks_panes(program), told
     monkeypatch.setattr(row_log, "FIRST_CAPACITY", int(rng.choice([2, 64])))
     inputs = {"s": tuples(rng)}
     until_ms = inputs["s"][-1][0] + int(rng.choice([0, 1, 100]))
     with monkeypatch.context() as patch:
-        patch.setattr(Program, "ranks_panes", False)
+        patch.setattr(incremental, "ranks_panes", never)
         plain, _ = next(evaluations(program, inputs, until_ms, rng, only=1))
     expected = by_definition(program, inputs, until_ms)
     assert _in_any_order(plain) == _in_any_order(expected), told

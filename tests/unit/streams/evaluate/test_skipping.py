@@ -10,7 +10,7 @@ import pytest
 
 from streams.evaluate.engine import Evaluated, EvaluationError, FragmentEngine
 from streams.evaluate.rejected import SHOWN_CHARS
-from streams.evaluate.stateless import Vectorised
+from streams.evaluate.stateless import Stateless
 from streams.vectors.state import SnapshotError
 from tests.fragile import FATAL, fragile_function
 from tests.unit.streams.running import Row, chunk, program, sensor
@@ -118,14 +118,14 @@ def test_what_is_no_fault_of_data_rejects_nothing(
 ) -> None:
     """Also if it does not happen again: the peer replica may have had no such trouble."""
     skipping = engine(STATELESS, skips=True, s=[row(1, 2)])
-    run, failures = Vectorised.run, [error]
+    run, failures = Stateless.run, [error]
 
     def fail_once(*given: Any) -> Any:
         if failures:
             raise failures.pop()
         return run(*given)
 
-    monkeypatch.setattr(Vectorised, "run", fail_once)
+    monkeypatch.setattr(Stateless, "run", fail_once)
     with pytest.raises(EvaluationError, match=type(error).__name__):
         skipping.advance(100)
 
@@ -136,7 +136,7 @@ def test_a_statement_that_fails_without_tuples_fails(monkeypatch: pytest.MonkeyP
     def fail(*_: object) -> None:
         raise ValueError("always")
 
-    monkeypatch.setattr(Vectorised, "run", fail)
+    monkeypatch.setattr(Stateless, "run", fail)
     with pytest.raises(EvaluationError, match=r"up to 30 ms, ValueError: always; tuples 1 of s"):
         skipping.advance(100)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streams.evaluate.stepwise.incremental import Incremental
-from streams.plan.program import Evaluation
+from streams.plan.choice import EvaluationWay, way_of
 from streams.plan.pushdown import pushdowns
 from streams.vectors.chunk import stream_schema
 from tests.unit.streams.running import output, program
@@ -104,6 +104,6 @@ def test_naive_aggregates_give_the_same(listed: str, window: str) -> None:
     given = [(at, "abc"[at % 3], at % 5 if at % 4 else None, at * 0.1, None) for at in range(1, 30)]
     compiled = program(f"ISTREAM(SELECT {listed} FROM s [{window}])")
     naive = replace(compiled, naive=True)
-    assert naive.evaluation is Evaluation.STEPWISE
+    assert way_of(naive) is EvaluationWay.STEPWISE
     assert pushdowns(naive) == ()
     assert output(naive, {"s": given}, 40) == output(compiled, {"s": given}, 40) != []

@@ -9,9 +9,9 @@ import pytest
 
 from streams.evaluate.joins import key_pairs, lookup_join
 from streams.kernels import compiled, reference
-from streams.plan.program import Evaluation, Program
+from streams.plan.choice import EvaluationWay
 from tests.long_tests import mostly_long
-from tests.property.streams.array_evaluations import check_evaluation
+from tests.property.streams.array_evaluations import check_evaluation, force_stepwise
 
 STATEMENTS_AT_ONCE = 50
 
@@ -55,11 +55,12 @@ def test_joins_are_those_of_stepwise_evaluation(
         lookup = block % 2 == 1
         windows = ("[UNBOUNDED]", "[NOW]") if lookup else tumbling(rng)
         text = statement(rng, *windows)
-        way = Evaluation.LOOKUP if lookup else Evaluation.JOIN
+        way = EvaluationWay.LOOKUP if lookup else EvaluationWay.JOIN
         monkeypatch.setattr(lookup_join, "UNUSED_KEYS", int(rng.choice([-(10**6), 1 << 16])))
         monkeypatch.setattr(key_pairs, "MOST_PAIRS", int(rng.choice([1, 3, 1 << 20])))
         check_evaluation(text, way, rng, (reference, compiled), f"seed {seed}: {text}")
         if seed % 7 == 0:
             with monkeypatch.context() as patch:
-                patch.setattr(Program, "equal_keys", ())
-                check_evaluation(text, Evaluation.STEPWISE, rng, (reference,), f"stepwise, {seed}")
+                force_stepwise(patch)
+                way = EvaluationWay.STEPWISE
+                check_evaluation(text, way, rng, (reference,), f"stepwise, {seed}")

@@ -15,9 +15,9 @@ import pytest
 from streams.aggregates import distinct
 from streams.evaluate.panes import evaluation, window
 from streams.kernels import compiled, kernels, reference
-from streams.plan.program import Evaluation, Program
+from streams.plan.choice import EvaluationWay, way_of
 from tests.long_tests import mostly_long
-from tests.property.streams.array_evaluations import by_definition
+from tests.property.streams.array_evaluations import by_definition, force_stepwise
 from tests.property.streams.evaluate.stepwise.test_passes import compiled as program_of
 from tests.property.streams.evaluate.stepwise.test_passes import evaluations, sums, texts, tuples
 
@@ -99,7 +99,7 @@ def test_panes_give_the_rows_of_stepwise_evaluation(
 
 def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
     program = program_of(text)
-    assert program.evaluation is Evaluation.PANES, told
+    assert way_of(program) is EvaluationWay.PANES, told
     monkeypatch.setattr(window, "FIRST_GROUPS", int(rng.choice([1, 64])))
     monkeypatch.setattr(window, "COMPACT_FROM", int(rng.choice([2, 4096])))
     monkeypatch.setattr(distinct, "COMPACT_FROM", int(rng.choice([2, 4096])))
@@ -112,8 +112,7 @@ def check(text: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, 
     until_ms = inputs["s"][-1][0] + int(rng.choice([0, 1, 100]))
     expected = by_definition(program, inputs, until_ms)
     with monkeypatch.context() as patch:
-        patch.setattr(Program, "_has_panes", False)
-        assert program.evaluation is Evaluation.STEPWISE
+        force_stepwise(patch)
         by_changes, _ = next(evaluations(program, inputs, until_ms, rng, only=1))
     if " TOP " in text:
         # The definition says which rows are the first ones, not in which order they come.

@@ -23,7 +23,7 @@ from streams.arithmetic.exact_texts import LEAST_SQUARE_EXPONENT, exact_number, 
 from streams.kernels import compiled, kernels, reference
 from streams.kernels.keys import Keys, every
 from streams.kernels.reference_texts import cut
-from streams.plan.program import Evaluation
+from streams.plan.choice import EvaluationWay, way_of
 from streams.vectors.arrays import Codes
 from streams.vectors.arrow_buffers import offsets, text_bytes
 from streams.vectors.vector import Vector
@@ -145,7 +145,7 @@ def test_what_stands_under_null_is_no_part_of_an_exact_sum() -> None:
     text = "concat(k, CASE WHEN i > 0 THEN '' END)"
     window = "s [RANGE 10 MILLISECONDS SLIDE 10 MILLISECONDS]"
     whole = program(f"RSTREAM(SELECT exact_sum({text}) AS y FROM {window})")
-    assert whole.evaluation is Evaluation.PANES
+    assert way_of(whole) is EvaluationWay.PANES
     rows = [(1, "3p2", 0, 0.0, True), (2, "1p0", 1, 0.0, True), (3, "5p1", 0, 0.0, True)]
     assert output(whole, {"s": rows}, 10) == [(10, "1p0")]
 
