@@ -19,8 +19,7 @@ import numpy as np
 
 from foundation.arrays import BoolArray, IntArray
 from streams.kernels import kernels
-from streams.kernels.keys import every
-from streams.kernels.reference_contenders import (
+from streams.kernels.contender_loops import (
     AFTER,
     BEFORE,
     COLUMNS,
@@ -29,6 +28,7 @@ from streams.kernels.reference_contenders import (
     RANK,
     VALUE,
 )
+from streams.kernels.keys import every
 from streams.plan.program import ENDS, AggregatePlan
 from streams.vectors.arrays import Codes
 from streams.vectors.order import float_order

@@ -104,7 +104,7 @@ class _Moves:
     codes
         The key of each row of the batch.
     before
-        The row that each of them replaces (`reference_rows.newest_rows`).
+        The row that each of them replaces (`row_loops.newest_rows`).
     removed, removed_ms
         The rows that left, and when.
     first_id

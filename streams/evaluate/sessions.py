@@ -27,7 +27,7 @@ from streams.evaluate.protocol import Evaluation, Pass
 from streams.expressions.typed import evaluator, holds
 from streams.kernels import kernels
 from streams.kernels.keys import Keys, encode, every, key_column
-from streams.kernels.reference_sessions import (
+from streams.kernels.session_loops import (
     AFTER,
     BEFORE,
     COLUMNS,

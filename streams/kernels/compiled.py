@@ -18,7 +18,7 @@ from numba import njit, types
 
 from foundation.arrays import BoolArray, FloatArray, IntArray
 from streams.arithmetic.exact_sums import DIGIT_BITS, DIGIT_MASK, EXTRA_DIGITS, LEAST_EXPONENT
-from streams.kernels import compiled_contenders, compiled_rows, compiled_sessions, compiled_texts
+from streams.kernels import compiled_loops, compiled_texts
 from streams.vectors.arrays import Bits, Bytes, Codes
 
 _codes = types.Array(types.int32, 1, "C")
@@ -44,14 +44,14 @@ _LENGTH = np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
 _ONE = np.uint64(1)
 
-newest_rows = compiled_rows.newest_rows
-chain_rows = compiled_rows.chain_rows
-fill_pairs = compiled_rows.fill_pairs
-link_rows = compiled_rows.link_rows
-fill_pairs_until = compiled_rows.fill_pairs_until
-keep_contenders = compiled_contenders.keep_contenders
-extend_sessions = compiled_sessions.extend_sessions
-end_sessions = compiled_sessions.end_sessions
+newest_rows = compiled_loops.newest_rows
+chain_rows = compiled_loops.chain_rows
+fill_pairs = compiled_loops.fill_pairs
+link_rows = compiled_loops.link_rows
+fill_pairs_until = compiled_loops.fill_pairs_until
+keep_contenders = compiled_loops.keep_contenders
+extend_sessions = compiled_loops.extend_sessions
+end_sessions = compiled_loops.end_sessions
 sum_texts = compiled_texts.sum_texts
 
 

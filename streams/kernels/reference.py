@@ -12,6 +12,9 @@ begin, end
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
 import numpy as np
 import pyarrow as pa
 
@@ -25,28 +28,42 @@ from streams.arithmetic.exact_sums import (
     split,
     total_of,
 )
-from streams.kernels import (
-    reference_contenders,
-    reference_rows,
-    reference_sessions,
-    reference_texts,
-)
+from streams.kernels import contender_loops, reference_texts, row_loops, session_loops
 from streams.vectors.arrays import Bits, Bytes, Codes, home_shift
 from streams.vectors.vector import Array
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _LENGTH = 0xD6E8FEB86659FD93
 _WORD = 0xFFFFFFFFFFFFFFFF
 
-newest_rows = reference_rows.newest_rows
-chain_rows = reference_rows.chain_rows
-fill_pairs = reference_rows.fill_pairs
-link_rows = reference_rows.link_rows
-fill_pairs_until = reference_rows.fill_pairs_until
-keep_contenders = reference_contenders.keep_contenders
+
+def _in_python(loop: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A loop over the elements of arrays, uncompiled.
+
+    Elements of memory views are numbers of Python. To work with those of numpy's arrays takes three
+    times as long.
+    """
+
+    over_views: Callable[..., _R] = loop
+
+    def run(*given: _P.args, **_: _P.kwargs) -> _R:
+        return over_views(*[one.data if isinstance(one, np.ndarray) else one for one in given])
+
+    return run
+
+
+newest_rows = _in_python(row_loops.newest_rows)
+chain_rows = _in_python(row_loops.chain_rows)
+fill_pairs = _in_python(row_loops.fill_pairs)
+link_rows = _in_python(row_loops.link_rows)
+fill_pairs_until = _in_python(row_loops.fill_pairs_until)
+keep_contenders = _in_python(contender_loops.keep_contenders)
+extend_sessions = _in_python(session_loops.extend_sessions)
+end_sessions = _in_python(session_loops.end_sessions)
 pass_carries_on = exact_sums.pass_carries_on
-extend_sessions = reference_sessions.extend_sessions
-end_sessions = reference_sessions.end_sessions
 sum_texts = reference_texts.sum_texts
 
 

@@ -1,4 +1,7 @@
-"""The kernel that keeps lists of contenders, in Python: what it computes, without numba."""
+"""The loop that keeps lists of contenders.
+
+`streams.kernels.reference` runs it as it stands, `streams.kernels.compiled_loops` compiles it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The kernels that keep open sessions, in Python: what they compute, without numba."""
+"""Loops that keep open sessions.
+
+`streams.kernels.reference` runs it as it stands, `streams.kernels.compiled_loops` compiles it.
+"""
 
 from __future__ import annotations
 

@@ -1,30 +1,14 @@
-"""Kernels over whole rows, compiled by numba: newest rows of each key, and pairs of equal keys.
+"""Loops over whole rows: the newest rows of each key, and pairs of equal keys.
 
-`streams.kernels.reference_rows` has the same functions in Python and says what each does.
-`streams.kernels.compiled` says how kernels are compiled.
+`streams.kernels.reference` runs them as they stand, `streams.kernels.compiled_loops` compiles them.
 """
 
 from __future__ import annotations
 
-from numba import njit, types
-
 from foundation.arrays import BoolArray, IntArray
 from streams.vectors.arrays import Codes
 
-_codes = types.Array(types.int32, 1, "C")
-_ints = types.Array(types.int64, 1, "C")
-_read_ints = types.Array(types.int64, 1, "C", readonly=True)
-_flags = types.Array(types.boolean, 1, "C")
-_int = types.int64
-_two = types.Tuple((types.int64, types.int64))
-_three = types.Tuple((types.int64, types.int64, types.int64))
 
-
-@njit(
-    [_two(_codes, _read_ints, _int, _ints, _ints, _ints, _flags, _ints, _ints, _ints)],
-    cache=True,
-    nogil=True,
-)
 def newest_rows(
     codes: Codes,
     times_ms: IntArray,
@@ -37,7 +21,34 @@ def newest_rows(
     removed: IntArray,
     removed_by: IntArray,
 ) -> tuple[int, int]:
-    """Keep the newest rows of each key."""
+    """Keep the newest rows of each key.
+
+    A row is named by its place in the batch; one from before the batch by -2 minus its slot.
+
+    Parameters
+    ----------
+    codes, times_ms
+        The key and the timestamp of each row of a batch.
+    most
+        How many rows of a key are kept. The slots of a key are used in turn.
+    entered
+        Key → number of rows that it has had.
+    row_of
+        Slot → the row that took it in this batch; -1 for none.
+    touched
+        Takes the slots that rows of this batch took.
+    shown
+        Takes whether the row is among the newest at the end of its timestamp.
+    before
+        Takes the row that this one replaces at its timestamp, or -1. Only for `most` = 1.
+    removed, removed_by
+        Take the rows that left, and the rows that pushed them out.
+
+    Returns
+    -------
+    tuple
+        How many rows left, and how many slots were touched.
+    """
     gone = changed = 0
     for row in range(len(codes)):
         code = codes[row]
@@ -66,15 +77,6 @@ def newest_rows(
     return gone, changed
 
 
-@njit(
-    [
-        types.void(
-            _codes, _read_ints, _read_ints, _codes, _read_ints, _read_ints, _codes, _codes, _codes
-        )
-    ],
-    cache=True,
-    nogil=True,
-)
 def chain_rows(
     left: Codes,
     left_begins: IntArray,
@@ -86,7 +88,22 @@ def chain_rows(
     following: Codes,
     first: Codes,
 ) -> None:
-    """Find the first row of the left for each of the right, and those that follow it."""
+    """Find the first row of the left for each of the right, and those that follow it.
+
+    Parameters
+    ----------
+    left, right
+        The keys of rows; -1 for those that match none.
+    left_begins, left_ends, right_begins, right_ends
+        The rows of each part. Only rows of one part match.
+    heads
+        Key → -1.
+    following
+        Takes, for each row of the left, the next one with its key; -1 for none.
+    first
+        Takes, for each row of the right, the first one of the left with its key. Rows of no part
+        keep what is there.
+    """
     for part in range(len(left_begins)):
         for row in range(left_ends[part] - 1, left_begins[part] - 1, -1):
             code = left[row]
@@ -103,11 +120,26 @@ def chain_rows(
                 heads[code] = -1
 
 
-@njit([_three(_codes, _codes, _int, _int, _ints, _ints)], cache=True, nogil=True)
 def fill_pairs(
     first: Codes, following: Codes, row: int, other: int, left: IntArray, right: IntArray
 ) -> tuple[int, int, int]:
-    """Write pairs down, until there is no room or no pair any more."""
+    """Write pairs down, until there is no room or no pair any more.
+
+    Parameters
+    ----------
+    first, following
+        As `chain_rows` leaves them.
+    row, other
+        The pair to begin with: a row of the right, and one of the left or -1.
+    left, right
+        Take the pairs, ordered by the rows of the right, then by those of the left.
+
+    Returns
+    -------
+    tuple
+        The number of pairs, and the pair to go on with. The end is reached if the row of the right
+        is past the last one.
+    """
     count = 0
     while row < len(first):
         while other >= 0:
@@ -123,9 +155,20 @@ def fill_pairs(
     return count, row, -1
 
 
-@njit([types.void(_codes, _int, _codes, _codes, _codes)], cache=True, nogil=True)
 def link_rows(codes: Codes, begin: int, heads: Codes, tails: Codes, following: Codes) -> None:
-    """Link each row to the next one with its key."""
+    """Link each row to the next one with its key.
+
+    Parameters
+    ----------
+    codes
+        The keys of rows that come after all others.
+    begin
+        The first of these rows.
+    heads, tails
+        Key → its first and its last row; -1 for none.
+    following
+        Row → the next one with its key; -1 for none.
+    """
     for place in range(len(codes)):
         code = codes[place]
         row = begin + place
@@ -136,7 +179,6 @@ def link_rows(codes: Codes, begin: int, heads: Codes, tails: Codes, following: C
         tails[code] = row
 
 
-@njit([_three(_codes, _codes, _ints, _read_ints, _int, _int, _ints, _ints)], cache=True, nogil=True)
 def fill_pairs_until(
     first: Codes,
     following: Codes,
@@ -147,7 +189,15 @@ def fill_pairs_until(
     left: IntArray,
     right: IntArray,
 ) -> tuple[int, int, int]:
-    """Write pairs down whose row of the left has come."""
+    """As `fill_pairs`, but for rows of the left that have come until the right's timestamp.
+
+    Parameters
+    ----------
+    entered_ms
+        Row of the left → when it came; never falls along `following`.
+    at_ms
+        Row of the right → its timestamp.
+    """
     count = 0
     while row < len(first):
         while other >= 0 and entered_ms[other] <= at_ms[row]:
