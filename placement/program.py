@@ -151,6 +151,9 @@ class Program:
     def solve(self, settings: MilpSettings, *, largest_cost: float | None = None) -> MilpResult:
         """Minimise, within the gap and the limits of the settings.
 
+        HiGHS's presolve takes some programs for infeasible that have solutions. So such a program
+        is solved again without it, within the same limits.
+
         Parameters
         ----------
         largest_cost
@@ -162,8 +165,8 @@ class Program:
             scale = largest_cost / float(cost.max())
         entries = np.array(self._values), (np.array(self._rows), np.array(self._columns))
         matrix = csr_array(entries, shape=(len(self._lower), len(self._cost)))
-        for presolve in (True, False):
-            found = milp(
+        attempts = (
+            milp(
                 cost * scale,
                 integrality=np.array(self._whole),
                 bounds=Bounds(np.array(self._low), np.array(self._high)),
@@ -175,9 +178,14 @@ class Program:
                     "presolve": presolve,
                 },
             )
-            # A solution of the presolved program may miss a tolerance of the program itself.
-            if found.status != FAILED:
-                break
+            for presolve in (True, False)
+        )
+        found = next(attempts)
+        # HiGHS fails where a solution of the presolved program misses a tolerance of the program.
+        if found.status in (INFEASIBLE, FAILED):
+            plain = next(attempts)
+            if plain.x is not None or found.status == FAILED:
+                found = plain
         bound = found.mip_dual_bound
         if bound is None:
             # A linear program's optimum is its own bound.

@@ -177,6 +177,7 @@ def test_one_later_deadline_leaves_a_placement_valid(seed: int, later_ms: float)
 @given(seeds, st.sampled_from([0.0, 4.0]))
 @example(3914, 4.0)  # HiGHS fails after its own presolve.
 @example(932, 4.0)  # Later deadlines change the order of (6) four times.
+@example(2203, 4.0)  # HiGHS's presolve takes the relaxed problem for infeasible.
 def test_a_problem_relaxed_as_advised_is_feasible(seed: int, latency_ms: float) -> None:
     problem = random_problem(
         seed, nodes=2, queries=2, operators=3, looseness=(1.0, 1.8), latency_ms=latency_ms
