@@ -67,13 +67,14 @@ test-long: setup data ## Run the tests that take long, which `make test` leaves 
 
 check: lint test ## What CI runs: lint, then test
 
-lint: setup ## Check style, types, imports and vocabulary
+lint: setup ## Check style, types, imports, vocabulary and class names
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --quiet --check || { echo '`make format` reformats them' >&2; exit 1; }
 	@said=$$($(BIN)/pyright) || { echo "$$said"; exit 1; }
 	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
 	@$(BIN)/python -m scripts.vocabulary
-	@echo 'Style, types, imports and vocabulary are in order'
+	@$(BIN)/python -m scripts.class_names
+	@echo 'Style, types, imports, vocabulary and class names are in order'
 
 format: setup ## Sort imports and reformat
 	@$(BIN)/ruff check --quiet --select I --fix

@@ -42,7 +42,7 @@ from topology.bulk_steps import Averaged, Timestep, relax
 from topology.latency import LatencyMatrixError
 from topology.latency_samples import LatencySamples
 from topology.pairwise import fit_sample
-from topology.vivaldi import Adaptive, Constant
+from topology.vivaldi import AdaptiveTimestep, ConstantTimestep
 
 DIMENSIONS = 3
 """The number that hosts use."""
@@ -93,7 +93,7 @@ class Run:
     found
         Errors of the coordinates.
     live
-        Errors of the protocol alone, with the timestep `Adaptive`.
+        Errors of the protocol alone, with the timestep `AdaptiveTimestep`.
     paper
         Errors of Algorithm 2 as printed.
     yardstick
@@ -170,8 +170,8 @@ def measure(name: str, tables: Sequence[FloatArray], settings: Settings) -> list
             starts = RANDOM_STARTS if few else 0
             yardstick = best(rtt_ms, DIMENSIONS, rng, random_starts=starts)
         network = Network(rtt_ms, rng)
-        live = network.searched(search + settle * SETTLE_PEERS, Adaptive())
-        found = network.settled(network.searched(search, Adaptive(gain=GAIN)), settle)
+        live = network.searched(search + settle * SETTLE_PEERS, AdaptiveTimestep())
+        found = network.settled(network.searched(search, AdaptiveTimestep(gain=GAIN)), settle)
         paper_rng = np.random.default_rng([number, paper])
         printed_ms = Network(rtt_ms, paper_rng).by_paper(paper)
         runs.append(
@@ -209,7 +209,7 @@ class Network:
         peers = self._peers[self._first[nodes] + self._rng.integers(self._degrees[nodes])]
         return LatencySamples(nodes=nodes, peers=peers, rtt_ms=self._rtt_ms[nodes, peers])
 
-    def searched(self, rounds: int, timestep: Adaptive) -> BulkCoordinates:
+    def searched(self, rounds: int, timestep: AdaptiveTimestep) -> BulkCoordinates:
         """Coordinates that the protocol finds from position zero."""
         placed = unplaced(len(self._rtt_ms), DIMENSIONS)
         for _ in range(rounds):
@@ -221,7 +221,7 @@ class Network:
 
         In each round every node, one after the other, fits one measurement until e < e_t.
         """
-        timestep = Constant()
+        timestep = ConstantTimestep()
         positions_ms = np.zeros((len(self._rtt_ms), DIMENSIONS))
         for _ in range(rounds):
             drawn = self.samples(1)
@@ -265,7 +265,10 @@ def figures(name: str, runs: Sequence[Run]) -> dict[str, float]:
 
 def speeds(settings: Settings) -> dict[str, float]:
     """Samples per second by the protocol and averaged, on one core."""
-    ways: dict[str, Timestep] = {"updates_per_s": Adaptive(), "averaged_updates_per_s": Averaged()}
+    ways: dict[str, Timestep] = {
+        "updates_per_s": AdaptiveTimestep(),
+        "averaged_updates_per_s": Averaged(),
+    }
     duration_s = QUICK_SPEED_S if settings.quick else SPEED_S
     rates = dict[str, float]()
     for key, timestep in ways.items():

@@ -32,7 +32,7 @@ from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement, least_by_operator
 from placement.deadline.sub_deadlines import best_sub_deadlines
 from placement.errors import SolverStopped
-from placement.program import MilpSettings, Program, Term
+from placement.program import IntegerProgram, MilpSettings, Term
 
 ROUNDING = 1e-6
 """Share by which the second program may exceed the least traffic, for the rounding of HiGHS."""
@@ -140,7 +140,7 @@ class _Model:
 
     def __init__(self, problem: DeadlineProblem) -> None:
         self._problem = problem
-        self.program = Program()
+        self.program = IntegerProgram()
         self._runs: dict[str, dict[str, int]] = {}
         for name in problem.order:
             # Σ_n z_{n,o} = 1

@@ -55,7 +55,7 @@ Told = Annotated[dict[Name, T], Meta(max_length=MOST_ENTRIES)]
 """What a control message says of each fragment or stream."""
 
 
-class Sent(Struct, frozen=True, array_like=True):
+class _Sent(Struct, frozen=True, array_like=True):
     """Base of what travels between hosts: as its fields in their order, without their names."""
 
 
@@ -76,7 +76,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
     delivered_ms: EventTime
 
 
-class Data(Sent, frozen=True, kw_only=True):
+class Data(_Sent, frozen=True, kw_only=True):
     """A run of a stream, from a producer to one host that reads it.
 
     Attributes
@@ -106,7 +106,7 @@ class Data(Sent, frozen=True, kw_only=True):
         return max(self.whole_bytes, self.chunk.size_bytes)
 
 
-class Subscribe(Sent, frozen=True, kw_only=True):
+class Subscribe(_Sent, frozen=True, kw_only=True):
     """A host asks a replica for its output after `position` (None: for all it still keeps).
 
     Attributes
@@ -149,7 +149,7 @@ class Subscribe(Sent, frozen=True, kw_only=True):
     begins: Beginning | None = None
 
 
-class Subscribed(Sent, frozen=True, kw_only=True):
+class Subscribed(_Sent, frozen=True, kw_only=True):
     """The replica's answer: it keeps its output from `position` on until that is acknowledged.
 
     Attributes
@@ -166,7 +166,7 @@ class Subscribed(Sent, frozen=True, kw_only=True):
     lost: Number | None = 0
 
 
-class Contradiction(Sent, frozen=True, kw_only=True):
+class Contradiction(_Sent, frozen=True, kw_only=True):
     """What the host has said that it has is not what the producer has sent, on which others rely.
 
     Attributes
@@ -184,13 +184,13 @@ class Contradiction(Sent, frozen=True, kw_only=True):
     departs_ms: EventTime
 
 
-class Unsubscribe(Sent, frozen=True, kw_only=True):
+class Unsubscribe(_Sent, frozen=True, kw_only=True):
     """The host no longer reads this stream."""
 
     stream: Name
 
 
-class Ack(Sent, frozen=True, kw_only=True):
+class Ack(_Sent, frozen=True, kw_only=True):
     """The state and output of all readers on a host contain everything before `position`.
 
     Attributes
@@ -236,7 +236,7 @@ class Ack(Sent, frozen=True, kw_only=True):
     lagging: Position | None = None
 
 
-class Offer(Sent, frozen=True, kw_only=True):
+class Offer(_Sent, frozen=True, kw_only=True):
     """The end of a producer's output, for one subscriber.
 
     Attributes
@@ -253,7 +253,7 @@ class Offer(Sent, frozen=True, kw_only=True):
     sent: bool
 
 
-class OutputDigest(Sent, frozen=True, kw_only=True):
+class OutputDigest(_Sent, frozen=True, kw_only=True):
     """Digest of a replica's output with event timestamps in one interval (`ha.digest`).
 
     Attributes
@@ -270,7 +270,7 @@ class OutputDigest(Sent, frozen=True, kw_only=True):
     rows: Annotated[int, Meta(ge=0)]
 
 
-class Control(Sent, frozen=True, kw_only=True):
+class Control(_Sent, frozen=True, kw_only=True):
     """Everything that two hosts tell each other regularly; each part may be empty.
 
     Attributes
@@ -306,7 +306,7 @@ class Control(Sent, frozen=True, kw_only=True):
     lag_us: Number = 0
 
 
-class Heartbeat(Sent, frozen=True, kw_only=True):
+class Heartbeat(_Sent, frozen=True, kw_only=True):
     """A sign of life, for a host that is sent nothing else in a heartbeat interval.
 
     Attributes
@@ -318,13 +318,13 @@ class Heartbeat(Sent, frozen=True, kw_only=True):
     lag_us: Number = 0
 
 
-class SnapshotRequest(Sent, frozen=True, kw_only=True):
+class SnapshotRequest(_Sent, frozen=True, kw_only=True):
     """A new secondary asks its peer replica for the fragment's state."""
 
     fragment: Name
 
 
-class Snapshot(Sent, frozen=True, kw_only=True):
+class Snapshot(_Sent, frozen=True, kw_only=True):
     """A fragment's state at a cut through its inputs, and the output it must still keep.
 
     Attributes
@@ -353,7 +353,7 @@ class Snapshot(Sent, frozen=True, kw_only=True):
     departs_ms: EventTime | None = None
 
 
-class Checkpoint(Sent, frozen=True, kw_only=True):
+class Checkpoint(_Sent, frozen=True, kw_only=True):
     """A primary's state at a cut, for a standby that is sent only part of its input.
 
     Every consumer has acknowledged the output up to the cut (`ha.checkpoint`).
@@ -382,13 +382,13 @@ class Checkpoint(Sent, frozen=True, kw_only=True):
     departs_ms: EventTime | None = None
 
 
-class Ping(Sent, frozen=True, kw_only=True):
+class Ping(_Sent, frozen=True, kw_only=True):
     """A latency probe."""
 
     sent_us: Number
 
 
-class Pong(Sent, frozen=True, kw_only=True):
+class Pong(_Sent, frozen=True, kw_only=True):
     """A probe's answer, with the answering host's Vivaldi coordinate.
 
     Attributes

@@ -54,7 +54,7 @@ STANDBY_PATIENCE_US = 1_000_000
 
 
 @dataclass(slots=True)
-class Link:
+class ProducerLink:
     """State of a subscription at one producer.
 
     Attributes
@@ -149,7 +149,7 @@ class Subscription:
     confirmed: bool = False
     backlog: Backlog = field(default_factory=Backlog)
     departure: tuple[int, int] | None = None
-    _links: dict[str, Link] = field(default_factory=dict[str, Link])
+    _links: dict[str, ProducerLink] = field(default_factory=dict[str, ProducerLink])
     _moved_us: int = 0
     _told: tuple[list[tuple[str, Ack]], int] | None = None
     """The last acknowledgements, and when they were sent."""
@@ -191,7 +191,8 @@ class Subscription:
         """
         left = [node for node in self._links if node not in producers]
         self._links = {
-            node: Link() if node in renewed else self._links.get(node, Link()) for node in producers
+            node: ProducerLink() if node in renewed else self._links.get(node, ProducerLink())
+            for node in producers
         }
         self._note_confirmed()
         return left
@@ -587,7 +588,7 @@ class Subscription:
             if reader not in stopped
         )
 
-    def _have_fed(self, link: Link) -> None:
+    def _have_fed(self, link: ProducerLink) -> None:
         """Ask a producer to send even as a standby, from the next request on."""
         had = [reached for *_, reached in self._reached() if reached is not None]
         link.feed = self.stood_in = True
@@ -597,7 +598,7 @@ class Subscription:
         """Whether `node` is the primary, as far as this host knows, or was asked to send."""
         return self._links[node].feed or node == next(iter(self._links))
 
-    def _ask(self, link: Link, now_us: int) -> Subscribe:
+    def _ask(self, link: ProducerLink, now_us: int) -> Subscribe:
         """Subscribe at a producer, from where the reader that is furthest behind needs output.
 
         A producer that does not know this host yet takes that for acknowledged.

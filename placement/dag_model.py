@@ -42,7 +42,7 @@ import numpy as np
 from foundation.arrays import FloatArray, IntArray
 from placement.graph import Link, QueryGraph
 from placement.network import NetworkView
-from placement.program import Program, Term
+from placement.program import IntegerProgram, Term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,7 +90,7 @@ class DagModel:
 
     def __init__(self, task: DagTask) -> None:
         self._task = task
-        self.program = Program()
+        self.program = IntegerProgram()
         graph, choices, view = task.graph, task.candidates, task.view
         self._links = [link for name in graph.order for link in graph.inputs[name]]
         self._latency_ms = [

@@ -73,7 +73,7 @@ class MilpResult:
     message: str
 
 
-class Program:
+class IntegerProgram:
     """min Σ cost·x with lower ≤ A·x ≤ upper, x within bounds, some of it whole."""
 
     def __init__(self) -> None:

@@ -32,11 +32,11 @@ from rich.console import Console
 
 from orchestrator.clock import anchor_us, now_us
 from orchestrator.edges.events import Deliver
-from orchestrator.edges.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.replay import Replay
 from orchestrator.host.shell.process import HostProcess
-from orchestrator.host.shell.transport import Keys, Transport
+from orchestrator.host.shell.transport import KeyPair, Transport
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
@@ -76,7 +76,7 @@ class Host:
         self.error: BaseException | None = None
         self._ended = threading.Event()
         self._next = 0
-        sinks = SinkDrivers(lambda _: Handover(self._deliver))
+        sinks = SinkDrivers(lambda _: HandingSink(self._deliver))
         spec = HostSpec(
             cluster="c", node=node, kind=kind, region="", domain=node, zookeeper="", secret=""
         )
@@ -108,7 +108,7 @@ class Wrong:
     """A process of the cluster that has gone wrong."""
 
     def __init__(self, node: str) -> None:
-        self.keys = Keys.generate()
+        self.keys = KeyPair.generate()
         self.transport = Transport(node, self.keys, "127.0.0.1", now_us)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._sockets: list[zmq.Socket[bytes]] = []

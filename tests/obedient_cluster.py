@@ -23,10 +23,10 @@ from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
-    Coordinate,
     CostStatus,
     Estimate,
     FragmentRecord,
+    NodeCoordinate,
     NodeKind,
     NodeRecord,
     QueryRecord,
@@ -103,7 +103,7 @@ class ObedientHost:
             domain=f"application-{name}",
             pid=life,
             machine="here",
-            coordinate=Coordinate(position_ms=(x_ms, y_ms), cpu_ms=0.0, error=0.1),
+            coordinate=NodeCoordinate(position_ms=(x_ms, y_ms), cpu_ms=0.0, error=0.1),
             latencies_ms={
                 other: math.dist(place, (x_ms, y_ms))
                 for other, place in places_ms.items()

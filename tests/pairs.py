@@ -21,7 +21,7 @@ from pyarrow import parquet
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from orchestrator.manifest import Manifests, load
-from orchestrator.simulation.world.scenario import Played
+from orchestrator.simulation.world.scenario import ScenarioOutcome
 
 BEGIN_MS = 1_700_000_000_000
 INTERVAL_MS = 100
@@ -151,7 +151,7 @@ def answer(delivered: Delivered) -> Rows:
     )
 
 
-def assert_exact(played: Played, recording: Input) -> None:
+def assert_exact(played: ScenarioOutcome, recording: Input) -> None:
     """The outputs have exactly what the answer is, each tuple once."""
     for stream, expected in recording.expected().items():
         delivered = played.delivered(stream)

@@ -33,7 +33,7 @@ from topology.spectral_initialisation import ITERATIONS, Moments, spectral_initi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class EmbeddingSteps:
     """Number and kind of the steps.
 
     Attributes
@@ -114,7 +114,7 @@ def embed(
     dimensions: int,
     rng: np.random.Generator,
     *,
-    schedule: Schedule | None = None,
+    schedule: EmbeddingSteps | None = None,
     watch: Callable[[int, BulkCoordinates], None] | None = None,
 ) -> BulkCoordinates:
     """Coordinates of `count` nodes from their samples, in memory.
@@ -128,7 +128,7 @@ def embed(
     rng
         Draws the start of the initialisation and directions of nodes at one point.
     schedule
-        `Schedule()` by default.
+        `EmbeddingSteps()` by default.
     watch
         Called with the number of each relaxation and the coordinates after it.
 
@@ -143,7 +143,7 @@ def embed(
         raise BulkCoordinatesError(
             f"{count} nodes in {dimensions} dimensions: at least 2 nodes and 1 dimension are needed"
         )
-    schedule = schedule or Schedule()
+    schedule = schedule or EmbeddingSteps()
     forces = samples.both_ways()
     forces.check(count)
     spacious = dimensions + schedule.spare_dimensions

@@ -1,8 +1,8 @@
 """Moves many coordinates by a batch of latency samples, by one of two rules.
 
-*Protocol* (`Adaptive`, `Constant`): the batch is divided into rounds in which each node takes in
-one sample, all nodes at once, each against the coordinate its peer had in the round before. One
-round does what as many calls of `Vivaldi.observe` would do with simultaneous messages.
+*Protocol* (`AdaptiveTimestep`, `ConstantTimestep`): the batch is divided into rounds in which each
+node takes in one sample, all nodes at once, each against the coordinate its peer had in the round
+before. One round does what as many calls of `Vivaldi.observe` would do with simultaneous messages.
 
 *Averaged*: all samples of a node move it together, by gain · Σ ω·e·u / Σ ω, where u is the unit
 vector away from the peer. Disagreements between samples cancel before anything moves, so the
@@ -31,7 +31,13 @@ import numpy as np
 
 from topology.bulk_coordinates import BulkCoordinates, BulkCoordinatesError
 from topology.latency_samples import LatencySamples, possible, sums
-from topology.vivaldi import ERROR_GAIN, Adaptive, Constant, VivaldiError, check_fraction
+from topology.vivaldi import (
+    ERROR_GAIN,
+    AdaptiveTimestep,
+    ConstantTimestep,
+    VivaldiError,
+    check_fraction,
+)
 from topology.vivaldi_forces import forces_of, rounds
 
 
@@ -57,7 +63,7 @@ class Averaged:
             raise VivaldiError(f"rtt_exponent {self.rtt_exponent} is not in [0, 2]")
 
 
-Timestep = Adaptive | Constant | Averaged
+Timestep = AdaptiveTimestep | ConstantTimestep | Averaged
 
 
 def relax(
@@ -137,7 +143,7 @@ def _by_protocol(
     coordinates: BulkCoordinates,
     samples: LatencySamples,
     rng: np.random.Generator,
-    timestep: Adaptive | Constant,
+    timestep: AdaptiveTimestep | ConstantTimestep,
     error_gain: float,
 ) -> BulkCoordinates:
     """Round by round, one sample per node: the step of `Vivaldi.observe`."""

@@ -36,7 +36,7 @@ class Offset:
     uncertainty_us: int
 
 
-class ClockOffset:
+class OffsetEstimator:
     """By how much another clock is ahead of one's own."""
 
     def __init__(self) -> None:

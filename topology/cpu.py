@@ -179,7 +179,7 @@ class Queueing(_Function, frozen=True, tag="queueing"):
         return self.service_ms * utilisation / (1 - utilisation)
 
 
-class Table(_Function, frozen=True, tag="table"):
+class PiecewiseLinear(_Function, frozen=True, tag="table"):
     """Straight lines through given points; the last line continues beyond the last point.
 
     Parameters
@@ -189,7 +189,7 @@ class Table(_Function, frozen=True, tag="table"):
 
     Examples
     --------
-    >>> curve = Table(((0, 0), (0.5, 4), (1, 20)))
+    >>> curve = PiecewiseLinear(((0, 0), (0.5, 4), (1, 20)))
     >>> curve.ms(0.25), curve.ms(0.75), curve.ms(1.5)
     (2.0, 12.0, 36.0)
     """
@@ -214,7 +214,7 @@ class Table(_Function, frozen=True, tag="table"):
         return np.interp(load, loads, lengths_ms) + beyond_ms
 
 
-Scaling = Linear | Power | Queueing | Table
+Scaling = Linear | Power | Queueing | PiecewiseLinear
 
 DEFAULT_SCALING = Linear(10.0)
 """A busy core counts as a round trip of 10 ms: less than between the regions of a continent, more

@@ -26,7 +26,7 @@ import numpy as np
 
 from foundation.arrays import FloatArray
 from topology.coordinate import MAX_RTT_MS, CoordinateError
-from topology.vivaldi import Constant, spring
+from topology.vivaldi import ConstantTimestep, spring
 
 
 class PairwiseError(ValueError):
@@ -38,7 +38,7 @@ def fit_sample(
     mine_ms: FloatArray,
     peer_ms: FloatArray,
     *,
-    timestep: Constant,
+    timestep: ConstantTimestep,
     rng: np.random.Generator,
 ) -> FloatArray:
     """The coordinate of this node after one measurement.
@@ -71,7 +71,7 @@ def fit_sample(
     --------
     >>> rng = np.random.default_rng(1)
     >>> here, there = np.array([0.0, 10.0]), np.array([0.0, 30.0])
-    >>> fit_sample(10, here, there, timestep=Constant(delta=1), rng=rng)
+    >>> fit_sample(10, here, there, timestep=ConstantTimestep(delta=1), rng=rng)
     array([ 0., 20.])
     """
     _validate(rtt_ms, mine_ms, peer_ms, timestep.rest_ms)
@@ -86,7 +86,7 @@ def fit_sample(
     return mine_ms
 
 
-def _steps(stretch_ms: float, timestep: Constant) -> int:
+def _steps(stretch_ms: float, timestep: ConstantTimestep) -> int:
     """Steps until the stretch is below e_t; at least one, since the loop tests after its step."""
     if stretch_ms < timestep.rest_ms or timestep.delta == 1:
         return 1

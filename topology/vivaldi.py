@@ -25,7 +25,7 @@ Deviations from Algorithm 2 of the reliable placement paper (`topology.pairwise`
   step, with a fresh measurement and a fresh peer coordinate. Repeated on one sample, the step would
   fit that sample's noise and lose all earlier samples, whatever δ is.
 - Its test is on |e|, since a coordinate may be too far away as well as too near.
-- The default timestep is Dabek's adaptive one; the paper's constant δ is `Constant`.
+- The default timestep is Dabek's adaptive one; the paper's constant δ is `ConstantTimestep`.
 - Measurements are filtered: the median of a peer's last round trips counts, since a single late
   packet is no distance. Impossible values are rejected and counted. A coordinate that is no longer
   a finite number starts over, which is counted.
@@ -67,7 +67,7 @@ def check_fraction(name: str, value: float) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adaptive:
+class AdaptiveTimestep:
     """Dabek's adaptive timestep: δ = gain · w, so that uncertain nodes move and certain ones stay.
 
     Attributes
@@ -87,7 +87,7 @@ class Adaptive:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constant:
+class ConstantTimestep:
     """The timestep of Algorithm 2: the same δ for every peer, and no move below e_t.
 
     Attributes
@@ -135,7 +135,7 @@ class Vivaldi:
     rng
         Draws a direction when two nodes are at the same point, as all are at the start.
     timestep
-        `Adaptive` (default) or the paper's `Constant`.
+        `AdaptiveTimestep` (default) or the paper's `ConstantTimestep`.
     error_gain
         c_e of Dabek et al., in (0, 1].
     filter_samples
@@ -161,7 +161,7 @@ class Vivaldi:
         dimensions: int,
         rng: np.random.Generator,
         *,
-        timestep: Adaptive | Constant | None = None,
+        timestep: AdaptiveTimestep | ConstantTimestep | None = None,
         error_gain: float = ERROR_GAIN,
         filter_samples: int = 3,
     ) -> None:
@@ -170,7 +170,7 @@ class Vivaldi:
             if count < 1:
                 raise VivaldiError(f"{name} {count} is not ≥ 1")
         self._rng = rng
-        self._timestep = timestep or Adaptive()
+        self._timestep = timestep or AdaptiveTimestep()
         self._error_gain = error_gain
         self._filter_samples = filter_samples
         self._samples: dict[str, deque[float]] = {}

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 from pyarrow import ipc
 
-from vivace.exchange import ARROW, Address, Patience, Place, look_elsewhere
+from vivace.exchange import ARROW, Address, Patience, SiteAddresses, look_elsewhere
 from vivace.stream import Stream
 
 PATIENCE_S = 60.0
@@ -80,7 +80,7 @@ class Site:
     def __init__(
         self, addresses: Sequence[Address], token: str | None, client: str | None, patience_s: float
     ) -> None:
-        self._place = Place(addresses, token=token, patience_s=patience_s)
+        self._place = SiteAddresses(addresses, token=token, patience_s=patience_s)
         self._client = client
 
     def stream(self, name: str) -> Stream:
@@ -198,7 +198,7 @@ class Site:
 
 
 def _batches(
-    place: Place, name: str, query: str, began: Callable[[str], None]
+    place: SiteAddresses, name: str, query: str, began: Callable[[str], None]
 ) -> Iterator[pa.RecordBatch]:
     """The results; `began` is told from which place on, if the site says so."""
     with closing(place.connection(SILENCE_S)) as connection:

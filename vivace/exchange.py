@@ -54,7 +54,7 @@ Address = str | Callable[[], str]
 is none."""
 
 
-class Place:
+class SiteAddresses:
     """Where a site is, and what it asks for; of several sites, one at a time has the stream.
 
     Parameters
@@ -108,7 +108,7 @@ class Place:
         """How long a response may take: a machine that is gone gives none."""
         return SHORT_RESPONSE_S if self.may_be_elsewhere else RESPONSE_S
 
-    def copy(self) -> Place:
+    def copy(self) -> SiteAddresses:
         """The same, for someone else who looks for the site that has a stream."""
         return copy.copy(self)
 
@@ -189,7 +189,7 @@ def refuse(status: int, document: bytes) -> NoReturn:
     raise Refused(status, problem(document))
 
 
-def look_elsewhere(place: Place, stream: str, status: int, document: bytes) -> NoReturn:
+def look_elsewhere(place: SiteAddresses, stream: str, status: int, document: bytes) -> NoReturn:
     """Raise what a response says: `Refused`, unless the stream may be found later or elsewhere."""
     is_absent = status in ELSEWHERE and place.may_be_elsewhere
     if is_absent or (status == HTTPStatus.NOT_FOUND and stream in place.found):

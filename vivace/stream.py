@@ -26,8 +26,8 @@ from vivace.exchange import (
     ARROW,
     COMMIT,
     Patience,
-    Place,
     Refused,
+    SiteAddresses,
     look_elsewhere,
     problem,
 )
@@ -94,7 +94,7 @@ class Sent:
 class Stream:
     """A stream that enters at a site. Threads may share it."""
 
-    def __init__(self, place: Place, name: str, client: str) -> None:
+    def __init__(self, place: SiteAddresses, name: str, client: str) -> None:
         self._place = place
         self._name = name
         self._path = f"/streams/{quote(name, safe='')}"

@@ -27,7 +27,7 @@ from orchestrator.control.observe.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import DrillFailed, Killed
-from orchestrator.drills.measurement import Failover, failover
+from orchestrator.drills.measurement import FailoverFigures, failover
 from orchestrator.drills.processor_use import ProcessorLog, processor_use
 from orchestrator.edges.sinks import read_back
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
@@ -59,7 +59,7 @@ STALLED_S = 60.0
 LOOK_S = 0.2
 
 
-class Verdict(Failover, frozen=True, kw_only=True):
+class Verdict(FailoverFigures, frozen=True, kw_only=True):
     """The outcome of the demo.
 
     Attributes

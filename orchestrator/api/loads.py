@@ -8,7 +8,7 @@ import msgspec
 
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.costs import suggested_cost_us, suggestion
-from orchestrator.control.planning.utilisation import Place
+from orchestrator.control.planning.utilisation import PredictedPlace
 from orchestrator.control.planning.workload import Workload
 
 
@@ -79,7 +79,7 @@ class FragmentCost(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: str | None = None
 
 
-def place_loads(places: Iterable[Place]) -> tuple[PlaceLoad, ...]:
+def place_loads(places: Iterable[PredictedPlace]) -> tuple[PlaceLoad, ...]:
     """Places as documents."""
     return tuple(
         PlaceLoad(

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.edges.events import Deliver
-from orchestrator.edges.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
 from orchestrator.host.shell.process import HostProcess
 from orchestrator.records import HostSpec, NodeKind
 from orchestrator.store.protocol import Store
@@ -56,7 +56,7 @@ class Observer:
         self._deliveries: queue.SimpleQueue[Deliver] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._store: Store = ZooKeeperStore(reach.zookeeper, reach.cluster, reach.secret)
-        sinks = SinkDrivers(lambda _: Handover(self._deliveries.put))
+        sinks = SinkDrivers(lambda _: HandingSink(self._deliveries.put))
         self._host = HostProcess(spec, self._store, sinks, tuple(streams))
         self._thread = threading.Thread(
             target=self._host.run, args=(self._closing.is_set,), name=name, daemon=True

@@ -10,7 +10,12 @@ import msgspec
 from foundation.suggestions import closest
 from orchestrator.errors import InvalidInput
 from orchestrator.simulation.trials import campaign
-from orchestrator.simulation.trials.campaign import Campaign, Selection, TrialReport, TrialVerdict
+from orchestrator.simulation.trials.campaign import (
+    Campaign,
+    ScheduleSelection,
+    TrialReport,
+    TrialVerdict,
+)
 from orchestrator.simulation.trials.schedule import KINDS, STRUCK, Schedule, Shape, random_schedule
 
 
@@ -95,14 +100,14 @@ def _played(schedule: Schedule) -> TrialReport:
     return campaign.report(schedule, seen, found, shrunk=False)
 
 
-def _selection(kinds: Sequence[str], shapes: Sequence[str]) -> Selection:
+def _selection(kinds: Sequence[str], shapes: Sequence[str]) -> ScheduleSelection:
     known = {shape.value: shape for shape in Shape}
     _refuse_unknown("--kind", kinds, KINDS)
     _refuse_unknown("--shape", shapes, known)
-    whole = Selection()
+    whole = ScheduleSelection()
     # Who names kinds of faults wants faults.
     drawn = STRUCK if kinds else whole.shapes
-    return Selection(
+    return ScheduleSelection(
         kinds=tuple(kinds) or whole.kinds,
         shapes=tuple(known[shape] for shape in shapes) or drawn,
     )

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, Throttle, messages, show
+from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, ProgressThrottle, messages, show
 from orchestrator.cli.render.plan import plan_view
 from orchestrator.cli.render.verdict import verdict_view
 
@@ -79,7 +79,7 @@ class _Watched:
         self._console = console
         self._bars = bars
         self._replay = bars.add_task("replay", total=1.0, visible=False)
-        self._throttle = Throttle()
+        self._throttle = ProgressThrottle()
 
     def step(self, step: str, detail: str) -> None:
         """Print a step."""

@@ -88,7 +88,7 @@ REPEAT_S = 3.0
 """How often a lasting step is printed again if standard error is no terminal."""
 
 
-class Throttle:
+class ProgressThrottle:
     """Lets a step through when it is new, or has gone on for a while."""
 
     def __init__(self, repeat_s: float = REPEAT_S) -> None:
@@ -116,7 +116,7 @@ class ProgressLine:
 
     def __init__(self, title: str, *, shown: bool = True) -> None:
         self._title = title
-        self._throttle = Throttle()
+        self._throttle = ProgressThrottle()
         self._console = messages()
         self._console.quiet = not shown
         live = shown and self._console.is_terminal

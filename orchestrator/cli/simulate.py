@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, Throttle, messages, show
+from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, ProgressThrottle, messages, show
 
 SEEDS = 100
 """Schedules that are played unless said otherwise."""
@@ -123,7 +123,7 @@ class _Telling:
         self._seeds = seeds
         self._played = self._failed = 0
         self._began_s = time.monotonic()
-        self._throttle = Throttle(TOLD_S)
+        self._throttle = ProgressThrottle(TOLD_S)
         columns = TextColumn("[bold]Simulate"), BarColumn(), TextColumn("{task.description}")
         self._bar = Progress(*columns, console=messages(), transient=True)
         self._task = self._bar.add_task(f"0 of {seeds}", total=seeds)

@@ -16,7 +16,7 @@ from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, leave, run
 from orchestrator.edges import sinks, sources
 from orchestrator.edges.sinks.driver import OpenSink
-from orchestrator.edges.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
 from orchestrator.edges.site_checks import EdgeChecks, EdgeCheckThread
 from orchestrator.host.shell.process import HostProcess
 from orchestrator.host.shell.warm_up import warm_up
@@ -66,7 +66,7 @@ def _await_settings(store: Store, ended: Callable[[], bool]) -> bool:
 
 def _drop(_: SinkAssignment) -> OpenSink:
     """A site without a folder only measures."""
-    return Handover(lambda _: None)
+    return HandingSink(lambda _: None)
 
 
 def main() -> int:

@@ -75,7 +75,7 @@ class LinkChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class HostLink:
     """The link between two hosts, from the first to the second."""
 
     source: str
@@ -90,7 +90,7 @@ class Link:
         return frozenset((self.source, self.target))
 
 
-def aimed_link(view: ClusterView, drill: str, target: str | None, node: str) -> Link:
+def aimed_link(view: ClusterView, drill: str, target: str | None, node: str) -> HostLink:
     """The link as named, `SOURCE:TARGET`; else the first one on which a node's output leaves it.
 
     Raises
@@ -104,7 +104,7 @@ def aimed_link(view: ClusterView, drill: str, target: str | None, node: str) -> 
     if target is not None and ":" in target:
         source, _, end = target.partition(":")
         if source in hosts and end in hosts and source != end:
-            return Link(source=source, target=end)
+            return HostLink(source=source, target=end)
         unknown = [each for each in (source, end) if each not in hosts]
         raise InvalidInput(
             "command line", "--target", target, "is not the link between two hosts",
@@ -114,14 +114,14 @@ def aimed_link(view: ClusterView, drill: str, target: str | None, node: str) -> 
     for stream, reader in _flows(view):
         producers, consumers = _hosts_of(view, stream)[:1], _hosts_of(view, reader)[:1]
         if producers == [node] and consumers and consumers != [node]:
-            return Link(source=node, target=consumers[0])
+            return HostLink(source=node, target=consumers[0])
     raise Refused(
         f"drill {drill}", "--target", target, f"no output leaves {node}",
         "Name a link as SOURCE:TARGET.", {},
     )  # fmt: skip
 
 
-def blast_of_link(view: ClusterView, link: Link, change: LinkChange) -> Blast:
+def blast_of_link(view: ClusterView, link: HostLink, change: LinkChange) -> Blast:
     """What a disturbed link hits: the outputs of what is sent over it, and pairs of replicas."""
     crossed: set[str] = set()
     for stream, reader in _flows(view):
@@ -231,14 +231,14 @@ def _nodes(record: FragmentRecord) -> set[str]:
     return {replica.node for replica in record.replicas}
 
 
-def _crosses(link: Link, makers: list[str], readers: list[str]) -> bool:
+def _crosses(link: HostLink, makers: list[str], readers: list[str]) -> bool:
     """Whether data flows over a link, or is asked for and acknowledged over it."""
     forth = link.source in makers and link.target in readers
     back = link.target in makers and link.source in readers
     return forth or back
 
 
-def _crossings(view: ClusterView, stream: str, link: Link) -> int:
+def _crossings(view: ClusterView, stream: str, link: HostLink) -> int:
     """How many hops of the ways to an output may cross a link: the most on one way."""
 
     def most(name: str) -> int:

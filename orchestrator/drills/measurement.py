@@ -25,7 +25,7 @@ OUTAGE_WINDOW_US = 5_000_000
 """How long after the kill silences are looked for."""
 
 
-class Failover(msgspec.Struct, frozen=True, kw_only=True):
+class FailoverFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One kill and its consequences; `docs/measurements.md` says how each figure is taken.
 
     Attributes
@@ -106,7 +106,7 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(failure for failure, failed in checks.items() if failed)
 
 
-def failover(killed: Killed, delivered: Collection[Delivered]) -> Failover:
+def failover(killed: Killed, delivered: Collection[Delivered]) -> FailoverFigures:
     """Measure a kill at the outputs.
 
     Raises
@@ -116,7 +116,7 @@ def failover(killed: Killed, delivered: Collection[Delivered]) -> Failover:
     """
     suffered = outage(killed, delivered)
     faults = [sequence_faults(one) for one in delivered]
-    return Failover(
+    return FailoverFigures(
         killed_node=", ".join(killed.target.hosts),
         detection_ms=killed.detection_ms,
         recovery_ms=suffered.recovery_ms,
@@ -135,7 +135,7 @@ def failover(killed: Killed, delivered: Collection[Delivered]) -> Failover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """The silence of outputs after a kill; the figures are those of `Failover`."""
+    """The silence of outputs after a kill; the figures are those of `FailoverFigures`."""
 
     recovery_ms: float
     gap_ms: float
@@ -210,7 +210,7 @@ def _column(rows: pa.Table, name: str) -> IntArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
+class LongestSilence:
     """A time in which nothing arrived.
 
     Attributes
@@ -225,7 +225,7 @@ class Silence:
     ended_us: int
 
 
-def longest_silence(arrived_us: IntArray, begin_us: int, end_us: int) -> Silence | None:
+def longest_silence(arrived_us: IntArray, begin_us: int, end_us: int) -> LongestSilence | None:
     """The longest pause between arrivals that touches [begin, end]; None without two arrivals.
 
     Parameters
@@ -240,7 +240,7 @@ def longest_silence(arrived_us: IntArray, begin_us: int, end_us: int) -> Silence
         return None
     gaps = np.diff(touched)
     longest = int(np.argmax(gaps))
-    return Silence(gap_ms=float(gaps[longest]) / 1000, ended_us=int(touched[longest + 1]))
+    return LongestSilence(gap_ms=float(gaps[longest]) / 1000, ended_us=int(touched[longest + 1]))
 
 
 def disturbance(
@@ -248,7 +248,7 @@ def disturbance(
     blast: Blast,
     delivered: Collection[Delivered],
     at_sinks: Collection[Delivered] = (),
-) -> Failover:
+) -> FailoverFigures:
     """Measure a disturbance at the outputs: the longest silence until everything was restored.
 
     If streams had no source for a while, the bound counts from when they had one again. Of several
@@ -271,7 +271,7 @@ def disturbance(
     worst, away_ms = max(silences, key=lambda each: each[0].gap_ms - each[1])
     longest, longest_away_ms = max(silences, key=lambda each: each[0].gap_ms)
     faults = [sequence_faults(one) for one in delivered]
-    return Failover(
+    return FailoverFigures(
         killed_node=", ".join((*blast.nodes, *blast.links)),
         detection_ms=0.0,
         recovery_ms=worst.gap_ms,
@@ -301,9 +301,9 @@ def _away_ms(disturbed: Disturbed) -> float:
     return (disturbed.over_us - disturbed.struck_us) / 1000 if disturbed.ended_sources else 0.0
 
 
-def _longest(disturbed: Disturbed, delivered: Collection[Delivered]) -> Silence:
+def _longest(disturbed: Disturbed, delivered: Collection[Delivered]) -> LongestSilence:
     """The longest silence of an output until everything was restored."""
-    found = [Silence(gap_ms=0.0, ended_us=disturbed.struck_us)]
+    found = [LongestSilence(gap_ms=0.0, ended_us=disturbed.struck_us)]
     for one in delivered:
         arrived_us: IntArray = np.sort(one.completed_column("arrived_us"))
         silence = longest_silence(arrived_us, disturbed.struck_us, disturbed.restored_us)

@@ -16,13 +16,13 @@ from orchestrator.drills.acting import Disturbed
 from orchestrator.drills.blast import Blast
 from orchestrator.drills.disturbances import Disturbance
 from orchestrator.drills.kill_executor import DrillFailed, Killed, Way
-from orchestrator.drills.measurement import Failover, differences, disturbance, failover
+from orchestrator.drills.measurement import FailoverFigures, differences, disturbance, failover
 from orchestrator.drills.timeline import Timeline, thinned, timeline
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.records import HistoryEvent
 
 
-class DrillReport(Failover, frozen=True, kw_only=True):
+class DrillReport(FailoverFigures, frozen=True, kw_only=True):
     """The consequences of a drill, as its observer measured them.
 
     Attributes

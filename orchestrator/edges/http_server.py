@@ -110,7 +110,7 @@ def busy(problem: str) -> HttpError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class StreamRequest:
     """A request to a stream.
 
     Attributes
@@ -223,8 +223,8 @@ class Route:
     """
 
     token: str | None
-    get: Callable[[Request], Streamed | object]
-    post: Callable[[Request], object] | None = None
+    get: Callable[[StreamRequest], Streamed | object]
+    post: Callable[[StreamRequest], object] | None = None
     refused: Callable[[str, bytes], None] = lambda _reason, _body: None
     has_room: Callable[[], bool] = lambda: True
     most_bytes: int = 0
@@ -402,7 +402,7 @@ class _Handler(BaseHTTPRequestHandler):
             problem = f"{self.path[:200]!r} is no address of a request"
             raise HttpError(HTTPStatus.BAD_REQUEST, problem) from None
 
-    def _request(self, route: Route) -> Request:
+    def _request(self, route: Route) -> StreamRequest:
         """The request without its body, if its sender may say it."""
         headers = {
             # Lines of one name are one list.
@@ -417,7 +417,9 @@ class _Handler(BaseHTTPRequestHandler):
                 problem = "the token is not the stream's" if is_given else needed
                 raise HttpError(HTTPStatus.UNAUTHORIZED, problem, {"WWW-Authenticate": "Bearer"})
         query = parse_qs(self._target().query, keep_blank_values=True)
-        return Request(headers=headers, query={key: values[-1] for key, values in query.items()})
+        return StreamRequest(
+            headers=headers, query={key: values[-1] for key, values in query.items()}
+        )
 
     @contextlib.contextmanager
     def _holding(self, stream: str) -> Generator[Callable[[int], None]]:

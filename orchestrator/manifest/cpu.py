@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from orchestrator.documents.document import Field, Section
-from topology.cpu import Linear, Power, Queueing, Scaling, ScalingError, Table
+from topology.cpu import Linear, PiecewiseLinear, Power, Queueing, Scaling, ScalingError
 
 
 def read_scaling(field: Field) -> Scaling:
@@ -32,7 +32,7 @@ def _power(section: Section) -> Scaling:
 def _table(section: Section) -> Scaling:
     points = section.need("points")
     try:
-        return Table(tuple(_point(item) for item in points.items()))
+        return PiecewiseLinear(tuple(_point(item) for item in points.items()))
     except ScalingError as error:
         points.refuse(
             error.problem, "Write [load, ms] with rising loads: [[0, 0], [0.5, 4], [1, 20]]."

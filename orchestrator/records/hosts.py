@@ -9,7 +9,7 @@ from streams.evaluate.rejected import RejectedCount
 from topology.coordinate import MAX_RTT_MS
 
 
-class Coordinate(Record, frozen=True, kw_only=True):
+class NodeCoordinate(Record, frozen=True, kw_only=True):
     """A node's place in latency space.
 
     Attributes
@@ -378,7 +378,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """By how much its heartbeats have been late in the last minute or so, on average."""
     reported_us: int = 0
     """When the host wrote this, cluster clock."""
-    coordinate: Coordinate | None = None
+    coordinate: NodeCoordinate | None = None
     latencies_ms: dict[str, float] = {}
     """Round trips it measured, by peer."""
     replicas: dict[str, ReplicaStatus] = {}

@@ -120,7 +120,7 @@ class Key(Generic[R_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Folder(Generic[R_co]):
+class RecordFolder(Generic[R_co]):
     """A path whose children are all records of one type."""
 
     path: str
@@ -146,19 +146,19 @@ CLUSTER = Key("cluster", ClusterRecord)
 CLOCKS = Key("clocks", ClocksRecord)
 LEADER = Key("leader", LeaderRecord)
 PROBLEMS = Key("problems", ProblemsRecord)
-NODES = Folder("nodes", NodeRecord)
-SERVICES = Folder("services", ServicesRecord)
-STREAMS = Folder("streams", StreamRecord)
-QUERIES = Folder("queries", QueryRecord)
-PLANS = Folder("plans", PlanRecord)
-FRAGMENTS = Folder("fragments", FragmentRecord)
-CORDONS = Folder("cordons", CordonRecord)
-MOVES = Folder("moves", MovePlan)
-LINKS = Folder("links", DisturbedLink)
-ASSIGNMENTS = Folder("assignments", Assignment)
-CLAIMS = Folder("claims", NameClaim)
-CHECKS = Folder("checks", EdgeCheck)
-HISTORY = Folder("history", HistoryEvent)
+NODES = RecordFolder("nodes", NodeRecord)
+SERVICES = RecordFolder("services", ServicesRecord)
+STREAMS = RecordFolder("streams", StreamRecord)
+QUERIES = RecordFolder("queries", QueryRecord)
+PLANS = RecordFolder("plans", PlanRecord)
+FRAGMENTS = RecordFolder("fragments", FragmentRecord)
+CORDONS = RecordFolder("cordons", CordonRecord)
+MOVES = RecordFolder("moves", MovePlan)
+LINKS = RecordFolder("links", DisturbedLink)
+ASSIGNMENTS = RecordFolder("assignments", Assignment)
+CLAIMS = RecordFolder("claims", NameClaim)
+CHECKS = RecordFolder("checks", EdgeCheck)
+HISTORY = RecordFolder("history", HistoryEvent)
 
 
 UNTRIMMED_SHARE = 1 / 20
@@ -336,7 +336,7 @@ class Store(ABC):
             return None
         return decode(path, data, key.type, version, created)
 
-    def list(self, folder: Folder[R]) -> Listing[R]:
+    def list(self, folder: RecordFolder[R]) -> Listing[R]:
         """Read a folder. A record that is as it was at the last reading is not decoded again."""
         path = self._path(folder)
         before = self._decoded.get(path, {})
@@ -432,7 +432,7 @@ class Store(ABC):
         return tuple(sorted(entries, key=lambda entry: entry.sequence))
 
     @abstractmethod
-    def watch(self, where: Folder[R] | Key[R], callback: Callable[[], None]) -> Watch:
+    def watch(self, where: RecordFolder[R] | Key[R], callback: Callable[[], None]) -> Watch:
         """Call back when a record, or a record in a folder, may have changed.
 
         The callback runs on the store's thread without the changed record: it sets a flag, and the
@@ -483,7 +483,7 @@ class Store(ABC):
         _check_version(path, precondition.version)
         return path, precondition.version
 
-    def _path(self, where: Key[R] | Folder[R]) -> str:
+    def _path(self, where: Key[R] | RecordFolder[R]) -> str:
         """Full path of a record that is about to be read or written."""
         path = self._root + where.path
         if self.state is not SessionState.CONNECTED:

@@ -46,10 +46,10 @@ from orchestrator.records import Record
 from orchestrator.store.protocol import (
     AccessDenied,
     Condition,
-    Folder,
     Key,
     PreconditionFailed,
     RecordExists,
+    RecordFolder,
     RecordMissing,
     SessionState,
     Store,
@@ -172,9 +172,9 @@ class ZooKeeperStore(Store):
         """Number and password of the present session; with them, a client can join or end it."""
         return self._client.client_id
 
-    def watch(self, where: Folder[R] | Key[R], callback: Callable[[], None]) -> Watch:
+    def watch(self, where: RecordFolder[R] | Key[R], callback: Callable[[], None]) -> Watch:
         """Call back when a record, or a record in a folder, may have changed."""
-        path, children = self._root + where.path, isinstance(where, Folder)
+        path, children = self._root + where.path, isinstance(where, RecordFolder)
         watch = ZooKeeperWatch(self._client, path, callback, children=children)
         self._watches.append(watch)
         if self.state is SessionState.CONNECTED:

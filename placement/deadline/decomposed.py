@@ -14,7 +14,13 @@ from dataclasses import replace
 import numpy as np
 
 from placement.deadline.demand_table import DemandTable
-from placement.deadline.estimate import Estimate, bounded, estimate, is_closed, with_sub_deadlines
+from placement.deadline.estimate import (
+    BoundedPlacement,
+    bounded,
+    estimate,
+    is_closed,
+    with_sub_deadlines,
+)
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement
 from placement.deadline.solver_model import SolverModel, SolverSettings
@@ -30,7 +36,7 @@ REGIONS = 6
 def place_in_parts(
     problem: DeadlineProblem,
     settings: SolverSettings | None = None,
-    found: Estimate | None = None,
+    found: BoundedPlacement | None = None,
 ) -> DeadlinePlacement:
     """Solve regions until the gap is closed, without a program of the whole.
 
@@ -79,7 +85,7 @@ def place_in_parts(
     return bounded(best, found.bound, gap)
 
 
-def _regions(problem: DeadlineProblem, found: Estimate) -> Iterator[set[str]]:
+def _regions(problem: DeadlineProblem, found: BoundedPlacement) -> Iterator[set[str]]:
     """Groups of nodes, each around one of the nodes with the most excess, in that order."""
     demand_ms = DemandTable(problem, found.places).demand_ms
     excess = np.maximum(demand_ms - found.limit_ms, 0.0) @ problem.penalty_per_ms

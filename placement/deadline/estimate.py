@@ -150,7 +150,7 @@ QUERY_LIMIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Estimate:
+class BoundedPlacement:
     """A placement and a lower bound of the objective.
 
     Attributes
@@ -171,7 +171,7 @@ class Estimate:
     places: dict[str, str]
 
 
-def estimate(problem: DeadlineProblem, settings: SolverSettings) -> Estimate:
+def estimate(problem: DeadlineProblem, settings: SolverSettings) -> BoundedPlacement:
     """The placement that local search finds, and the lower bound from single queries.
 
     Raises
@@ -184,7 +184,7 @@ def estimate(problem: DeadlineProblem, settings: SolverSettings) -> Estimate:
     lower_bounds = LowerBounds(problem)
     limit_ms = np.maximum(problem.proportional_ms, lower_bounds.least_ms)
     if best is not None and best.objective <= LEAST_OBJECTIVE:
-        return Estimate(placement=best, bound=0.0, limit_ms=limit_ms, places=places)
+        return BoundedPlacement(placement=best, bound=0.0, limit_ms=limit_ms, places=places)
     lower_bounds.raise_by_spreading()
     limit_ms = np.maximum(limit_ms, lower_bounds.least_ms)
     bound, alone = bound_by_queries(problem, lower_bounds.least_ms, settings)
@@ -193,7 +193,7 @@ def estimate(problem: DeadlineProblem, settings: SolverSettings) -> Estimate:
         better = with_sub_deadlines(problem, improved, settings)
         if best is None or (better is not None and better.objective < best.objective):
             best, places = better, improved
-    return Estimate(placement=best, bound=bound, limit_ms=limit_ms, places=places)
+    return BoundedPlacement(placement=best, bound=bound, limit_ms=limit_ms, places=places)
 
 
 def bound_by_queries(

@@ -39,7 +39,7 @@ from placement.deadline.errors import DeadlinesUnattainable, TooManyPaths
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement, deviation
 from placement.errors import SolverStopped
-from placement.program import MilpSettings, Program, Term
+from placement.program import IntegerProgram, MilpSettings, Term
 
 MOST_PATHS = 10_000
 """Limit of the paths to one output; each has a row in (5)."""
@@ -51,7 +51,7 @@ class PaperModel:
     def __init__(self, problem: DeadlineProblem) -> None:
         self._problem = problem
         self._nodes = [node.name for node in problem.nodes]
-        self.program = Program()
+        self.program = IntegerProgram()
         self._runs: dict[tuple[str, str], int] = {}
         self._sub_deadline: dict[tuple[str, str], int] = {}
         self._place()

@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from placement.deadline.decomposed import place_in_parts
 from placement.deadline.errors import DeadlinesUnattainable
-from placement.deadline.estimate import Estimate, bounded, estimate, with_sub_deadlines
+from placement.deadline.estimate import BoundedPlacement, bounded, estimate, with_sub_deadlines
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement
 from placement.deadline.solver_model import SolverModel, SolverSettings
@@ -75,7 +75,7 @@ def place_by_deadline(
 
 
 def _solve(
-    problem: DeadlineProblem, found: Estimate, settings: SolverSettings
+    problem: DeadlineProblem, found: BoundedPlacement, settings: SolverSettings
 ) -> DeadlinePlacement:
     """Search for a better placement with one program of the whole problem."""
     gap, best = settings.milp.gap, found.placement

@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 from placement.deadline.demand import demand_rows
 from placement.deadline.problem import DeadlineProblem
 from placement.errors import check_numbers
-from placement.program import MilpSettings, Program, Term
+from placement.program import IntegerProgram, MilpSettings, Term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class SolverModel:
         self._elastic = elastic
         self._usage_weight = 0.0 if elastic else usage_weight
         self._latency_ms = problem.latency_ms
-        self.program = Program()
+        self.program = IntegerProgram()
         self.late = {
             output.stream: self.program.column(cost=1.0)
             for output in problem.outputs

@@ -40,7 +40,7 @@ import numpy as np
 from placement.deadline.demand_table import DemandTable
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import LEAST_OBJECTIVE, least_by_operator
-from placement.program import MilpSettings, Program, Term
+from placement.program import IntegerProgram, MilpSettings, Term
 
 ROUNDING_MS = 1e-9
 """By how much a path of proportional sub-deadlines may exceed a deadline through rounding, ms."""
@@ -59,7 +59,7 @@ def best_sub_deadlines(
     demand = DemandTable(problem, places)
     if demand.overload_ms > LEAST_OBJECTIVE:
         return None
-    delay = Delay(problem, places)
+    delay = NetworkDelay(problem, places)
     least_ms = demand.least_ms.tolist()
     highest_ms = np.maximum(problem.proportional_ms, demand.least_ms).tolist()
     by_output: dict[str, dict[str, int]] = {stream: {} for stream in problem.output}
@@ -76,7 +76,7 @@ def best_sub_deadlines(
     return found
 
 
-class Delay:
+class NetworkDelay:
     """Network delay of a placement.
 
     Parameters
@@ -119,7 +119,7 @@ class Delay:
 
 def _reductions(
     problem: DeadlineProblem,
-    delay: Delay,
+    delay: NetworkDelay,
     output: str,
     lower_ms: Mapping[str, float],
     upper_ms: Mapping[str, float],
@@ -130,7 +130,7 @@ def _reductions(
         return dict.fromkeys(upper_ms, 0.0)
     if delay.longest_ms(output, lower_ms) > room_ms + ROUNDING_MS:
         return None
-    program = Program()
+    program = IntegerProgram()
     down: dict[str, int] = {}
     for name, high_ms in upper_ms.items():
         penalty = float(problem.penalty_per_ms[problem.pair_index[output, name]])
@@ -162,7 +162,7 @@ def proportional_stretch(problem: DeadlineProblem, places: Mapping[str, str]) ->
     places
         Operator → node, of all operators.
     """
-    delay = Delay(problem, places)
+    delay = NetworkDelay(problem, places)
     return {stream: _stretch(problem, delay, stream) for stream in problem.output}
 
 
@@ -184,7 +184,7 @@ def proportional_sub_deadlines(
     )
 
 
-def _stretch(problem: DeadlineProblem, delay: Delay, output: str) -> float:
+def _stretch(problem: DeadlineProblem, delay: NetworkDelay, output: str) -> float:
     room_ms = delay.room_ms(output)
     # No path has less work than its cheapest operator.
     stretch = room_ms / min(problem.cost_ms(name) for name in problem.needed[output])
@@ -198,7 +198,7 @@ def _stretch(problem: DeadlineProblem, delay: Delay, output: str) -> float:
 
 
 def _longest(
-    problem: DeadlineProblem, delay: Delay, output: str, stretch: float
+    problem: DeadlineProblem, delay: NetworkDelay, output: str, stretch: float
 ) -> tuple[float, float]:
     """Latency and work, ms, of the path to an output's producer that is longest at a stretch."""
     done: dict[str, tuple[float, float]] = {"": (0.0, 0.0)}

@@ -89,7 +89,7 @@ def tabled(nodes: IntArray, size: int, table: FloatArray) -> PairLookup:
     return look_up
 
 
-class Stream(NamedTuple):
+class FlowingStream(NamedTuple):
     """A stream that flows: columns of its two operators, and whether it feeds a secondary."""
 
     source: int
@@ -140,7 +140,9 @@ class Evaluator:
         ]
         self._cost_ms = [graph.by_name[name].cost_us / 1e3 for name in graph.order]
         self.streams = [
-            Stream(self.column[link.source], self.column[name], link.rate_bytes_s, to_secondary)
+            FlowingStream(
+                self.column[link.source], self.column[name], link.rate_bytes_s, to_secondary
+            )
             for to_secondary, names in ((False, graph.order), (True, graph.to_place))
             for name in names
             for link in graph.inputs[name]

@@ -21,7 +21,7 @@ from placement.evaluation.load import Load
 from placement.network import NetworkView
 from placement.rebalancing.candidate_moves import CandidateMoves
 from placement.rebalancing.explanation import (
-    Candidate,
+    CandidateNode,
     Explanation,
     Force,
     Obstacle,
@@ -117,7 +117,7 @@ class _Replica:
             best_rejected=next((c for c in candidates if c.node != node), None),
         )
 
-    def _candidates(self, at: int, terms: list[TrafficTerm]) -> tuple[Candidate, ...]:
+    def _candidates(self, at: int, terms: list[TrafficTerm]) -> tuple[CandidateNode, ...]:
         """All hosts, cheapest first; of equally cheap ones the present node, then by name."""
         to_secondaries = [term for term in terms if self.is_secondary or term.is_secondary]
         to_primaries = [term for term in terms if term not in to_secondaries]
@@ -135,7 +135,7 @@ class _Replica:
         obstacles = self._obstacles(totals, int(np.flatnonzero(hosts == at)[0]))
         order: list[int] = np.lexsort((hosts != at, totals)).tolist()
         return tuple(
-            Candidate(
+            CandidateNode(
                 node=self.view.hosts[i].name,
                 usage=float(parts[0][i]),
                 standby=float(parts[1][i]),

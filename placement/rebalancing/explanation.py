@@ -59,7 +59,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class CandidateNode:
     """The cost of a replica on a node, bytes, and the obstacle to it.
 
     Attributes
@@ -108,9 +108,9 @@ class ReplicaExplanation:
 
     node: str
     forces: tuple[Force, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CandidateNode, ...]
     binding: Obstacle | None
-    best_rejected: Candidate | None
+    best_rejected: CandidateNode | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placement.evaluation.evaluator import PlacementBatch, stacked
-from placement.rebalancing.move_evaluation import LEGAL, MoveEvaluation, Step
+from placement.rebalancing.move_evaluation import LEGAL, ChangeStep, MoveEvaluation
 
 ORDERS_TRIED = 64
 """Placements on the way that are looked beyond before a change counts as having no legal order.
@@ -18,7 +18,7 @@ Changes have few moves, and nearly always the first order is legal."""
 
 def legal_order(
     evaluation: MoveEvaluation, batch: PlacementBatch, option: int
-) -> list[Step] | None:
+) -> list[ChangeStep] | None:
     """Moves to one of the placements of which every prefix is legal; None if none is found.
 
     Operators upstream move first if that is legal.
@@ -28,7 +28,7 @@ def legal_order(
     total = sum(len(path) for path in steps.values())
     seen: set[tuple[int, ...]] = set()
     # Depth first, over how many steps of each operator are done.
-    ways: list[tuple[tuple[int, ...], list[Step]]] = [((0,) * len(operators), [])]
+    ways: list[tuple[tuple[int, ...], list[ChangeStep]]] = [((0,) * len(operators), [])]
     while ways and len(seen) < ORDERS_TRIED:
         done, way = ways.pop()
         if len(way) == total:
@@ -47,12 +47,12 @@ def legal_order(
     return None
 
 
-def after_each(base: PlacementBatch, order: Sequence[Step]) -> PlacementBatch:
+def after_each(base: PlacementBatch, order: Sequence[ChangeStep]) -> PlacementBatch:
     """Placements after each of the moves."""
     return stacked([_after(base, order[: i + 1]) for i in range(len(order))])
 
 
-def _after(base: PlacementBatch, done: Sequence[Step]) -> PlacementBatch:
+def _after(base: PlacementBatch, done: Sequence[ChangeStep]) -> PlacementBatch:
     batch = base.repeated(1)
     for step in done:
         batch.primaries[0, step.operator], batch.secondaries[0, step.operator] = step.after

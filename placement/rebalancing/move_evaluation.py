@@ -41,7 +41,7 @@ REASONS = tuple(Reason)
 LEGAL = -1
 
 
-class Step(NamedTuple):
+class ChangeStep(NamedTuple):
     """Part of a change: an operator's column, and indices of its nodes before and after it."""
 
     operator: int
@@ -181,22 +181,22 @@ class MoveEvaluation:
             findings[(findings == LEGAL) & found.any(axis=1)] = REASONS.index(reason)
         return findings
 
-    def steps(self, batch: PlacementBatch, row: int) -> dict[int, tuple[Step, ...]]:
+    def steps(self, batch: PlacementBatch, row: int) -> dict[int, tuple[ChangeStep, ...]]:
         """How to get from the running placement to one of the rows, by operator."""
-        steps: dict[int, tuple[Step, ...]] = {}
+        steps: dict[int, tuple[ChangeStep, ...]] = {}
         for o in self.evaluator.placed:
             before = self._pair(o)
             after = int(batch.primaries[row, o]), int(batch.secondaries[row, o])
             if before == after:
                 continue
-            path: list[Step] = []
+            path: list[ChangeStep] = []
             if after[0] == before[1] or after[1] == before[0]:
                 swapped = before[1], before[0]
-                path.append(Step(o, MoveKind.SWAP, before, swapped))
+                path.append(ChangeStep(o, MoveKind.SWAP, before, swapped))
                 before = swapped
             if after != before:
                 kind = MoveKind.PRIMARY if after[0] != before[0] else MoveKind.SECONDARY
-                path.append(Step(o, kind, before, after))
+                path.append(ChangeStep(o, kind, before, after))
             steps[o] = tuple(path)
         return steps
 

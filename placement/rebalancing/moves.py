@@ -130,7 +130,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PlacementChange:
     """Moves that are worth it together, in an order in which each leaves a legal placement.
 
     Attributes
@@ -176,7 +176,7 @@ class RebalancePlan:
         the first reason that applies.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[PlacementChange, ...]
     cost_before: float
     cost_after: float
     places: Mapping[str, tuple[str, str]]

@@ -41,14 +41,14 @@ from placement.rebalancing.legal_order import after_each, legal_order
 from placement.rebalancing.move_evaluation import (
     LEGAL,
     REASONS,
+    ChangeStep,
     EvaluatedMoves,
     MoveEvaluation,
-    Step,
 )
 from placement.rebalancing.moves import (
-    Change,
     Move,
     MoveKind,
+    PlacementChange,
     Reason,
     RebalancePlan,
     RebalanceSettings,
@@ -171,7 +171,7 @@ class _Search:
     def run(self) -> RebalancePlan:
         """Make changes until nothing is worth it."""
         cost_before = self._cost
-        changes: list[Change] = []
+        changes: list[PlacementChange] = []
         all_tried = len(self._view.hosts) <= self._rebalancing.candidates
         fresh = True
         while True:
@@ -212,7 +212,7 @@ class _Search:
             evaluated=evaluation.evaluate(candidates.batch()),
         )
 
-    def _best(self) -> tuple[int, int, list[Step]] | None:
+    def _best(self) -> tuple[int, int, list[ChangeStep]] | None:
         """Query, option and order of the change with the greatest net gain, if one is worth it.
 
         Ties go to the first query, operator and node.
@@ -261,7 +261,7 @@ class _Search:
         capacity = REASONS.index(Reason.CAPACITY)
         return np.where((evaluated.findings == LEGAL) & full, capacity, evaluated.findings)
 
-    def _make(self, query: int, option: int, order: Sequence[Step]) -> Change:
+    def _make(self, query: int, option: int, order: Sequence[ChangeStep]) -> PlacementChange:
         """Carry a change out, and tell the effect of each of its moves."""
         options = self._options[query]
         hysteresis = self._hysteresis(options, self._load.axis_ms())
@@ -276,14 +276,14 @@ class _Search:
         self._load = self._load.with_delta(options.evaluated.load_delta.of(option))
         options.settle(option)
         self._options[query] = self._open(options.query)
-        return Change(
+        return PlacementChange(
             query=options.query.request.graph.name,
             moves=tuple(moves),
             uncertainty=float(options.evaluated.uncertainty[option]),
             hysteresis=hysteresis * len(moves),
         )
 
-    def _move(self, options: _Options, option: int, step: Step, gain: float) -> Move:
+    def _move(self, options: _Options, option: int, step: ChangeStep, gain: float) -> Move:
         graph, evaluated = options.query.request.graph, options.evaluated
         replica = 1 if step.kind is MoveKind.SECONDARY else 0
         source, target = (

@@ -231,7 +231,7 @@ class Deviation:
             self._sum.refine(SCALE_BITS)
 
 
-class End:
+class EndAccumulator:
     """The first or the last value, in the order of their identities. Keeps all values."""
 
     __slots__ = ("_last", "_stays", "_values")
@@ -261,9 +261,9 @@ class End:
         identity = next(order, None)
         return None if identity is None else self._values[identity]
 
-    def copy(self) -> End:
+    def copy(self) -> EndAccumulator:
         """Another with the same values."""
-        made = End(last=self._last, stays=self._stays)
+        made = EndAccumulator(last=self._last, stays=self._stays)
         made._values = self._values.copy()
         return made
 
@@ -280,7 +280,7 @@ class End:
                 raise SnapshotError(f"not the values of an end: {saved!r}")
 
 
-class Extreme:
+class ExtremeAccumulator:
     """Least or greatest value: a heap, whose values that have left are taken out later.
 
     If no value leaves, the best one is all that is kept.
@@ -343,9 +343,9 @@ class Extreme:
         """The least or greatest value; NULL for no values."""
         return self._value(self._values[0]) if self._values else None
 
-    def copy(self) -> Extreme:
+    def copy(self) -> ExtremeAccumulator:
         """Another with the same values."""
-        made = Extreme(greatest=self._greatest, stays=self._stays)
+        made = ExtremeAccumulator(greatest=self._greatest, stays=self._stays)
         made._values, made._gone = list(self._values), list(self._gone)
         return made
 
@@ -384,7 +384,7 @@ class _Reversed:
         return hash(self.text)
 
 
-class Distinct:
+class DistinctAccumulator:
     """An aggregate over the different values."""
 
     __slots__ = ("_aggregate", "_count_of")
@@ -414,9 +414,9 @@ class Distinct:
         """That of the aggregate."""
         return self._aggregate.result()
 
-    def copy(self) -> Distinct:
+    def copy(self) -> DistinctAccumulator:
         """Another with the same values."""
-        made = Distinct(self._aggregate.copy())
+        made = DistinctAccumulator(self._aggregate.copy())
         made._count_of = dict(self._count_of)
         return made
 
@@ -499,7 +499,7 @@ def accumulator(plan: AggregatePlan, *, stays: bool, in_order: bool) -> Accumula
         Values leave in the order in which they came.
     """
     if plan.distinct:
-        return Distinct(_accumulator(plan, stays=stays, in_order=in_order))
+        return DistinctAccumulator(_accumulator(plan, stays=stays, in_order=in_order))
     return _accumulator(plan, stays=stays, in_order=in_order)
 
 
@@ -509,9 +509,9 @@ def _accumulator(plan: AggregatePlan, *, stays: bool, in_order: bool) -> Accumul
     if in_order and takes_identities(plan, in_order=True):
         return Contenders(plan.function, stays=stays)
     if plan.function in EXTREMES:
-        return Extreme(greatest=plan.function == "max", stays=stays)
+        return ExtremeAccumulator(greatest=plan.function == "max", stays=stays)
     if plan.function in ENDS:
-        return End(last=plan.function == "last", stays=stays)
+        return EndAccumulator(last=plan.function == "last", stays=stays)
     if plan.function == "stddev":
         return Deviation(of_floats=plan.argument.kind == "float")
     if plan.function in EXACT_SUMS:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from foundation.arrays import BoolArray
 from streams.aggregates.parts import Part
-from streams.expressions.typed import Evaluator, Field, evaluator
+from streams.expressions.typed import Evaluator, InputColumn, evaluator
 from streams.kernels.keys import packed
 from streams.vectors.arrays import sound
 from streams.vectors.arrow_buffers import VALIDITY, bits
@@ -56,7 +56,7 @@ class _Argument:
         argument = part.argument
         self._evaluate: Evaluator = evaluator(argument)
         only_nulls = argument.kind == "string" and not part.reads_texts
-        self._text = argument.index if isinstance(argument, Field) and only_nulls else None
+        self._text = argument.index if isinstance(argument, InputColumn) and only_nulls else None
 
     def of(
         self,

@@ -29,7 +29,7 @@ from streams.evaluate.panes.evaluation import Panes
 from streams.evaluate.protocol import Evaluation, Pass
 from streams.evaluate.rejected import Rejected, RejectedCount
 from streams.evaluate.sessions import Sessions
-from streams.evaluate.skipping import Rejections, Skipping, failure
+from streams.evaluate.skipping import RejectedTuples, Skipping, failure
 from streams.evaluate.stateless import Stateless
 from streams.evaluate.stepwise.incremental import Incremental
 from streams.plan.choice import EvaluationWay, way_of
@@ -120,7 +120,7 @@ class FragmentEngine:
         if not self._program.skips:
             return self._new_inner()
         skipping = Skipping(self._new_inner, self._program.reads)
-        return skipping if self._program.of is None else Rejections(skipping, self.schema)
+        return skipping if self._program.of is None else RejectedTuples(skipping, self.schema)
 
     def _new_inner(self) -> Evaluation:
         program = self._program.of or self._program

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from foundation.arrays import BoolArray, IntArray
 from streams.evaluate.protocol import Evaluation, Pass
-from streams.expressions.typed import Evaluator, Field, evaluator, holds
+from streams.expressions.typed import Evaluator, InputColumn, evaluator, holds
 from streams.kernels import kernels
 from streams.kernels.keys import Keys, encode, every, key_column
 from streams.language.ast import ToStream
@@ -148,7 +148,7 @@ class Newest(Evaluation):
         self._evaluators: tuple[Evaluator, ...] = tuple(map(evaluator, select.outputs))
         self._key_of = [
             window.partition_by.index(output.index)
-            if isinstance(output, Field) and output.index in window.partition_by
+            if isinstance(output, InputColumn) and output.index in window.partition_by
             else None
             for output in select.outputs
         ]
@@ -157,9 +157,9 @@ class Newest(Evaluation):
             kind for kind, key in zip(self._kinds, self._key_of, strict=True) if key is None
         )
         self._key_plans = [
-            Field(place, self._read_kinds[place], "") for place in window.partition_by
+            InputColumn(place, self._read_kinds[place], "") for place in window.partition_by
         ]
-        shown = {output.index for output in select.outputs if isinstance(output, Field)}
+        shown = {output.index for output in select.outputs if isinstance(output, InputColumn)}
         self._paired = self._most == 1 and shown.issuperset(window.partition_by)
         """Whether a row can only equal the one that it replaces."""
         self._allocated = 0
@@ -289,8 +289,8 @@ class Newest(Evaluation):
         held = iter(made)
         for output, key in zip(self._outputs, self._key_of, strict=True):
             values = next(held) if key is None else None
-            if values is None or (isinstance(output, Field) and output.kind == "string"):
-                assert isinstance(output, Field)
+            if values is None or (isinstance(output, InputColumn) and output.kind == "string"):
+                assert isinstance(output, InputColumn)
                 column = batch.column(self._places[output.index])
                 arrays.append(
                     column if rows is None else pc.call_function("array_take", [column, rows])

@@ -81,7 +81,8 @@ class Evaluation(Protocol):
     """A way to evaluate a program, with its state.
 
     All ways give the same rows in the same order, however the input is cut into passes.
-    `streams.plan.choice` says which one a program has. `Skipping` and `Rejections` are around one.
+    `streams.plan.choice` says which one a program has. `Skipping` and `RejectedTuples` are around
+    one.
     """
 
     def run(self, given: Pass) -> pa.RecordBatch:

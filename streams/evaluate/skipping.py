@@ -197,7 +197,7 @@ def _states(saved: Mapping[str, Pieces]) -> Iterator[tuple[str, State]]:
             yield name, msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=State)
 
 
-class Rejections:
+class RejectedTuples:
     """Gives the rejected tuples in place of the results.
 
     Its own evaluation decides what is rejected: a fragment beside the one that gives the results.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streams.evaluate.protocol import Evaluation, Pass
-from streams.expressions.typed import Evaluator, Field, evaluator, holds
+from streams.expressions.typed import Evaluator, InputColumn, evaluator, holds
 from streams.plan.program import Program, SelectPlan
 from streams.vectors.batch_columns import BatchColumns
 from streams.vectors.state import Stateful
@@ -34,7 +34,7 @@ class _Branch:
         self._kinds = program.read_kinds(self.stream)
         self._condition = None if source.condition is None else evaluator(source.condition)
         self._outputs: list[tuple[str, int | Evaluator]] = [
-            (output.kind, output.index if isinstance(output, Field) else evaluator(output))
+            (output.kind, output.index if isinstance(output, InputColumn) else evaluator(output))
             for output in plan.outputs
         ]
 

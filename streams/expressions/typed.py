@@ -13,7 +13,7 @@ from streams.vectors.vector import Columns, Frame, Rows, Vector, normalised, sto
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class InputColumn:
     """A column of the rows the expression is evaluated on, by position."""
 
     index: int
@@ -55,7 +55,7 @@ class Apply:
             raise RecursionError(f"an expression of {self.depth} levels")
 
 
-Typed = Field | Constant | Apply
+Typed = InputColumn | Constant | Apply
 Evaluator = Callable[[Columns], Vector]
 
 
@@ -70,7 +70,7 @@ def evaluator(expression: Typed) -> Evaluator:
 def _raw(expression: Typed) -> Evaluator:
     """As `evaluator`, but float results may not be normalised yet."""
     match expression:
-        case Field(index=index):
+        case InputColumn(index=index):
             return lambda columns: columns[index]
         case Constant(value=value, kind=kind):
             constant = Vector(np.array(value, dtype=storage[kind]), None)
@@ -110,10 +110,10 @@ def holds(condition: Evaluator, columns: Columns, shape: tuple[int, ...]) -> Boo
     return found if found.shape == shape else np.broadcast_to(found, shape)
 
 
-def fields(expression: Typed) -> Iterator[Field]:
+def fields(expression: Typed) -> Iterator[InputColumn]:
     """The columns an expression names, with repetitions."""
     match expression:
-        case Field():
+        case InputColumn():
             yield expression
         case Apply(arguments=arguments):
             for argument in arguments:
@@ -122,10 +122,10 @@ def fields(expression: Typed) -> Iterator[Field]:
             return
 
 
-def relocated(expression: Typed, move: Callable[[Field], Field]) -> Typed:
+def relocated(expression: Typed, move: Callable[[InputColumn], InputColumn]) -> Typed:
     """The same expression on rows whose columns lie elsewhere."""
     match expression:
-        case Field():
+        case InputColumn():
             return move(expression)
         case Apply():
             arguments = tuple(relocated(argument, move) for argument in expression.arguments)
@@ -151,9 +151,9 @@ def cost(expression: Typed) -> float:
         case Apply():
             own = functions[expression.function].cost
             return own + sum(cost(argument) for argument in expression.arguments)
-        case Field(kind="string"):
+        case InputColumn(kind="string"):
             return STRING_COST
-        case Field():
+        case InputColumn():
             return 1.0
         case Constant():
             return 0.0

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import BoolArray, IntArray
-from streams.expressions.typed import Field, Typed, evaluator
+from streams.expressions.typed import InputColumn, Typed, evaluator
 from streams.kernels import kernels
 from streams.vectors.arrays import Bits, Bytes, Codes, home_shift, sound
 from streams.vectors.arrow_buffers import VALIDITY, bits, offsets, text_bytes
@@ -228,7 +228,7 @@ class Keys:
 
 def key_column(key: Typed, columns: BatchColumns, length: int) -> Column:
     """A key of the rows of a record batch; texts stay as Arrow holds them."""
-    if isinstance(key, Field):
+    if isinstance(key, InputColumn):
         return columns.arrow(key.index) if key.kind == "string" else columns[key.index]
     column = evaluator(key)(columns).filled_to(length)
     return to_arrow(column, key.kind) if key.kind == "string" else column

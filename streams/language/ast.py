@@ -7,7 +7,7 @@ from enum import Enum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Phrase:
     """A phrase: the characters [start, end) of the text that was parsed."""
 
     start: int
@@ -26,14 +26,14 @@ class ToStream(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Literal(Node):
+class Literal(Phrase):
     """A constant."""
 
     value: int | float | str | bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column(Node):
+class Column(Phrase):
     """A column, of a named source or of the only one that has it."""
 
     source: str | None
@@ -41,7 +41,7 @@ class Column(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Node):
+class Call(Phrase):
     """A function, an aggregate or an operator applied to arguments.
 
     Operators carry the names of the functions they stand for: `add`, `less`, `and`, …
@@ -79,7 +79,7 @@ Expression = Literal | Column | Call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window(Node):
+class Window(Phrase):
     """The part of a stream that is a relation at a timestamp.
 
     Attributes
@@ -108,7 +108,7 @@ class Window(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source(Node):
+class Source(Phrase):
     """A stream in FROM."""
 
     stream: str
@@ -117,7 +117,7 @@ class Source(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item(Node):
+class Item(Phrase):
     """An expression of the SELECT list."""
 
     expression: Expression
@@ -125,7 +125,7 @@ class Item(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked(Node):
+class Ranked(Phrase):
     """What TOP ranks rows by: the greatest value comes first."""
 
     expression: Expression
@@ -134,7 +134,7 @@ class Ranked(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Top(Node):
+class Top(Phrase):
     """TOP n BY … PARTITION BY …
 
     Attributes
@@ -153,7 +153,7 @@ class Top(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Select(Node):
+class Select(Phrase):
     """SELECT … FROM … WHERE … GROUP BY … HAVING … TOP …"""
 
     items: tuple[Item, ...]
@@ -168,7 +168,7 @@ class Select(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamExpression(Node):
+class StreamExpression(Phrase):
     """ISTREAM, DSTREAM or RSTREAM of the union of selects."""
 
     to_stream: ToStream
@@ -176,7 +176,7 @@ class StreamExpression(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement(Node):
+class Statement(Phrase):
     """REGISTER QUERY name …
 
     Attributes

@@ -75,7 +75,7 @@ class Band:
         costs = STRING_COST if self.kind == "string" else 1.0
         return left >= SORTED_FROM_ROWS and costs * left * right >= SORTED_FROM_PAIRS
 
-    def candidates(self, left: Rows, right: Rows) -> Candidates | None:
+    def candidates(self, left: Rows, right: Rows) -> MatchRanges | None:
         """The pairs of rows to which the condition may apply; None if that cannot be told."""
         one = self.left(left).filled_to(left.length)
         other = self.right(right).filled_to(right.length)
@@ -90,7 +90,7 @@ class Band:
         count = by_key.searchsorted(high, side="right") - begin
         if one.valid is not None:
             count = np.where(one.valid, count, 0)
-        return Candidates(begin, np.maximum(count, 0), known[order])
+        return MatchRanges(begin, np.maximum(count, 0), known[order])
 
     def _keys(
         self, one: Vector, other: Vector
@@ -116,7 +116,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class MatchRanges:
     """For each row of the left, a range of rows of the right in the order of their keys."""
 
     _begin: Positions

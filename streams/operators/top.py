@@ -40,7 +40,7 @@ MANY_ROWS = 4096
 Ranks = list[Rank] | SortedList[Rank]
 
 
-class Top:
+class TopRows:
     """Maintains the relation of the first rows of each partition, as the SELECT list shows them.
 
     Parameters

@@ -60,7 +60,7 @@ class Arrived(NamedTuple):
         return Arrived(rows, self.timestamps[count:], self.first_id + count)
 
 
-class Window(ABC):
+class WindowOperator(ABC):
     """A window on one stream. By default it keeps no rows, and no row ever leaves it."""
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Window(ABC):
         return
 
 
-class UnboundedWindow(Window):
+class UnboundedWindow(WindowOperator):
     """`[UNBOUNDED]`: every tuple so far. Rows never leave, so the window keeps none of them."""
 
     def step(self, arrived: Arrived, until_ms: int) -> Delta | None:
@@ -118,7 +118,7 @@ class UnboundedWindow(Window):
         return _arrivals(arrived)
 
 
-class LoggedWindow(Window):
+class LoggedWindow(WindowOperator):
     """A window that keeps its rows in a log until they leave."""
 
     def __init__(self, kinds: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum
 from math import gcd
 
-from streams.expressions.typed import Apply, Field, Typed, fields, relocated
+from streams.expressions.typed import Apply, InputColumn, Typed, fields, relocated
 from streams.language.ast import ToStream
 from streams.plan.program import CODED_KINDS, Program, SelectPlan, WindowPlan
 
@@ -141,7 +141,7 @@ def _shows_sessions(program: Program, select: SelectPlan, window: WindowPlan) ->
     # With a gap of a millisecond two sessions of a key may end one right after the other.
     if window.session_ms is None or window.session_ms <= 1 or not window.partition_by:
         return False
-    keys = {key.index if isinstance(key, Field) else None for key in group.keys}
+    keys = {key.index if isinstance(key, InputColumn) else None for key in group.keys}
     return (
         keys == set(window.partition_by)
         and all(key.kind in CODED_KINDS for key in group.keys)

@@ -18,7 +18,7 @@ from itertools import accumulate
 from foundation.suggestions import hint
 from streams.expressions.typed import (
     Apply,
-    Field,
+    InputColumn,
     Typed,
     conjuncts,
     cost,
@@ -209,14 +209,14 @@ class _Compiler:
         outputs = tuple(output for _, output in resolved.outputs)
         starts = [0, *accumulate(len(reads[stream]) for stream in scope.streams)]
 
-        def within_source(field: Field) -> Field:
+        def within_source(field: InputColumn) -> InputColumn:
             stream = scope.streams[scope.source_of(field.index)]
             index = reads[stream].index(scope.columns[field.index])
-            return Field(index, field.kind, field.name)
+            return InputColumn(index, field.kind, field.name)
 
-        def side_by_side(field: Field) -> Field:
+        def side_by_side(field: InputColumn) -> InputColumn:
             start = starts[scope.source_of(field.index)]
-            return Field(start + within_source(field).index, field.kind, field.name)
+            return InputColumn(start + within_source(field).index, field.kind, field.name)
 
         own: list[list[Typed]] = [[] for _ in scope.streams]
         joint: list[Typed] = []

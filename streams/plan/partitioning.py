@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice, product
 
-from streams.expressions.typed import Apply, Field
+from streams.expressions.typed import Apply, InputColumn
 from streams.language.ast import ToStream
 from streams.plan.program import CODED_KINDS, Program, SelectPlan
 from streams.vectors.chunk import TIMESTAMP
@@ -165,7 +165,11 @@ def _equal_fields(condition: object) -> tuple[int, int] | None:
     if not isinstance(condition, Apply) or condition.function != "equal":
         return None
     one, other = condition.arguments
-    if not isinstance(one, Field) or not isinstance(other, Field) or one.kind != other.kind:
+    if (
+        not isinstance(one, InputColumn)
+        or not isinstance(other, InputColumn)
+        or one.kind != other.kind
+    ):
         return None
     return one.index, other.index
 
@@ -179,4 +183,4 @@ def _shown(program: Program, select: SelectPlan, by: Partitioning) -> frozenset[
 
 
 def _is_one(expression: object, places: frozenset[int]) -> bool:
-    return isinstance(expression, Field) and expression.index in places
+    return isinstance(expression, InputColumn) and expression.index in places

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from streams.expressions.typed import Field, Typed, relocated
+from streams.expressions.typed import InputColumn, Typed, relocated
 from streams.language.ast import ToStream
 from streams.vectors.chunk import TIMESTAMP
 
@@ -124,7 +124,7 @@ class GroupPlan:
     aggregates: tuple[AggregatePlan, ...]
     written: int = field(default=0, compare=False)
 
-    def relocated(self, move: Callable[[Field], Field]) -> GroupPlan:
+    def relocated(self, move: Callable[[InputColumn], InputColumn]) -> GroupPlan:
         """The same plan over rows with other column positions."""
         return GroupPlan(
             written=self.written,
@@ -169,7 +169,7 @@ class TopPlan:
         yield from self.partition_by
         yield from (one.expression for one in self.by)
 
-    def relocated(self, move: Callable[[Field], Field]) -> TopPlan:
+    def relocated(self, move: Callable[[InputColumn], InputColumn]) -> TopPlan:
         """The same plan over rows with other column positions."""
         return TopPlan(
             rows=self.rows,
@@ -289,7 +289,7 @@ class Program:
         if len(child.sources) != 1 or child.group is None:
             return False
         window = self.windows[child.sources[0].window]
-        keys = {key.index for key in child.group.keys if isinstance(key, Field)}
+        keys = {key.index for key in child.group.keys if isinstance(key, InputColumn)}
         # The rows of a session leave at once, others in the order of their partition.
         return window.session_ms is not None or keys.issuperset(window.partition_by)
 

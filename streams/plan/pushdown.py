@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from streams.expressions.typed import Field, relocated
+from streams.expressions.typed import InputColumn, relocated
 from streams.plan.program import ChildPlan, GroupPlan, Program, SelectPlan
 
 
@@ -60,7 +60,7 @@ def _over(select: SelectPlan, group: GroupPlan) -> SelectPlan:
     assert own is not None
     keys = len(own.keys)
 
-    def move(field: Field) -> Field:
+    def move(field: InputColumn) -> InputColumn:
         if field.index < keys:
             return field
         place = group.aggregates.index(own.aggregates[field.index - keys])
@@ -112,7 +112,7 @@ def pushdowns(program: Program) -> tuple[Pushdown, ...]:
             into.append("selection")
         if len(select.sources) > 1:
             into.append("join" if select.conjuncts else "product")
-        if any(not isinstance(one.argument, Field | None) for one in group.aggregates):
+        if any(not isinstance(one.argument, InputColumn | None) for one in group.aggregates):
             into.append("projection")
         found[select.child] = Pushdown(
             into=tuple(into), written=group.written, kept=len(group.aggregates)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from foundation.suggestions import hint
 from streams.expressions.functions import functions, written
-from streams.expressions.typed import Apply, Constant, Field, Typed, fields
+from streams.expressions.typed import Apply, Constant, InputColumn, Typed, fields
 from streams.language import QueryError
 from streams.language.ast import Call, Column, Expression, Item, Literal, Select, Top, Window
 from streams.language.names import written_name
@@ -64,11 +64,11 @@ class Scope:
         """Position in FROM of the source that a column belongs to."""
         return self._sources[index]
 
-    def field(self, index: int) -> Field:
+    def field(self, index: int) -> InputColumn:
         """A column as an expression; its name tells the source where there are several."""
         name = self.columns[index]
         shown = name if len(self.aliases) == 1 else f"{self.aliases[self.source_of(index)]}.{name}"
-        return Field(index, self._kinds[index], shown)
+        return InputColumn(index, self._kinds[index], shown)
 
     def of_source(self, alias: str | None) -> list[int]:
         """The columns of the source with that alias; None: those of all sources."""
@@ -86,7 +86,7 @@ class Resolved:
     having: Typed | None = None
     top: TopPlan | None = None
 
-    def used(self) -> Iterator[Field]:
+    def used(self) -> Iterator[InputColumn]:
         """The columns of the scope that the SELECT needs."""
         if self.where is not None:
             yield from fields(self.where)
@@ -153,7 +153,7 @@ class Resolver:
             )
         if not grouped:
             return self._distinct(outputs, where)
-        shown = {output.index for _, output in outputs if isinstance(output, Field)}
+        shown = {output.index for _, output in outputs if isinstance(output, InputColumn)}
         if not shown.issuperset(range(len(group.keys))):
             message = "SELECT DISTINCT of groups needs all GROUP BY columns in its list"
             raise self._error(self._select, message)
@@ -178,7 +178,7 @@ class Resolver:
         """SELECT DISTINCT: the rows are the keys of groups."""
         keys = tuple(dict.fromkeys(output for _, output in outputs))
         fields = tuple(
-            (name, Field(keys.index(output), output.kind, name)) for name, output in outputs
+            (name, InputColumn(keys.index(output), output.kind, name)) for name, output in outputs
         )
         return Resolved(outputs=fields, where=where, group=GroupPlan(keys=keys, aggregates=()))
 
@@ -331,7 +331,7 @@ class Resolver:
                             f"; the {TIMESTAMP} of a result is known to statements that read it"
                         )
                     raise self._error(expression, message)
-                return Field(self._keys.index(field), field.kind, expression.name)
+                return InputColumn(self._keys.index(field), field.kind, expression.name)
             case Call() if expression.function in aggregate_names:
                 return self._aggregate(expression)
             case Call():
@@ -339,7 +339,7 @@ class Resolver:
                 arguments = tuple(self._over_groups(argument) for argument in expression.arguments)
                 return self._applied(expression, arguments)
 
-    def _aggregate(self, call: Call) -> Field:
+    def _aggregate(self, call: Call) -> InputColumn:
         """The position of an aggregate; equal ones share theirs."""
         argument: Typed | None = None
         if call.star:
@@ -358,7 +358,7 @@ class Resolver:
         if plan not in self._aggregates:
             self._aggregates.append(plan)
         index = len(self._keys) + self._aggregates.index(plan)
-        return Field(index, kind, self._text[call.start : call.end])
+        return InputColumn(index, kind, self._text[call.start : call.end])
 
     def _aggregate_kind(self, call: Call, argument: Typed | None) -> str:
         if argument is None or call.function == "count":

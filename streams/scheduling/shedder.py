@@ -39,7 +39,7 @@ STREAM = "stream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shed(Generic[Rows]):
+class AdmittedBatch(Generic[Rows]):
     """The result of admitting a batch.
 
     Attributes
@@ -83,7 +83,7 @@ class Shedder:
         self._interval: int | None = None
         self._left = limit
 
-    def admit(self, rows: Rows, at_us: int) -> Shed[Rows]:
+    def admit(self, rows: Rows, at_us: int) -> AdmittedBatch[Rows]:
         """Admit as many rows as the interval's limit allows.
 
         Parameters
@@ -101,13 +101,13 @@ class Shedder:
         excess = rows.num_rows - room
         if excess <= 0:
             self._left -= rows.num_rows
-            return Shed(kept=rows, dropped=0)
+            return AdmittedBatch(kept=rows, dropped=0)
         self._left = 0
         if room == 0 or self._value is None:
-            return Shed(kept=rows.slice(0, room), dropped=excess)
+            return AdmittedBatch(kept=rows.slice(0, room), dropped=excess)
         # Stable, so that of equals the earlier come first; NaN comes last.
         by_value = np.argsort(-self._value(rows), kind="stable")
-        return Shed(kept=rows.take(np.sort(by_value[:room])), dropped=excess)
+        return AdmittedBatch(kept=rows.take(np.sort(by_value[:room])), dropped=excess)
 
 
 def value_of(text: str, schema: pa.Schema) -> Value:

@@ -44,7 +44,7 @@ class SnapshotError(ValueError):
     """A snapshot that is damaged, of another format, or of another statement."""
 
 
-class Rows(msgspec.Struct, frozen=True):
+class ArrowRows(msgspec.Struct, frozen=True):
     """A frame as an Arrow IPC stream."""
 
     arrow: bytes
@@ -63,7 +63,7 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     values: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    frames: Mapping[str, Rows] = msgspec.field(default_factory=dict[str, Rows])
+    frames: Mapping[str, ArrowRows] = msgspec.field(default_factory=dict[str, ArrowRows])
 
 
 Read = TypeVar("Read")
@@ -121,7 +121,7 @@ class SnapshotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     operators: tuple[str, ...]
 
 
-class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StatePiece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A piece after the first: of an operator's state, or the last one."""
 
     operator: str
@@ -129,7 +129,7 @@ class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _records = msgspec.msgpack.Decoder(SnapshotRecord)
-_pieces = msgspec.msgpack.Decoder(Piece)
+_pieces = msgspec.msgpack.Decoder(StatePiece)
 
 
 class SavedState:
@@ -148,12 +148,12 @@ class SavedState:
         return isinstance(other, SavedState) and list(self.pieces()) == list(other.pieces())
 
 
-def write_frame(frame: Frame, kinds: Sequence[str]) -> Rows:
+def write_frame(frame: Frame, kinds: Sequence[str]) -> ArrowRows:
     """A frame as bytes. Equal frames give equal bytes: values hidden by NULLs are dropped."""
     columns = zip(frame.columns, kinds, strict=True)
     arrays = [to_arrow(_canonical(column, kind), kind) for column, kind in columns]
     batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(kinds))
-    return Rows(batch.serialize().to_pybytes(), frame.length)
+    return ArrowRows(batch.serialize().to_pybytes(), frame.length)
 
 
 def _canonical(vector: Vector, kind: str) -> Vector:
@@ -165,7 +165,7 @@ def _canonical(vector: Vector, kind: str) -> Vector:
     return Vector(canonical, valid)
 
 
-def read_frame(rows: Rows, kinds: Sequence[str]) -> Frame:
+def read_frame(rows: ArrowRows, kinds: Sequence[str]) -> Frame:
     """The frame that was written.
 
     Raises
@@ -225,10 +225,10 @@ def write_snapshot(record: SnapshotRecord, saved: Mapping[str, Pieces]) -> Itera
         for name, pieces in saved.items():
             for state in pieces():
                 count += 1
-                yield _sealed(msgspec.msgpack.encode(Piece(name, state)))
+                yield _sealed(msgspec.msgpack.encode(StatePiece(name, state)))
     except Exception as failed:
         raise SnapshotError(f"the state cannot be written: {failed!r}") from failed
-    yield _sealed(msgspec.msgpack.encode(Piece("", State(values={"pieces": count}))))
+    yield _sealed(msgspec.msgpack.encode(StatePiece("", State(values={"pieces": count}))))
 
 
 def _sealed(body: bytes) -> bytes:

@@ -15,8 +15,8 @@ from orchestrator.edges.site_checks import EdgeChecks, EdgeCheckThread
 from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.records import (
     ClusterRecord,
-    Coordinate,
     FragmentRecord,
+    NodeCoordinate,
     NodeKind,
     NodeRecord,
     ReplicaId,
@@ -65,7 +65,7 @@ def host(name: str) -> NodeRecord:
         domain=f"{name}-domain",
         pid=1,
         machine="here",
-        coordinate=Coordinate(position_ms=(x_ms, y_ms), cpu_ms=0.5, error=0.12),
+        coordinate=NodeCoordinate(position_ms=(x_ms, y_ms), cpu_ms=0.5, error=0.12),
         latencies_ms={
             peer: abs(x_ms - x) + abs(y_ms - y) for peer, (x, y) in places.items() if peer != name
         },

@@ -14,7 +14,7 @@ from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, outage, sequence_faults
 from orchestrator.edges.sources import played
 from orchestrator.manifest import Manifests, load
-from orchestrator.simulation.world.scenario import Played, Scenario
+from orchestrator.simulation.world.scenario import Scenario, ScenarioOutcome
 from tests.aircraft_answer import brute_force
 from tests.long_tests import mostly_long
 
@@ -54,12 +54,12 @@ def undisturbed() -> dict[str, Rows]:
 
 
 @cache
-def disturbed(fragment: str) -> Played:
+def disturbed(fragment: str) -> ScenarioOutcome:
     """The node of this fragment's primary is killed mid-stream."""
     return scenario().play(kill_after_s=1.0, target=fragment)
 
 
-def rows(played: Played) -> dict[str, Rows]:
+def rows(played: ScenarioOutcome) -> dict[str, Rows]:
     """Everything delivered, with generations and sequence numbers, in the order it came."""
     return {
         stream: [tuple(row.values()) for row in played.delivered(stream).rows.to_pylist()]
@@ -67,7 +67,7 @@ def rows(played: Played) -> dict[str, Rows]:
     }
 
 
-def assert_survived(played: Played) -> None:
+def assert_survived(played: ScenarioOutcome) -> None:
     """Nothing lost, nothing repeated, the same answer, within the bound."""
     assert played.killed is not None
     delivered = [played.delivered(stream) for stream in OUTPUTS]

@@ -19,7 +19,7 @@ from orchestrator.simulation.trials import schedule
 from orchestrator.simulation.trials.campaign import check
 from orchestrator.simulation.trials.setting import FIRST_FORMS_ONLY, Setting, random_setting
 from orchestrator.simulation.world.memory_sink import MemorySink
-from orchestrator.simulation.world.scenario import Played, Scenario
+from orchestrator.simulation.world.scenario import Scenario, ScenarioOutcome
 from orchestrator.simulation.world.world import Costs
 from tests.long_tests import mostly_long
 from tests.pairs import NODES, SETTLE_S, Input, Rows, answer
@@ -114,14 +114,14 @@ def begun_with(manifests: Manifests, memory_bytes: int) -> Watched:
     return Watched(scenario)
 
 
-def assert_exact(played: Played, recording: Input) -> None:
+def assert_exact(played: ScenarioOutcome, recording: Input) -> None:
     for stream, expected in recording.expected().items():
         delivered = played.delivered(stream)
         assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
         assert answer(delivered) == expected
 
 
-def assert_recovered(played: Played, recording: Input, recovered_us: int) -> None:
+def assert_recovered(played: ScenarioOutcome, recording: Input, recovered_us: int) -> None:
     for stream in recording.expected():
         delivered = played.delivered(stream)
         after = delivered.completed_column("ingestion_time_us") > recovered_us
@@ -458,7 +458,7 @@ def test_a_paused_consumer_demands_nothing_once_it_is_replaced(tmp_path: Path) -
     assert longest_silence_ms(played, paused_us, 2_900_000) < 750
 
 
-def longest_silence_ms(played: Played, since_us: int, for_us: int) -> float:
+def longest_silence_ms(played: ScenarioOutcome, since_us: int, for_us: int) -> float:
     arrived_us = played.delivered("pairs").completed_column("arrived_us")
     silence = longest_silence(np.sort(arrived_us), since_us, since_us + for_us)
     assert silence is not None

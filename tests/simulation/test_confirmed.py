@@ -20,9 +20,9 @@ from orchestrator.edges.events import SourceEmitted
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.edges.sources import recorded, spec_of
 from orchestrator.edges.sources.driver import SourceContext, SourceDriver
-from orchestrator.edges.sources.formats.rejections import Rejections
+from orchestrator.edges.sources.formats.rejections import RejectedInput
 from orchestrator.edges.sources.live.confirmed_input import ConfirmedInput
-from orchestrator.edges.sources.live.ingestion import Ingestion, Push, Taken
+from orchestrator.edges.sources.live.ingestion import BatchOutcome, Ingestion, Push
 from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.replay import OpenReplay, Recording, Replay
 from orchestrator.records import SourceAssignment, StreamRecord
@@ -85,7 +85,7 @@ class OpenSent:
             wake=context.wake,
             buffer_bytes=context.buffer_bytes,
             advance_us=INTERVAL_MS * 1000,
-            rejections=Rejections(a.stream, None, context.clock_us),
+            rejections=RejectedInput(a.stream, None, context.clock_us),
         )
         self._known = len(responded.setdefault(a.stream, []))
         self._waiting: list[tuple[Push, pa.RecordBatch]] = []
@@ -210,7 +210,7 @@ def test_of_a_tuple_that_may_be_late_for_consumers_clients_are_told_that_nobody_
     kill_for_a_while(scenario, "west-site")
     (push,) = late
     assert push.done.is_set()
-    assert push.outcome == Taken(undecided=1, waiting=1)
+    assert push.outcome == BatchOutcome(undecided=1, waiting=1)
     # Were it in the results, pairs at its timestamp with key 3 and twice 99 would be.
     kept = scenario.deliveries["pairs"]
     seen = Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)

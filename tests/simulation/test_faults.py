@@ -11,7 +11,7 @@ from ha.roles import ReplicaRole
 from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.records import FragmentRecord
-from orchestrator.simulation.world.scenario import Played, Scenario
+from orchestrator.simulation.world.scenario import Scenario, ScenarioOutcome
 from orchestrator.simulation.world.world import SimulatedHost
 from tests.long_tests import mostly_long
 from tests.pairs import FRAGMENTS, SETTLE_S, Input, answer
@@ -37,7 +37,7 @@ def scenario(recording: Input, tmp_path: Path) -> Scenario:
     return made
 
 
-def assert_exact(played: Played, recording: Input) -> None:
+def assert_exact(played: ScenarioOutcome, recording: Input) -> None:
     for stream, expected in recording.expected().items():
         delivered = played.delivered(stream)
         assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)

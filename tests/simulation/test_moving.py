@@ -15,10 +15,10 @@ from orchestrator.control.process import Coordination
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.records import FragmentRecord, MovePlan, MoveStep
-from orchestrator.simulation.trials.campaign import Selection, judge
+from orchestrator.simulation.trials.campaign import ScheduleSelection, judge
 from orchestrator.simulation.trials.schedule import Shape
 from orchestrator.simulation.world.memory_store import OutOfWrites
-from orchestrator.simulation.world.scenario import Played, Scenario
+from orchestrator.simulation.world.scenario import Scenario, ScenarioOutcome
 from orchestrator.store.protocol import MOVES
 from tests.long_tests import mostly_long
 from tests.pairs import FRAGMENTS, NODES, SETTLE_S, Input, answer
@@ -57,7 +57,7 @@ def cluster(scenario: Scenario) -> api.Cluster:
     return api.Cluster(reach, scenario.store)
 
 
-def latency_ms(played: Played) -> float:
+def latency_ms(played: ScenarioOutcome) -> float:
     """The greatest latency of any completed timestamp."""
     return max(
         (delivery.arrived_us - int(us)) / 1000
@@ -67,7 +67,7 @@ def latency_ms(played: Played) -> float:
     )
 
 
-def assert_exact(played: Played, recording: Input) -> None:
+def assert_exact(played: ScenarioOutcome, recording: Input) -> None:
     for stream, expected in recording.expected().items():
         delivered = played.delivered(stream)
         assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
@@ -236,5 +236,5 @@ def test_leader_killed_at_every_write_of_ten_moves(
 @pytest.mark.parametrize("seed", mostly_long([6033, 6051, *range(6000, 6010)], quick=4))
 def test_random_operations_without_a_fault(seed: int) -> None:
     """The first two: a plan was read by a replica that had heard of its epoch from another one."""
-    failure = judge(seed, Selection(shapes=(Shape.NONE,))).failure
+    failure = judge(seed, ScheduleSelection(shapes=(Shape.NONE,))).failure
     assert failure is None, failure.transcript

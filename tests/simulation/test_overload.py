@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.simulation.world.scenario import Played, Scenario
+from orchestrator.simulation.world.scenario import Scenario, ScenarioOutcome
 from orchestrator.simulation.world.world import Costs
 from tests.pairs import NODES, SETTLE_S, SITES, Input, answer
 
@@ -76,7 +76,9 @@ def assert_nobody_took_over(scenario: Scenario) -> None:
         assert not sum(by_host.values()), f"{counter}: {by_host}"
 
 
-def assert_exact_and_recovered(played: Played, recording: Input, recovered_us: int) -> None:
+def assert_exact_and_recovered(
+    played: ScenarioOutcome, recording: Input, recovered_us: int
+) -> None:
     for stream, expected in recording.expected().items():
         delivered = played.delivered(stream)
         assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)

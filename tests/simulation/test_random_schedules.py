@@ -10,7 +10,7 @@ import secrets
 
 import pytest
 
-from orchestrator.simulation.trials.campaign import Selection, judge
+from orchestrator.simulation.trials.campaign import ScheduleSelection, judge
 from orchestrator.simulation.trials.schedule import STRUCK, Shape
 from orchestrator.simulation.trials.setting import EVEN_WATCHES, FIRST_FORMS_ONLY
 from tests.long_tests import mostly_long
@@ -65,42 +65,42 @@ FRESH = [int(os.environ.get("VIVACE_SEED", secrets.randbelow(10**9))) + i for i 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(4000, 4004), *ONCE_BROKEN_NOW])
 def test_every_promise_is_kept(seed: int) -> None:
-    _judge(seed, Selection())
+    _judge(seed, ScheduleSelection())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_long(ONCE_BROKEN_SINCE, quick=6))
 def test_every_promise_is_kept_that_was_broken_since(seed: int) -> None:
-    _judge(seed, Selection(shapes=STRUCK, edition=EVEN_WATCHES))
+    _judge(seed, ScheduleSelection(shapes=STRUCK, edition=EVEN_WATCHES))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_long(ONCE_BROKEN, quick=4))
 def test_every_promise_is_kept_that_once_was_not(seed: int) -> None:
-    _judge(seed, Selection(shapes=STRUCK, edition=FIRST_FORMS_ONLY))
+    _judge(seed, ScheduleSelection(shapes=STRUCK, edition=FIRST_FORMS_ONLY))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [3000000003, 3000000011, 3000000023])
 def test_what_was_taken_in_enters_again_after_sites_or_all_hosts_have_died(seed: int) -> None:
     """Were it not read again from where results were delivered, it would have none."""
-    _judge(seed, Selection(shapes=(Shape.BOTH,)))
+    _judge(seed, ScheduleSelection(shapes=(Shape.BOTH,)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(FRESH)))
 def test_every_promise_is_kept_with_a_fresh_seed(number: int) -> None:
     # The seed is not a parameter: names of tests must be the same in every run.
-    _judge(FRESH[number], Selection())
+    _judge(FRESH[number], ScheduleSelection())
 
 
-def _judge(seed: int, selection: Selection) -> None:
+def _judge(seed: int, selection: ScheduleSelection) -> None:
     failure = judge(seed, selection).failure
     assert failure is None, f"seed {seed}: VIVACE_SEED={seed} reproduces it\n{failure.transcript}"
 
 
 def test_a_seed_replays_exactly() -> None:
-    everything = Selection(shapes=(Shape.SEVERAL,))
+    everything = ScheduleSelection(shapes=(Shape.SEVERAL,))
     one, other = (judge(4100, everything, shrunk=False) for _ in range(2))
     assert one == other
 
@@ -108,6 +108,6 @@ def test_a_seed_replays_exactly() -> None:
 @pytest.mark.slow
 def test_clients_push_while_the_site_of_their_streams_is_killed() -> None:
     """A journal that forgets who has sent what breaks this schedule: tuples enter twice."""
-    pushing = Selection(kinds=("site",), shapes=STRUCK, edition=FIRST_FORMS_ONLY)
+    pushing = ScheduleSelection(kinds=("site",), shapes=STRUCK, edition=FIRST_FORMS_ONLY)
     failure = judge(5000011, pushing).failure
     assert failure is None, failure.transcript

@@ -41,7 +41,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from vivace.spark.files import FilesWriter, Target
+from vivace.spark.files import FilesWriter, TargetFolder
 from vivace.spark.options import Options
 from vivace.spark.reading import ResultsReader, ResultsStreamReader
 from vivace.spark.writing import StreamWriter, TableWriter
@@ -91,7 +91,7 @@ class VivaceDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A streaming DataFrame into a stream, or into files that sites read."""
         if self.options.get("path") is not None:
-            return FilesWriter(Target.read(self.options, schema), schema)
+            return FilesWriter(TargetFolder.read(self.options, schema), schema)
         return StreamWriter(self._options)
 
     @property

@@ -41,7 +41,7 @@ _QUERY = b"vivace.query"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class TargetFolder:
     """The folder that a query writes to.
 
     Attributes
@@ -59,7 +59,7 @@ class Target:
     timestamp: str
 
     @staticmethod
-    def read(given: Mapping[str, str], schema: StructType) -> Target:
+    def read(given: Mapping[str, str], schema: StructType) -> TargetFolder:
         """Options as Spark has them.
 
         Raises
@@ -79,7 +79,7 @@ class Target:
                 f'vivace: the option "names" is {names!r}; write `#` for each digit, in one place, '
                 f"and the end .arrow, such as {NAMES}"
             )
-        return Target(path=Path(named["path"]), names=names, timestamp=timestamp)
+        return TargetFolder(path=Path(named["path"]), names=names, timestamp=timestamp)
 
     def file(self, number: int) -> Path:
         """The file of a batch."""
@@ -104,7 +104,7 @@ class Staged(WriterCommitMessage):
 class FilesWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query."""
 
-    def __init__(self, target: Target, schema: StructType) -> None:
+    def __init__(self, target: TargetFolder, schema: StructType) -> None:
         self._target = target
         self._schema = schema
 

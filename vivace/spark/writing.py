@@ -22,7 +22,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass
-class Parts(WriterCommitMessage):
+class StagedParts(WriterCommitMessage):
     """The parts that a task has staged.
 
     Attributes
@@ -52,7 +52,7 @@ class TableWriter(DataSourceArrowWriter):
         self._options = options
         self._client = f"spark write {name}"
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Parts:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedParts:
         """Stage a partition."""
         return _stage(self._options, self._client, 0, iterator)
 
@@ -71,7 +71,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Options) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Parts:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedParts:
         """Stage a partition of a batch."""
         query, batch = batch_of_task()
         return _stage(self._options, f"spark query {query}", batch, iterator)
@@ -101,7 +101,9 @@ def batch_of_task() -> tuple[str, int]:
     return query, int(batch)
 
 
-def _stage(options: Options, client: str, number: int, iterator: Iterator[pa.RecordBatch]) -> Parts:
+def _stage(
+    options: Options, client: str, number: int, iterator: Iterator[pa.RecordBatch]
+) -> StagedParts:
     partition = task().partitionId()
     # Another attempt at the same partition may be under way, or have left parts behind.
     attempt = uuid.uuid4().hex
@@ -111,7 +113,7 @@ def _stage(options: Options, client: str, number: int, iterator: Iterator[pa.Rec
         names.append(f"{partition}-{attempt}-{len(names)}")
         stream.stage(rows, number=number, part=names[-1])
     stream.close()
-    return Parts(client, number, partition, tuple(names))
+    return StagedParts(client, number, partition, tuple(names))
 
 
 def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -135,5 +137,5 @@ def _commit(options: Options, messages: Sequence[WriterCommitMessage | None]) ->
         stream.close()
 
 
-def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Parts]:
-    return [each for each in messages if isinstance(each, Parts)]
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedParts]:
+    return [each for each in messages if isinstance(each, StagedParts)]

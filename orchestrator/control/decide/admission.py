@@ -16,7 +16,12 @@ from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.collisions import check_collisions
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.planning.task import MIN_EXECUTORS, settled, unsettled
-from orchestrator.control.planning.utilisation import ROUNDING_CORES, Overload, Place, advice
+from orchestrator.control.planning.utilisation import (
+    ROUNDING_CORES,
+    Overload,
+    PredictedPlace,
+    advice,
+)
 from orchestrator.errors import Refused
 from orchestrator.manifest.changes import refuse_change
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest, place_of
@@ -62,7 +67,7 @@ class Admission:
     plan: Plan
     submissions: tuple[PlanRecord, ...]
     waiting: Mapping[str, str]
-    places: tuple[Place, ...]
+    places: tuple[PredictedPlace, ...]
     splits: Mapping[str, Mapping[str, Split]]
     sharing: Mapping[str, Sharing]
     flow: Dataflow
@@ -336,7 +341,7 @@ def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, 
     return problem, remedy, figures
 
 
-def _used(place: Place) -> str:
+def _used(place: PredictedPlace) -> str:
     """What the used part of a place consists of."""
     measured = "nothing" if place.measured_cores is None else f"{place.measured_cores:.2f}"
     predicted = f"predicted {place.predicted_cores:.2f}"

@@ -15,9 +15,9 @@ from dataclasses import replace
 import msgspec
 
 from orchestrator.records import (
-    Coordinate,
     CostStatus,
     HostLoad,
+    NodeCoordinate,
     NodeRecord,
     ReplicaLoad,
     ReplicaStatus,
@@ -77,7 +77,7 @@ def _sound(status: ReplicaStatus) -> ReplicaStatus:
     )
 
 
-def _is_place(coordinate: Coordinate | None) -> bool:
+def _is_place(coordinate: NodeCoordinate | None) -> bool:
     if coordinate is None:
         return True
     sizes = [coordinate.cpu_ms, coordinate.error, coordinate.error_ms]

@@ -23,9 +23,9 @@ from orchestrator.store.protocol import (
     QUERIES,
     SERVICES,
     STREAMS,
-    Folder,
     Key,
     Listing,
+    RecordFolder,
     Store,
     Versioned,
 )
@@ -47,14 +47,14 @@ RARELY_CHANGING = (
 """Folders worth keeping. Nodes report several times a second."""
 
 
-class Reader(Protocol):
+class RecordReader(Protocol):
     """The part of a store that a view of the cluster is read from."""
 
     def get(self, key: Key[R]) -> Versioned[R] | None:
         """Read a record; None if there is none. Raises `RecordInvalid`."""
         ...
 
-    def list(self, folder: Folder[R]) -> Listing[R]:
+    def list(self, folder: RecordFolder[R]) -> Listing[R]:
         """Read a folder."""
         ...
 
@@ -77,8 +77,8 @@ class ReadCache:
     def __init__(
         self,
         store: Store,
-        kept: Sequence[Folder[Record]],
-        urgent: Sequence[Folder[Record]] = (),
+        kept: Sequence[RecordFolder[Record]],
+        urgent: Sequence[RecordFolder[Record]] = (),
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
@@ -94,7 +94,7 @@ class ReadCache:
         """Read a record."""
         return self._store.get(key)
 
-    def list(self, folder: Folder[R]) -> Listing[R]:
+    def list(self, folder: RecordFolder[R]) -> Listing[R]:
         """Read a folder, if it may have changed."""
         path = folder.path
         if path in self._changed:
@@ -121,7 +121,7 @@ class ReadCache:
             watch.cancel()
 
     def _watcher(
-        self, folder: Folder[Record], on_change: Callable[[], None] | None
+        self, folder: RecordFolder[Record], on_change: Callable[[], None] | None
     ) -> Callable[[], None]:
         def changed() -> None:
             self._changed.add(folder.path)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ha.roles import ReplicaRole
 from orchestrator.control.observe.dataflow import Dataflow, Fragment, InvalidQuery, sound_dataflow
 from orchestrator.control.observe.plausible import plausible
-from orchestrator.control.observe.read_cache import Reader
+from orchestrator.control.observe.read_cache import RecordReader
 from orchestrator.control.observe.readiness import Incomplete
 from orchestrator.records import (
     Assignment,
@@ -44,8 +44,8 @@ from orchestrator.store.protocol import (
     QUERIES,
     SERVICES,
     STREAMS,
-    Folder,
     Key,
+    RecordFolder,
     RecordInvalid,
     Versioned,
 )
@@ -158,7 +158,7 @@ class ClusterView:
         object.__setattr__(self, "dataflow", dataflow)
         object.__setattr__(self, "problems", problems)
 
-    def broken(self, folder: Folder[R]) -> dict[str, RecordInvalid]:
+    def broken(self, folder: RecordFolder[R]) -> dict[str, RecordInvalid]:
         """A folder's records that cannot be used, by name."""
         return {
             error.path.rpartition("/")[2]: error
@@ -386,7 +386,7 @@ class ClusterView:
         )
 
 
-def read_view(store: Reader) -> ClusterView:
+def read_view(store: RecordReader) -> ClusterView:
     """Read everything.
 
     The records are read one after the other, not at the same time. Decisions are written under the
@@ -426,7 +426,7 @@ def read_view(store: Reader) -> ClusterView:
 
 
 def _one(
-    store: Reader, key: Key[R], invalid: list[RecordInvalid]
+    store: RecordReader, key: Key[R], invalid: list[RecordInvalid]
 ) -> tuple[Versioned[R] | None, bool]:
     """A record, and whether it can be read or is not there."""
     try:
@@ -437,8 +437,8 @@ def _one(
 
 
 def _sound(
-    store: Reader,
-    folder: Folder[R],
+    store: RecordReader,
+    folder: RecordFolder[R],
     invalid: list[RecordInvalid],
     own_name: Callable[[R], str] | None = None,
     fault: Callable[[R], str | None] | None = None,

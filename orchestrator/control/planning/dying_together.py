@@ -29,7 +29,7 @@ STEPS = 20
 ROUNDING_MS = 1e-9
 
 
-class Offer(NamedTuple):
+class FeedingOption(NamedTuple):
     """A feeding of one secondary: what it sends, and what it adds to the recovery."""
 
     bytes_s: float
@@ -71,7 +71,7 @@ class Together:
             waiting += [link.target for link in links if self._fall(link.target, name)]
         return self.standbys[fragment].recovery.total_ms + spare_ms
 
-    def share(self, offers: Mapping[str, Sequence[Offer]]) -> None:
+    def share(self, offers: Mapping[str, Sequence[FeedingOption]]) -> None:
         """Divide the time among the fragments: sets `added_ms`.
 
         Parameters

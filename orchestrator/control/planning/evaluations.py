@@ -36,7 +36,7 @@ MOST_TIMESTAMPS_S = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class ExpectedEvaluations:
     """How often replicas should evaluate, and what should come to them.
 
     Attributes
@@ -88,7 +88,7 @@ def expected_evaluations(
     tuples_s: Mapping[str, float],
     due_ms: Mapping[str, float],
     lags_ms: Mapping[str, float],
-) -> Expected:
+) -> ExpectedEvaluations:
     """How often each fragment should be evaluated.
 
     Parameters
@@ -134,7 +134,7 @@ def expected_evaluations(
         most_ms = STANDBY_REST_SHARES[1] * lags_ms[name]
         rests_ms = rest_ms(name, ReplicaRole.STANDBY, STANDBY_RESTS, most_ms)
         standby_evaluations_s[name] = limited(come_s, rests_ms)
-    return Expected(
+    return ExpectedEvaluations(
         inputs={name: each.inputs for name, each in flow.fragments.items()},
         evaluations_s=evaluations_s,
         standby_evaluations_s=standby_evaluations_s,

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import msgspec
 
-from orchestrator.control.planning.dying_together import Offer, Together
+from orchestrator.control.planning.dying_together import FeedingOption, Together
 from orchestrator.control.planning.task import QueryTask, RunningFragment
-from orchestrator.control.planning.workload import Basis, FragmentWork
+from orchestrator.control.planning.workload import CostBasis, FragmentWork
 from orchestrator.records import RecoverySplit, Scheme, Timing
 from placement.records import Secondary
 from placement.standby_schemes import (
@@ -112,16 +112,16 @@ def _least(
 
 def _offers(
     task: QueryTask, standbys: Mapping[str, Secondary], whole: Collection[str]
-) -> dict[str, list[Offer]]:
+) -> dict[str, list[FeedingOption]]:
     """What each secondary may be sent, if some are sent every tuple."""
     for name in whole:
         active = fed(task, name, standbys[name]).with_batch(1, NO_CHECKPOINTS)
         task = decided(task, name, standbys[name].node, active)
-    offers: dict[str, list[Offer]] = {}
+    offers: dict[str, list[FeedingOption]] = {}
     for name, standby in standbys.items():
         choices = fed(task, name, standby).choices()
         offers[name] = [
-            Offer(each.bytes_s, max(each.recovery_ms - standby.recovery.total_ms, 0.0))
+            FeedingOption(each.bytes_s, max(each.recovery_ms - standby.recovery.total_ms, 0.0))
             for each in (choices[:1] if name in whole else choices)
         ]
     return offers
@@ -336,7 +336,7 @@ def _arrivals_s(task: QueryTask, stream: str) -> float:
 
 def _per_tuple_us(work: FragmentWork) -> float:
     """p: as measured, if it was."""
-    return work.cost.per_tuple_us if work.cost.basis is Basis.MEASURED else work.cost_us
+    return work.cost.per_tuple_us if work.cost.basis is CostBasis.MEASURED else work.cost_us
 
 
 def _levels(task: QueryTask, fragment: str) -> int:

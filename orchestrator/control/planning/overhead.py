@@ -11,7 +11,7 @@ from __future__ import annotations
 from ha.roles import ReplicaRole
 from orchestrator.control.observe.measured_load import mean_speed, speed_of
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.control.planning.evaluations import Expected
+from orchestrator.control.planning.evaluations import ExpectedEvaluations
 from orchestrator.records import NodeRecord, ReplicaLoad
 from orchestrator.records.speed import HOST_CORES
 from streams.scheduling.rests import IDLE_RESTS
@@ -46,7 +46,7 @@ LEAST_TUPLES_S = 1.0
 """With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
 
 
-def overhead_us(view: ClusterView, expected: Expected) -> float:
+def overhead_us(view: ClusterView, expected: ExpectedEvaluations) -> float:
     """Processor time that hosts spend on everything but evaluating, for each evaluation.
 
     As measured on those executors whose replicas are fed, together, else `assumed_us`. It is

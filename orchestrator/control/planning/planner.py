@@ -34,7 +34,7 @@ from orchestrator.control.planning.task import (
     network_view,
     without_hosts,
 )
-from orchestrator.control.planning.utilisation import Place, overload, places, room_cores
+from orchestrator.control.planning.utilisation import PredictedPlace, overload, places, room_cores
 from orchestrator.control.planning.workload import Workload, workload
 from orchestrator.records import FragmentRecord, NodeKind, QueryRecord, StreamRecord, Timing
 from placement.errors import PlacementError
@@ -168,7 +168,7 @@ class Planning:
             raise refused
         return plan
 
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[PredictedPlace, ...]:
         """How busy nodes and machines are with what runs or was placed so far, and with the
         replicas that were lost, where healing will place them."""
         return places(self.view, self.work, self.running, self._healing())

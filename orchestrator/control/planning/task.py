@@ -14,7 +14,7 @@ from statistics import fmean
 import numpy as np
 
 from orchestrator.control.planning.workload import Workload
-from orchestrator.records import Coordinate, NodeKind, NodeRecord, QueryRecord, Timing
+from orchestrator.records import NodeCoordinate, NodeKind, NodeRecord, QueryRecord, Timing
 from placement.graph import QueryGraph
 from placement.network import NetworkView, Node
 from placement.records import Keep, Request
@@ -202,7 +202,7 @@ def network_view(
     places = {name: each for name, each in told.items() if len(each.position_ms) == dimensions}
     if not places:
         return NetworkView(nodes=(), rtt_ms={})
-    middle = Coordinate(
+    middle = NodeCoordinate(
         position_ms=tuple(np.mean([each.position_ms for each in places.values()], axis=0)),
         cpu_ms=fmean(each.cpu_ms for each in places.values()),
         error=1.0,

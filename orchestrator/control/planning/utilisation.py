@@ -75,7 +75,7 @@ ROUNDING_CORES = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place(MeasuredPlace):
+class PredictedPlace(MeasuredPlace):
     """A node, or a machine with several hosts, with what it is predicted to take.
 
     Attributes
@@ -133,7 +133,7 @@ class Overload(PlacementError):
         "limit of {0.place.limit_cores:.2f}; the query would add {0.added_cores:.2f}"
     )
     query: str
-    place: Place
+    place: PredictedPlace
     added_cores: float
     fragments: Mapping[str, float]
     largest: Mapping[str, float]
@@ -235,7 +235,7 @@ def places(
     work: Workload,
     running: Mapping[str, RunningFragment],
     healing: Mapping[str, RunningFragment],
-) -> tuple[Place, ...]:
+) -> tuple[PredictedPlace, ...]:
     """All nodes and sites, then all machines with several hosts; see `measured_places`.
 
     Parameters
@@ -248,14 +248,14 @@ def places(
     without = host_cores(view, work, running) if healing else taken
     emulated = view.settings.emulate_costs
     needed = {} if emulated else takeover_cores(view, work, healed, taken)
-    found: list[Place] = []
+    found: list[PredictedPlace] = []
     for measured in measured_places(view.hosts, view.service_records, emulated=emulated):
         fragments: defaultdict[str, float] = defaultdict(float)
         for name in measured.hosts:
             for fragment, cores in taken[name].items():
                 fragments[fragment] += cores
         found.append(
-            Place(
+            PredictedPlace(
                 name=measured.name,
                 hosts=measured.hosts,
                 capacity_cores=measured.capacity_cores,
@@ -346,7 +346,7 @@ def _services_cores(
     return max(others + min(resting, RESTING_CORES / measured.speed) + coming_cores, 0.0)
 
 
-def room_cores(found: Collection[Place]) -> dict[str, float]:
+def room_cores(found: Collection[PredictedPlace]) -> dict[str, float]:
     """Host → how much more it may take, by its own limit and that of its machine."""
     room: dict[str, float] = {}
     for place in found:
@@ -357,8 +357,8 @@ def room_cores(found: Collection[Place]) -> dict[str, float]:
 
 
 def overload(
-    before: tuple[Place, ...],
-    after: tuple[Place, ...],
+    before: tuple[PredictedPlace, ...],
+    after: tuple[PredictedPlace, ...],
     query: str,
     work: Workload,
     *,
@@ -394,7 +394,7 @@ def overload(
     return None if worst is None else worst[1]
 
 
-def largest(place: Place, work: Workload) -> dict[str, float]:
+def largest(place: PredictedPlace, work: Workload) -> dict[str, float]:
     """The queries that take most of a place, the largest first."""
     queries: defaultdict[str, float] = defaultdict(float)
     for name, cores in place.fragments.items():
@@ -405,7 +405,10 @@ def largest(place: Place, work: Workload) -> dict[str, float]:
 
 
 def advice(
-    view: ClusterView, place: Place, queries: Mapping[str, float], found: Collection[Place]
+    view: ClusterView,
+    place: PredictedPlace,
+    queries: Mapping[str, float],
+    found: Collection[PredictedPlace],
 ) -> str:
     """What relieves a place: a sentence.
 

@@ -30,7 +30,7 @@ from orchestrator.control.observe.measured_load import mean_speed
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.evaluations import (
     NO_DEADLINE_MS,
-    Expected,
+    ExpectedEvaluations,
     expected_evaluations,
     limited,
 )
@@ -97,7 +97,7 @@ class Rate:
     arrivals_s: float = 0.0
 
 
-class Basis(Enum):
+class CostBasis(Enum):
     """Where the cost of a fragment is known from."""
 
     MEASURED = "measured"
@@ -119,7 +119,7 @@ class Cost:
 
     fixed_us: float
     per_tuple_us: float
-    basis: Basis
+    basis: CostBasis
     speed: float | None = None
 
     def at_speed(self, speed: float) -> Cost:
@@ -211,7 +211,7 @@ class Workload:
 
     flow: Dataflow
     sites: Mapping[str, str]
-    expected: Expected
+    expected: ExpectedEvaluations
     overhead_us: float
     rates: Mapping[str, Rate]
     fragments: Mapping[str, FragmentWork]
@@ -300,7 +300,7 @@ class Workload:
     def receiving_cores(
         self, replicas: Collection[str], primaries: Collection[str]
     ) -> dict[str, float]:
-        """What chunks that other hosts send cost a host, by replica; see `Expected.received_s`."""
+        """What chunks that others send cost a host, by replica."""
         each_us = RECEIVED * self.overhead_us
         received_s = self.expected.received_s(replicas, primaries)
         return {name: count_s * each_us / 1e6 for name, count_s in received_s.items()}
@@ -381,7 +381,7 @@ def workload(
         fragments[name] = FragmentWork(
             fragment=fragment,
             cost_us=planned.per_tuple_us + planned.fixed_us / max(taken.burst, 1.0),
-            stated_cost_us=planned.per_tuple_us if planned.basis is Basis.STATED else None,
+            stated_cost_us=planned.per_tuple_us if planned.basis is CostBasis.STATED else None,
             cost=cost,
             instance_ms=_instance_ms(taken, known or planned),
             evaluations_s=made_s,
@@ -517,23 +517,23 @@ def _planned_cost(query: QueryRecord, fragment: str) -> Cost:
     hosts are assigned and sub-deadlines depend on it."""
     stated_us = query.estimates.get(fragment, Estimate()).cost_us
     if stated_us is not None:
-        return Cost(fixed_us=0.0, per_tuple_us=stated_us, basis=Basis.STATED)
+        return Cost(fixed_us=0.0, per_tuple_us=stated_us, basis=CostBasis.STATED)
     tried = query.trials.get(fragment)
     if tried is not None:
         return Cost(
             fixed_us=tried.fixed_us,
             per_tuple_us=tried.per_tuple_us,
-            basis=Basis.TRIED,
+            basis=CostBasis.TRIED,
             speed=tried.speed,
         )
-    return Cost(fixed_us=0.0, per_tuple_us=COST_US, basis=Basis.ASSUMED, speed=1.0)
+    return Cost(fixed_us=0.0, per_tuple_us=COST_US, basis=CostBasis.ASSUMED, speed=1.0)
 
 
 def _measured_cost(measured: CostStatus | None) -> Cost | None:
     if measured is None:
         return None
     return Cost(
-        fixed_us=measured.fixed_us, per_tuple_us=measured.per_tuple_us, basis=Basis.MEASURED
+        fixed_us=measured.fixed_us, per_tuple_us=measured.per_tuple_us, basis=CostBasis.MEASURED
     )
 
 

@@ -34,9 +34,9 @@ from orchestrator.edges.events import Deliver, Durable
 from orchestrator.edges.http_server import (
     JSON,
     HttpError,
-    Request,
     Route,
     Streamed,
+    StreamRequest,
     held_parts,
     outputs,
     serve,
@@ -47,15 +47,15 @@ from orchestrator.edges.sinks.delivered import Delivered, numbered, numbered_sch
 from orchestrator.edges.sinks.driver import SinkDriver
 from orchestrator.edges.sinks.result_reader import (
     ArrowForm,
-    Begin,
     EventForm,
     Form,
     ResultReader,
+    StartPosition,
     begin_of,
     end_of,
     from_place,
 )
-from orchestrator.edges.sinks.selection import PARAMETERS, Place, Selection, place
+from orchestrator.edges.sinks.selection import PARAMETERS, Place, ResultSelection, place
 from orchestrator.records import SinkAssignment
 from streams.vectors.chunk import NO_WATERMARK, stream_schema
 
@@ -207,7 +207,7 @@ class OpenHttpResults:
         """What the latest results may take, beside those of all other outputs of the process."""
         return min(KEPT_BYTES, held_parts.most_bytes // max(outputs(), 1))
 
-    def _get(self, request: Request) -> Streamed | object:
+    def _get(self, request: StreamRequest) -> Streamed | object:
         request.check_parameters("an output", "describe", "after", "from", *PARAMETERS)
         if "describe" in request.query:
             request.preferred("a description comes", JSON)
@@ -215,7 +215,7 @@ class OpenHttpResults:
         begin = self._begin(request)
         self._check_generation(begin.at[0])
         try:
-            selection = Selection.read(request.query, self._schema)
+            selection = ResultSelection.read(request.query, self._schema)
         except (ValueError, msgspec.DecodeError) as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
         content_type = request.preferred("results come", EVENTS, ARROW)
@@ -247,7 +247,7 @@ class OpenHttpResults:
             "completed_ms": None if kept is None else kept.position.watermark_ms,
         }
 
-    def _begin(self, request: Request) -> Begin:
+    def _begin(self, request: StreamRequest) -> StartPosition:
         """Where a client continues."""
         # A reader that comes again asks for the same address, and says in the header what it has.
         after = request.headers.get("last-event-id", request.query.get("after"))
@@ -256,21 +256,21 @@ class OpenHttpResults:
                 generation, seq = place(after)
             except ValueError as error:
                 raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
-            return Begin(at=(generation, seq + 1))
+            return StartPosition(at=(generation, seq + 1))
         begin = request.query.get("from", "0")
         if "-" in begin:
             try:
-                return Begin(at=place(begin))
+                return StartPosition(at=place(begin))
             except ValueError as error:
                 raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from None
         if begin == "now":
             with self._changed:
                 latest = self._latest[-1][0] if self._latest else (0, 0)
-                return Begin(at=max(latest, self._kept_until or (0, 0)), is_now=True)
+                return StartPosition(at=max(latest, self._kept_until or (0, 0)), is_now=True)
         if not (begin.isascii() and begin.isdigit() and len(begin) <= 16):
             problem = "`from` is a sequence number, a generation and one such as 7-50, or now"
             raise HttpError(HTTPStatus.BAD_REQUEST, problem)
-        return Begin(least_seq=int(begin))
+        return StartPosition(least_seq=int(begin))
 
     def _check_generation(self, generation: int) -> None:
         """Refuse a generation that has not begun, instead of waiting for it.

@@ -20,14 +20,14 @@ from pyarrow import ipc
 
 from orchestrator.edges.sinks.archive import ArchiveReader
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE
-from orchestrator.edges.sinks.selection import Place, Selection
+from orchestrator.edges.sinks.selection import Place, ResultSelection
 
 EVENT_BYTES, ARROW_BYTES = 2**15, 2**17
 """Results of one part of a response, of events and of Arrow, as they lie in memory. As events they
 take several times as much."""
 
 
-class Results(Protocol):
+class SharedResults(Protocol):
     """The results of a stream, which all readers share."""
 
     closed: bool
@@ -70,7 +70,7 @@ class EventForm:
 
     most_bytes = EVENT_BYTES
 
-    def __init__(self, stream: str, selection: Selection, schema: pa.Schema) -> None:
+    def __init__(self, stream: str, selection: ResultSelection, schema: pa.Schema) -> None:
         self.begin = b": results of " + stream.encode() + b"\n\n"
         self._shown = [name for name in selection.schema.names if name != GENERATION]
         self._whole = dataclasses.replace(selection, schema=schema)
@@ -96,7 +96,7 @@ class ArrowForm:
     most_bytes = ARROW_BYTES
     begin = b""
 
-    def __init__(self, selection: Selection) -> None:
+    def __init__(self, selection: ResultSelection) -> None:
         self._selection = selection
         self._sink = io.BytesIO()
         self._writer = ipc.new_stream(self._sink, selection.schema)
@@ -121,7 +121,7 @@ class ArrowForm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
+class StartPosition:
     """Where a client begins.
 
     Attributes
@@ -142,7 +142,9 @@ class Begin:
 class ResultReader:
     """A reader of the results of a stream."""
 
-    def __init__(self, results: Results, begin: Begin, selection: Selection, form: Form) -> None:
+    def __init__(
+        self, results: SharedResults, begin: StartPosition, selection: ResultSelection, form: Form
+    ) -> None:
         self._results = results
         self._selection = selection
         self._form = form

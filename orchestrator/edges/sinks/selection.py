@@ -47,7 +47,7 @@ _number = re.compile(r"-?[0-9]{1,16}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ResultSelection:
     """The results that a client wants.
 
     Attributes
@@ -69,7 +69,7 @@ class Selection:
     where: Conditions
 
     @staticmethod
-    def read(query: Mapping[str, str], schema: pa.Schema) -> Selection:
+    def read(query: Mapping[str, str], schema: pa.Schema) -> ResultSelection:
         """A selection out of the parameters of an address.
 
         Parameters
@@ -88,7 +88,7 @@ class Selection:
             chosen = pa.schema([schema.field(name) for name in names])
         else:
             chosen = schema
-        made = Selection(
+        made = ResultSelection(
             schema=chosen,
             until=place(query["until"]) if "until" in query else None,
             first_ms=_whole(query, "first"),

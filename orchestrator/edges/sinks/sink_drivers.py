@@ -268,7 +268,7 @@ class SinkDrivers:
             each.sink.close()
 
 
-class Handover:
+class HandingSink:
     """A sink that hands deliveries on in memory and keeps nothing: an observer's, for instance."""
 
     def __init__(self, hand: Callable[[Deliver], None]) -> None:

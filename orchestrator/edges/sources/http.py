@@ -30,8 +30,8 @@ from orchestrator.edges.http_server import (
     LARGEST_SHARE,
     RETRY_AFTER_S,
     HttpError,
-    Request,
     Route,
+    StreamRequest,
     busy,
     serve,
 )
@@ -40,7 +40,7 @@ from orchestrator.edges.sources.driver import OpenSource, SourceContext
 from orchestrator.edges.sources.formats.formats import parse
 from orchestrator.edges.sources.formats.row_form import Format, RowForm, Unreadable
 from orchestrator.edges.sources.live.batches import MOST_NUMBER, Batches, Missing, TooLarge
-from orchestrator.edges.sources.live.ingestion import Full, OtherRows, Taken
+from orchestrator.edges.sources.live.ingestion import BatchOutcome, Full, OtherRows
 from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.edges.sources.live.live_source import LiveSource
 from orchestrator.records import SourceAssignment
@@ -65,13 +65,13 @@ ABORT = "application/vnd.vivace.abort+json"
 """Type of a body that drops them."""
 
 
-class Parts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BatchParts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a batch consists of."""
 
     parts: Annotated[list[Name], msgspec.Meta(max_length=100_000)] = []
 
 
-_parts = msgspec.json.Decoder(Parts)
+_parts = msgspec.json.Decoder(BatchParts)
 
 _types = {
     "text/csv": Format.CSV,
@@ -141,7 +141,7 @@ class Http(LiveSource, frozen=True, kw_only=True):
             raise DriverError(f"the batches cannot be kept: {error}") from None
         posts = Posts(form, opened, batches)
 
-        def state(request: Request) -> object:
+        def state(request: StreamRequest) -> object:
             what = f"{assignment.stream} is an input, which has no results: its state comes"
             request.preferred(what, JSON)
             request.check_parameters("an input")
@@ -176,7 +176,7 @@ class Posts:
         self._input = opened
         self._batches = batches
 
-    def post(self, request: Request) -> object:
+    def post(self, request: StreamRequest) -> object:
         """Bring a batch in, or a part of one."""
         client, number = _identity(request)
         if _kind(request) in (COMMIT, ABORT) or "vivace-part" in request.headers:
@@ -208,7 +208,7 @@ class Posts:
             raise _unavailable(error) from None
         return _told(taken)
 
-    def _rows(self, request: Request) -> pa.RecordBatch:
+    def _rows(self, request: StreamRequest) -> pa.RecordBatch:
         written, header = _format(request)
         try:
             return parse(
@@ -221,7 +221,9 @@ class Posts:
         except Unreadable as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"nothing entered: {error}") from None
 
-    def _in_parts(self, batches: Batches, request: Request, client: str, number: int) -> object:
+    def _in_parts(
+        self, batches: Batches, request: StreamRequest, client: str, number: int
+    ) -> object:
         kind = _kind(request)
         try:
             if kind == COMMIT:
@@ -243,7 +245,7 @@ class Posts:
         return {"staged": rows.num_rows}
 
 
-def _told(taken: Taken) -> dict[str, int | bool]:
+def _told(taken: BatchOutcome) -> dict[str, int | bool]:
     """The response."""
     told: dict[str, int | bool] = {
         "accepted": taken.accepted,
@@ -255,7 +257,7 @@ def _told(taken: Taken) -> dict[str, int | bool]:
     return told | {name: count for name, count in rarer.items() if count}
 
 
-def _kind(request: Request) -> str:
+def _kind(request: StreamRequest) -> str:
     """The type of a body, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
@@ -270,7 +272,7 @@ def _other(error: OtherRows) -> HttpError:
     return HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, f"nothing entered: {error}")
 
 
-def _identity(request: Request) -> tuple[str, int]:
+def _identity(request: StreamRequest) -> tuple[str, int]:
     """Client and number of a batch; no client if it has neither."""
     key = request.headers.get("idempotency-key")
     client, number = (request.headers.get(f"vivace-{name}") for name in ("client", "number"))
@@ -291,7 +293,7 @@ def _identity(request: Request) -> tuple[str, int]:
     return f"client {client}", int(number)
 
 
-def _format(request: Request) -> tuple[Format, bool]:
+def _format(request: StreamRequest) -> tuple[Format, bool]:
     """The form of a body, and whether it names its columns (CSV)."""
     kind, *parameters = [p.strip() for p in request.headers.get("content-type", "").split(";")]
     header = "header=absent" not in [parameter.lower() for parameter in parameters]

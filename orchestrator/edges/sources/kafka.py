@@ -154,14 +154,14 @@ class Kafka(LiveSource, frozen=True, kw_only=True):
         library()
         opened = self.input(assignment, context)
         opened.address = f"{self.source.brokers} {self.source.name}"
-        reader = Reader(self, self.form(assignment), opened, context)
+        reader = PartitionReader(self, self.form(assignment), opened, context)
         opened.on_close(reader.close)
         opened.start()
         reader.start()
         return opened
 
 
-class Reader:
+class PartitionReader:
     """Reads the partitions of one topic on a thread of its own."""
 
     def __init__(

@@ -17,7 +17,7 @@ from typing import Self
 from orchestrator.documents.document import Section
 from orchestrator.edges.sources.driver import OpenSource, SourceContext
 from orchestrator.edges.sources.live.live_source import LiveSource
-from orchestrator.edges.sources.live.refused import REJECTED_COLUMNS, Side
+from orchestrator.edges.sources.live.refused import REJECTED_COLUMNS, SideStream
 from orchestrator.records import SourceAssignment, StreamRecord
 from streams.vectors.reserved import EVENT_TIME, IN_LATE_STREAMS, taken
 
@@ -37,7 +37,7 @@ class SideSource(LiveSource, frozen=True, kw_only=True):
     """
 
     of: str
-    side: Side
+    side: SideStream
 
     @classmethod
     def read(cls, section: Section) -> Self:
@@ -67,14 +67,14 @@ def side_streams(stream: StreamRecord, source: LiveSource) -> list[tuple[StreamR
         if (reason := taken(column, IN_LATE_STREAMS)) is not None:
             raise ValueError(f"the column {column} {reason}, which `late: true` adds: rename it")
     made: list[tuple[StreamRecord, SideSource]] = []
-    for side, asked in ((Side.LATE, source.late), (Side.REJECTED, source.rejected)):
+    for side, asked in ((SideStream.LATE, source.late), (SideStream.REJECTED, source.rejected)):
         if not asked:
             continue
         late = {**stream.columns, EVENT_TIME: "int"}
         record = StreamRecord(
             name=f"{stream.name}.{side.value}",
             site=stream.site,
-            columns=late if side is Side.LATE else REJECTED_COLUMNS,
+            columns=late if side is SideStream.LATE else REJECTED_COLUMNS,
             rate_bytes_s=max(stream.rate_bytes_s * RATE_SHARE, 1.0),
             beside=stream.name,
         )

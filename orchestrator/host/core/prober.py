@@ -21,9 +21,9 @@ from statistics import median
 import numpy as np
 
 from ha.messages import Ping, Pong
-from orchestrator.records import Coordinate
+from orchestrator.records import NodeCoordinate
 from topology import coordinate as space
-from topology.clock_offset import ClockOffset, Offset
+from topology.clock_offset import Offset, OffsetEstimator
 from topology.cpu import Scaling
 from topology.vivaldi import Vivaldi
 
@@ -81,7 +81,7 @@ class Prober:
         self._awaited: dict[str, deque[int]] = {}
         self._anchor_us = anchor_us
         self._machines: Mapping[str, str] = {}
-        self._clocks: dict[str, ClockOffset] = {}
+        self._clocks: dict[str, OffsetEstimator] = {}
         self.load = 0.0
         self.rejected = 0
 
@@ -95,7 +95,7 @@ class Prober:
         """
         self._machines = machines or {}
         self._clocks = {
-            machine: self._clocks.get(machine) or ClockOffset()
+            machine: self._clocks.get(machine) or OffsetEstimator()
             for machine in sorted(set(self._machines.values()))
         }
         for gone in self._samples_ms.keys() - set(peers):
@@ -175,10 +175,10 @@ class Prober:
         return sum(clock.resets for clock in self._clocks.values())
 
     @property
-    def coordinate(self) -> Coordinate:
+    def coordinate(self) -> NodeCoordinate:
         """The coordinate, as the host reports it."""
         mine = self._vivaldi.coordinate
-        return Coordinate(
+        return NodeCoordinate(
             position_ms=mine.position_ms,
             cpu_ms=self._cpu.ms(self.load),
             error=mine.error,

@@ -87,7 +87,7 @@ def parts(lane: int, message: int, frames: Iterable[bytes]) -> Iterator[list[byt
 
 
 @dataclass(slots=True)
-class Join:
+class PartialMessage:
     """A message of which parts have arrived."""
 
     message: int
@@ -99,7 +99,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class PartOutcome:
     """What follows from a part.
 
     Attributes
@@ -129,19 +129,19 @@ class Joiner:
     def __init__(self, counters: Counter[str], max_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self._counters = counters
         self._max_bytes = max_bytes
-        self._joins: dict[int, Join] = {}
+        self._joins: dict[int, PartialMessage] = {}
 
-    def take(self, frames: list[bytes], now_us: int) -> Taken:
+    def take(self, frames: list[bytes], now_us: int) -> PartOutcome:
         """Take a part."""
         if len(frames[0]) != _header.size or frames[0][0] not in (IN_ORDER, BULK):
             self._counters["parts_refused"] += 1
-            return Taken()
+            return PartOutcome()
         lane, flags, message, number = _header.unpack(frames[0])
         if flags & _CONFIRMS:
-            return Taken(confirms=message)
+            return PartOutcome(confirms=message)
         answer = part(lane, message, number, [], _CONFIRMS) if lane == BULK else None
         joined = self._joined(lane, flags, message, number, frames[1:], now_us)
-        return Taken(message=joined, answer=answer)
+        return PartOutcome(message=joined, answer=answer)
 
     def drop_stalled(self, now_us: int) -> None:
         """Drop messages of which no part has come for long: the rest was lost."""
@@ -162,7 +162,7 @@ class Joiner:
             if number:
                 self._counters["parts_refused"] += 1
                 return None
-            join = self._joins[lane] = Join(message)
+            join = self._joins[lane] = PartialMessage(message)
         join.parts += 1
         join.moved_us = now_us
         join.size += sum(map(len, frames))

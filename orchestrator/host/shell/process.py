@@ -42,7 +42,7 @@ from orchestrator.host.shell.pace import StatePace
 from orchestrator.host.shell.processor_speed import SpeedMeter
 from orchestrator.host.shell.processors import own_processors
 from orchestrator.host.shell.store_link import StoreThread
-from orchestrator.host.shell.transport import FramesArrived, Keys, Transport
+from orchestrator.host.shell.transport import FramesArrived, KeyPair, Transport
 from orchestrator.host.shell.warm_up import warm_up
 from orchestrator.host.shell.wire import (
     CompressedRows,
@@ -126,7 +126,7 @@ class HostProcess:
         check_claim = nobody_else
         if source_folder is not None:
             check_claim = FolderClaim(source_folder, spec.node, claimed.incarnation).check
-        keys = Keys.generate()
+        keys = KeyPair.generate()
         # Bundles are stamped for the link shaper, which only delays what stays on one machine.
         budget = MemoryBudget(found.record.memory_bytes)
         http_server.bound(body_bytes=budget.body_bytes, reader_bytes=budget.reader_bytes)

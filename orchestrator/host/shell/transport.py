@@ -78,16 +78,16 @@ _log = logging.getLogger("vivace.host")
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class KeyPair:
     """A host's CURVE key pair, Z85."""
 
     public: bytes
     secret: bytes = field(repr=False)
 
     @staticmethod
-    def generate() -> Keys:
+    def generate() -> KeyPair:
         """A new pair: every process creates its own and publishes only the public half."""
-        return Keys(*zmq.curve_keypair())
+        return KeyPair(*zmq.curve_keypair())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Transport:
     def __init__(
         self,
         node: str,
-        keys: Keys,
+        keys: KeyPair,
         address: str,
         clock_us: Callable[[], int],
         used_us: Callable[[], int] = thread_us,

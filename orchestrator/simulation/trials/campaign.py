@@ -32,7 +32,7 @@ SEEDS_A_TASK = 4
 """Seeds that a process takes at once."""
 
 
-class Selection(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleSelection(msgspec.Struct, frozen=True, kw_only=True):
     """The schedules to draw from.
 
     Attributes
@@ -112,7 +112,7 @@ def check(schedule: Schedule) -> tuple[Observed, list[str]]:
     return seen, findings(seen, expected(seen.setting, seen.entered), lambda: play(calm))
 
 
-def judge(seed: int, selection: Selection, *, shrunk: bool = True) -> TrialVerdict:
+def judge(seed: int, selection: ScheduleSelection, *, shrunk: bool = True) -> TrialVerdict:
     """Play the schedule of one seed; if it fails, find a smaller one that fails alike."""
     schedule = random_schedule(seed, selection.kinds, selection.shapes, edition=selection.edition)
     try:
@@ -152,7 +152,7 @@ def report(schedule: Schedule, seen: Observed, found: list[str], *, shrunk: bool
 def run(
     first_seed: int,
     seeds: int,
-    selection: Selection,
+    selection: ScheduleSelection,
     *,
     processes: int | None = None,
     shrunk: bool = True,
@@ -192,7 +192,7 @@ def run(
 
 
 def _verdicts(
-    seeds: range, selection: Selection, processes: int, shrunk: bool
+    seeds: range, selection: ScheduleSelection, processes: int, shrunk: bool
 ) -> Iterator[TrialVerdict]:
     if processes == 1:
         _prepare()
@@ -214,7 +214,9 @@ def _verdicts(
     pool.shutdown()
 
 
-def _judge_all(seeds: Sequence[int], selection: Selection, shrunk: bool) -> list[TrialVerdict]:
+def _judge_all(
+    seeds: Sequence[int], selection: ScheduleSelection, shrunk: bool
+) -> list[TrialVerdict]:
     return [judge(seed, selection, shrunk=shrunk) for seed in seeds]
 
 

@@ -14,14 +14,14 @@ from ha.roles import ReplicaRole
 from orchestrator.host.core.hosted_replica import HostedReplica
 from orchestrator.simulation.trials.content_checks import content, losses_us
 from orchestrator.simulation.trials.observed import Observed
-from orchestrator.simulation.trials.oracle import Expected
+from orchestrator.simulation.trials.oracle import ExpectedStream
 from orchestrator.simulation.trials.timing_checks import timing
 from placement.standby_schemes import NO_CHECKPOINTS
 from streams.vectors.chunk import Position
 
 
 def findings(
-    seen: Observed, expected: dict[str, Expected], calm: Callable[[], Observed]
+    seen: Observed, expected: dict[str, ExpectedStream], calm: Callable[[], Observed]
 ) -> list[str]:
     """Every promise that was broken.
 
@@ -62,7 +62,7 @@ def _state_lost(seen: Observed) -> Iterator[str]:
             )
 
 
-def _replicas(seen: Observed, expected: dict[str, Expected]) -> Iterator[str]:
+def _replicas(seen: Observed, expected: dict[str, ExpectedStream]) -> Iterator[str]:
     """Both replicas have evaluated everything, and are in the same state."""
     if seen.stuck or not seen.healed:
         return

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from orchestrator.simulation.trials.observed import Observed
-from orchestrator.simulation.trials.oracle import Expected, Row, rows_of
+from orchestrator.simulation.trials.oracle import ExpectedStream, Row, rows_of
 from orchestrator.simulation.trials.setting import (
     BEGIN_MS,
     LITTLE_MEMORY_BYTES,
@@ -27,7 +27,7 @@ SHOWN = 3
 """Tuples that a finding shows."""
 
 
-def content(seen: Observed, expected: dict[str, Expected]) -> Iterator[str]:
+def content(seen: Observed, expected: dict[str, ExpectedStream]) -> Iterator[str]:
     """What is wrong with the tuples that sinks, observers and visitors have."""
     for stream in seen.arrivals:
         yield from _sink(seen, expected, stream)
@@ -73,7 +73,7 @@ def _shed(seen: Observed) -> Iterator[str]:
             yield f"truth: {stream} counts {counted} tuples of {recording.rows.num_rows}"
 
 
-def _sink(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterator[str]:
+def _sink(seen: Observed, expected: dict[str, ExpectedStream], stream: str) -> Iterator[str]:
     """Content, order, exactly once, and the truth of what was reported."""
     arrivals = seen.arrivals[stream]
     if not arrivals:
@@ -149,7 +149,7 @@ def _enters_again(seen: Observed, stream: str) -> bool:
 
 
 def _watched(
-    seen: Observed, expected: dict[str, Expected], observer: str, stream: str
+    seen: Observed, expected: dict[str, ExpectedStream], observer: str, stream: str
 ) -> Iterator[str]:
     """What an observer has received is a part of the stream, each tuple once and in order.
 
@@ -187,7 +187,7 @@ def _is_part(rows: list[Row], wanted: list[Row]) -> bool:
     return all(any(row == each for each in remaining) for row in rows)
 
 
-def _visited(seen: Observed, expected: dict[str, Expected], stream: str) -> Iterator[str]:
+def _visited(seen: Observed, expected: dict[str, ExpectedStream], stream: str) -> Iterator[str]:
     """The visitor's results are exact once its windows hold nothing from before it came."""
     arrivals = seen.visited[stream]
     upstream = seen.setting.upstream(stream)
@@ -225,7 +225,7 @@ def _same_relations(seen: Observed, stream: str, rows: list[Row], wanted: list[R
 
 def released_ms(
     programs: Mapping[str, Program],
-    expected: Mapping[str, Expected],
+    expected: Mapping[str, ExpectedStream],
     since_ms: int,
     longest_ms: int,
 ) -> dict[str, int]:
@@ -261,7 +261,7 @@ def _session_ends(rows: list[Row], since_ms: int, gap_ms: int) -> Iterator[int]:
     return (at_ms + gap_ms for at_ms in last.values())
 
 
-def _settled_ms(seen: Observed, expected: dict[str, Expected], stream: str) -> int:
+def _settled_ms(seen: Observed, expected: dict[str, ExpectedStream], stream: str) -> int:
     """Timestamp after which no window holds anything of the time of a loss."""
     said = losses_us(seen) | _began_anew_us(seen)
     upstream = seen.setting.upstream(stream)

@@ -157,7 +157,7 @@ class Linked(Fault, frozen=True, kw_only=True):
         return (self.here, self.there)
 
 
-class Cut(Linked, frozen=True, kw_only=True, tag="cut"):
+class LinkCut(Linked, frozen=True, kw_only=True, tag="cut"):
     """Nothing passes a link.
 
     Attributes
@@ -202,7 +202,7 @@ AnyFault = (
     | Clock
     | CoordinatorCrash
     | StoreAway
-    | Cut
+    | LinkCut
     | Delay
     | Break
 )

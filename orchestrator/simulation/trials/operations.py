@@ -28,7 +28,7 @@ class Switchover(Operation, frozen=True, kw_only=True, tag="switchover"):
     fragment: str
 
 
-class Move(Operation, frozen=True, kw_only=True, tag="move"):
+class ReplicaMove(Operation, frozen=True, kw_only=True, tag="move"):
     """A replica of a fragment goes to a node.
 
     Attributes
@@ -57,7 +57,7 @@ class Drain(Operation, frozen=True, kw_only=True, tag="drain"):
     until_ms: int | None = None
 
 
-AnyOperation = Switchover | Move | Drain
+AnyOperation = Switchover | ReplicaMove | Drain
 
 
 def steps_of(
@@ -71,7 +71,7 @@ def steps_of(
     found = view.fragments.get(key)
     if found is None:
         return ()
-    if isinstance(operation, Move):
+    if isinstance(operation, ReplicaMove):
         return (MoveStep(fragment=key, role=operation.role, node=operation.node),)
     secondary = found.record.secondary
     return (

@@ -20,7 +20,7 @@ WHOLE = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedStream:
     """All tuples of one stream in order, and its last watermark."""
 
     rows: list[Row]
@@ -29,7 +29,7 @@ class Expected:
 
 def expected(
     setting: Setting, entered: Mapping[str, Sequence[Chunk]] | None = None
-) -> dict[str, Expected]:
+) -> dict[str, ExpectedStream]:
     """Every stream of a setting, as a fault-free evaluation makes it.
 
     Parameters
@@ -62,7 +62,8 @@ def expected(
             ingestion_times_us=evaluated.ingestion_times_us,
         )
     return {
-        name: Expected(rows_of(chunk.rows), chunk.watermark_ms) for name, chunk in whole.items()
+        name: ExpectedStream(rows_of(chunk.rows), chunk.watermark_ms)
+        for name, chunk in whole.items()
     }
 
 

@@ -20,7 +20,7 @@ from orchestrator.edges import sources
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import SourceEmitted
 from orchestrator.edges.sources.driver import SourceContext, SourceDriver
-from orchestrator.edges.sources.formats.rejections import Rejections
+from orchestrator.edges.sources.formats.rejections import RejectedInput
 from orchestrator.edges.sources.live.ingestion import Ingestion
 from orchestrator.edges.sources.live.journal import Journal
 from orchestrator.edges.sources.live.live_input import JournaledInput
@@ -106,7 +106,7 @@ class Pushed(SourceDriver, frozen=True, kw_only=True):
             wake=context.wake,
             buffer_bytes=context.buffer_bytes,
             advance_us=ADVANCE_US,
-            rejections=Rejections(assignment.stream, None, context.clock_us),
+            rejections=RejectedInput(assignment.stream, None, context.clock_us),
         )
         client = OpenReplay(assignment.stream, replay, recording)
         if (last := journal.clients.last(CLIENT)) is not None:

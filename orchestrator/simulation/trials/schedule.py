@@ -28,9 +28,9 @@ from orchestrator.simulation.trials.faults import (
     Clock,
     CoordinatorCrash,
     Crash,
-    Cut,
     Delay,
     Disk,
+    LinkCut,
     Linked,
     Observe,
     Pause,
@@ -40,7 +40,7 @@ from orchestrator.simulation.trials.faults import (
     StoreCut,
     Visit,
 )
-from orchestrator.simulation.trials.operations import AnyOperation, Drain, Move, Switchover
+from orchestrator.simulation.trials.operations import AnyOperation, Drain, ReplicaMove, Switchover
 from orchestrator.simulation.trials.setting import LATEST, Setting, random_setting
 from orchestrator.simulation.world.links import Fate
 
@@ -202,7 +202,7 @@ def _store_cut(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFau
 def _cut(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
     here, there = _ends(rng, setting)
     notice = bool(rng.random() < 0.5)
-    return Cut(
+    return LinkCut(
         at_ms=at_ms,
         here=here,
         there=there,
@@ -384,7 +384,7 @@ def _operation(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyOpe
         return Switchover(at_ms=at_ms, fragment=_pick(rng, setting.programs))
     if chance < 0.8:
         withdrawn = rng.random() < 0.2
-        return Move(
+        return ReplicaMove(
             at_ms=at_ms,
             fragment=_pick(rng, setting.programs),
             role="primary" if rng.random() < 0.6 else "secondary",

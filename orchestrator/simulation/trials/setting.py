@@ -61,7 +61,7 @@ Draw = Callable[[np.random.Generator, str, Mapping[str, int], int], str]
 """Draws a statement, as `random_statement`."""
 
 
-class Played(Enum):
+class PlayMode(Enum):
     """How a recording is played when its site has been started again."""
 
     REPLAY = "replay"
@@ -75,7 +75,7 @@ class Played(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class RecordedStream:
     """The recording of one stream.
 
     Attributes
@@ -97,7 +97,7 @@ class Recording:
     rows: pa.RecordBatch
     interval_ms: int
     watermarks_ms: IntArray
-    driver: Played = Played.REPLAY
+    driver: PlayMode = PlayMode.REPLAY
     shed: Shed | None = None
     standby: str | None = None
 
@@ -109,21 +109,21 @@ class Recording:
     @property
     def resumes(self) -> bool:
         """Whether a site that is started again continues the stream."""
-        return self.driver in (Played.REPLAY, Played.PUSHED) and self.shed is None
+        return self.driver in (PlayMode.REPLAY, PlayMode.PUSHED) and self.shed is None
 
     @property
     def gapless(self) -> bool:
         """Whether everything enters, whatever becomes of the site."""
-        return self.shed is None and self.driver is not Played.SENSOR
+        return self.shed is None and self.driver is not PlayMode.SENSOR
 
     def source(self, path: str, end_ms: int) -> SourceSpec:
         """The driver that plays the recording."""
-        if self.driver is Played.REPLAY:
+        if self.driver is PlayMode.REPLAY:
             replay = Replay(
                 path=path, begin_ms=BEGIN_MS, end_ms=end_ms, interval_ms=self.interval_ms
             )
             return spec_of("replay", replay)
-        if self.driver is Played.PUSHED:
+        if self.driver is PlayMode.PUSHED:
             journals = str(Path(path).parent / "journals")
             pushed = Pushed(
                 path=path,
@@ -141,7 +141,7 @@ class Recording:
             begin_ms=BEGIN_MS,
             end_ms=end_ms,
             interval_ms=self.interval_ms,
-            rewinds=self.driver is Played.REWINDING,
+            rewinds=self.driver is PlayMode.REWINDING,
         )
         return spec_of("sensor", sensor)
 
@@ -176,7 +176,7 @@ class Setting:
 
     cluster: ClusterRecord
     specs: tuple[HostSpec, ...]
-    recordings: dict[str, Recording]
+    recordings: dict[str, RecordedStream]
     queries: tuple[QueryRecord, ...]
     programs: dict[str, Program]
     query_of: dict[str, str]
@@ -333,13 +333,15 @@ def _spec(node: str, kind: NodeKind) -> HostSpec:
     )
 
 
-def _recording(rng: np.random.Generator, site: str, seconds: int, interval_ms: int) -> Recording:
+def _recording(
+    rng: np.random.Generator, site: str, seconds: int, interval_ms: int
+) -> RecordedStream:
     """Tuples at random times, some at the same one, none in the last second."""
     count = int(rng.integers(3, 9)) * (seconds - 1)
     times = BEGIN_MS + 10 * np.sort(rng.integers(0, (seconds - 1) * 100, count))
     columns = [times, rng.integers(0, 6, count), rng.integers(0, 100, count)]
     ends_ms = np.arange(BEGIN_MS, BEGIN_MS + seconds * 1000 + 1, interval_ms, dtype=np.int64)
-    return Recording(
+    return RecordedStream(
         site=site,
         rows=pa.RecordBatch.from_arrays(
             [pa.array(column) for column in columns], schema=stream_schema(COLUMNS)
@@ -349,7 +351,9 @@ def _recording(rng: np.random.Generator, site: str, seconds: int, interval_ms: i
     )
 
 
-def _played(rng: np.random.Generator, recordings: dict[str, Recording]) -> dict[str, Recording]:
+def _played(
+    rng: np.random.Generator, recordings: dict[str, RecordedStream]
+) -> dict[str, RecordedStream]:
     """The recordings, one of which may have a load shedder or a source that cannot resume."""
     chance, name = rng.random(), str(rng.choice(sorted(recordings)))
     one = recordings[name]
@@ -358,34 +362,34 @@ def _played(rng: np.random.Generator, recordings: dict[str, Recording]) -> dict[
         shed = Shed(tuples=int(rng.integers(1, 4)), per_ms=500.0, value=value)
         one = replace(one, shed=shed)
     elif chance < 0.3:
-        one = replace(one, driver=Played.SENSOR if rng.random() < 0.5 else Played.REWINDING)
+        one = replace(one, driver=PlayMode.SENSOR if rng.random() < 0.5 else PlayMode.REWINDING)
     return {**recordings, name: one}
 
 
-def _pushed(seed: int, recordings: dict[str, Recording]) -> dict[str, Recording]:
+def _pushed(seed: int, recordings: dict[str, RecordedStream]) -> dict[str, RecordedStream]:
     """The recordings; in every eleventh setting clients push them, as far as they would resume."""
     if seed % 11 != 5:
         return recordings
     return {
-        name: replace(one, driver=Played.PUSHED) if one.resumes else one
+        name: replace(one, driver=PlayMode.PUSHED) if one.resumes else one
         for name, one in recordings.items()
     }
 
 
 def _standing_by(
-    seed: int, sites: list[str], recordings: dict[str, Recording]
-) -> dict[str, Recording]:
+    seed: int, sites: list[str], recordings: dict[str, RecordedStream]
+) -> dict[str, RecordedStream]:
     """The recordings; in every ninth setting each may enter at two sites."""
     if seed % 9 != 3:
         return recordings
 
-    def with_standby(one: Recording, rng: np.random.Generator) -> Recording:
+    def with_standby(one: RecordedStream, rng: np.random.Generator) -> RecordedStream:
         others = [each for each in sites if each != one.site]
         return replace(one, standby=str(rng.choice(others)))
 
     rng, further = (np.random.default_rng((seed, number)) for number in (10, 11))
     replays = {
-        name: with_standby(one, rng) if one.resumes and one.driver is Played.REPLAY else one
+        name: with_standby(one, rng) if one.resumes and one.driver is PlayMode.REPLAY else one
         for name, one in recordings.items()
     }
     return {

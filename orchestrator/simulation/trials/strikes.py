@@ -12,9 +12,9 @@ from orchestrator.simulation.trials.faults import (
     Clock,
     CoordinatorCrash,
     Crash,
-    Cut,
     Delay,
     Disk,
+    LinkCut,
     Pause,
     Restart,
     Slow,
@@ -88,7 +88,7 @@ class Strikes:
                 self.world.server.go_away()
                 returns = self.world.end_all_sessions if stopped else self.world.server.come_back
                 self._after(fault, returns)
-            case Cut() | Delay() | Break():
+            case LinkCut() | Delay() | Break():
                 self._strike_link(fault, *(host.spec.node for host in hosts))
 
     def _crash(self, fault: Crash, host: SimulatedHost) -> None:
@@ -134,12 +134,12 @@ class Strikes:
                 self.candidates.kill_after(name, fault.after_writes)
         self._after(fault, self.candidates.stand)
 
-    def _strike_link(self, fault: Cut | Delay | Break, here: str, there: str) -> None:
+    def _strike_link(self, fault: LinkCut | Delay | Break, here: str, there: str) -> None:
         links = self.world.links
         directions = [(here, there), (there, here)] if fault.both_ways else [(here, there)]
         for one, other in directions:
             match fault:
-                case Cut():
+                case LinkCut():
                     links.cut(one, other, holds=fault.holds)
                     if fault.notice:
                         self.world.tell_lost(one, other)
@@ -153,7 +153,7 @@ class Strikes:
         def end() -> None:
             for one, other in directions:
                 match fault:
-                    case Cut():
+                    case LinkCut():
                         links.mend(one, other)
                     case Delay():
                         links.slow_down(one, other, 0)

@@ -36,7 +36,7 @@ from orchestrator.simulation.trials.observed import Arrival, Entry, Observed
 from orchestrator.simulation.trials.operations import (
     AnyOperation,
     Drain,
-    Move,
+    ReplicaMove,
     operation_text,
     steps_of,
 )
@@ -83,7 +83,7 @@ CANDIDATES = 2
 """Coordinators that stand for election."""
 
 
-class Trial:
+class FaultTrial:
     """One schedule on a world of its own.
 
     Parameters
@@ -346,7 +346,7 @@ class Trial:
 
         self._later(operation.at_ms, lambda: self._when_reached(submit))
         match operation:
-            case Drain(until_ms=int(ends_ms)) | Move(withdrawn_ms=int(ends_ms)):
+            case Drain(until_ms=int(ends_ms)) | ReplicaMove(withdrawn_ms=int(ends_ms)):
                 self._later(ends_ms, lambda: self._when_reached(withdraw))
             case _:
                 pass
@@ -490,4 +490,4 @@ def _told(said: Report | HistoryEvent) -> str:
 def play(schedule: Schedule) -> Observed:
     """Play a schedule in a world of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        return Trial(schedule, Path(folder)).run()
+        return FaultTrial(schedule, Path(folder)).run()

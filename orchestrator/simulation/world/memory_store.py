@@ -16,10 +16,10 @@ from typing import TypeVar
 from orchestrator.records import Record
 from orchestrator.store.protocol import (
     Condition,
-    Folder,
     Key,
     PreconditionFailed,
     RecordExists,
+    RecordFolder,
     RecordMissing,
     SessionState,
     Store,
@@ -158,9 +158,11 @@ class MemoryStore(Store):
         for watch in [watch for watch in self._server.watches if watch.client is self]:
             watch.call()
 
-    def watch(self, where: Folder[R] | Key[R], callback: Callable[[], None]) -> Watch:
+    def watch(self, where: RecordFolder[R] | Key[R], callback: Callable[[], None]) -> Watch:
         """Have `callback` called whenever a record, or one in a folder, may have changed."""
-        watch = _MemoryWatch(self, self._server, where.path, isinstance(where, Folder), callback)
+        watch = _MemoryWatch(
+            self, self._server, where.path, isinstance(where, RecordFolder), callback
+        )
         self._server.watches.append(watch)
         watch.call()
         return watch

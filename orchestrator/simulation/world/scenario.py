@@ -53,7 +53,7 @@ class ScenarioStuck(RuntimeError):
 
 
 @dataclass(slots=True)
-class Played:
+class ScenarioOutcome:
     """The outcome of a scenario.
 
     Attributes
@@ -138,7 +138,7 @@ class Scenario:
         self.store = self.world.server.connect()
         self.coordinators = Candidates(self.world, candidates, clock=coordinator_clock)
 
-    def play(self, *, kill_after_s: float | None, target: str | None = None) -> Played:
+    def play(self, *, kill_after_s: float | None, target: str | None = None) -> ScenarioOutcome:
         """Apply everything, replay to the end, and kill a primary on the way.
 
         Parameters
@@ -281,10 +281,10 @@ class Scenario:
             )
         return Killed.recorded(chosen, killed_us, self.world.now_us, read_view(self.store))
 
-    def finish(self, killed: Killed | None = None) -> Played:
+    def finish(self, killed: Killed | None = None) -> ScenarioOutcome:
         """Let time pass until the recording has ended and all results have arrived."""
         self._wait(self._finished, 10_000.0, "the recording does not end")
-        return Played(world=self.world, deliveries=self.deliveries, killed=killed)
+        return ScenarioOutcome(world=self.world, deliveries=self.deliveries, killed=killed)
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         self.world.at(self.world.now_us + round(seconds * 1e6), action)

@@ -49,7 +49,7 @@ from orchestrator.spark.bulk.latency_blocks import (
     prepare_samples,
 )
 from orchestrator.spark.hosts.executors import driver_peak_mb
-from topology.bulk_embedding import Flattening, Schedule
+from topology.bulk_embedding import EmbeddingSteps, Flattening
 from topology.spectral_initialisation import Basis
 
 _log = logging.getLogger("vivace.coordinates")
@@ -93,7 +93,7 @@ class CoordinateSettings:
 
     dimensions: int = 4
     block_nodes: int = 62_500
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: EmbeddingSteps = field(default_factory=EmbeddingSteps)
     held_out_share: float = 0.01
     seed: int = 0
 

@@ -43,7 +43,7 @@ class Unordered(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluated:
+class EvaluatedStatement:
     """A statement that was evaluated by the engine.
 
     Attributes
@@ -77,7 +77,7 @@ class Recomputed:
 
     session: SparkSession
     frames: Mapping[str, DataFrame]
-    not_in_sql: Mapping[str, Evaluated]
+    not_in_sql: Mapping[str, EvaluatedStatement]
 
 
 def recompute(
@@ -136,7 +136,7 @@ def recompute(
     for stream, table in inputs.items():
         recomputation.publish(stream, numbered(session, table))
         recomputation.rows[stream] = table.num_rows
-    not_in_sql: dict[str, Evaluated] = {}
+    not_in_sql: dict[str, EvaluatedStatement] = {}
     for number, (statement, program) in enumerate(compiled, 1):
         name = f"{statement.name}, statement {number} of {len(compiled)}"
         recomputation.on_rows = partial(on_rows, name)
@@ -212,7 +212,7 @@ class _Recomputation:
             self.rows[program.name] = self.frames[program.name].count()
         return None
 
-    def by_engine(self, program: Program, why: str) -> Evaluated:
+    def by_engine(self, program: Program, why: str) -> EvaluatedStatement:
         """Evaluate a statement by the engine: in parts, if that gives the same."""
         for stream in sorted(_order_read(program) - self.ordered):
             raise Unordered(
@@ -226,14 +226,14 @@ class _Recomputation:
             self.publish(program.name, numbered(self.session, rows))
             self.rows[program.name] = rows.num_rows
             self._keeps_order(program)
-            return Evaluated(why=why, by=(), whole=str(error))
+            return EvaluatedStatement(why=why, by=(), whole=str(error))
         rows = self._input_rows(program)
         made = evaluate_parts(program, self.frames, by, self.until_ms, parts, rows, self.on_rows)
         self.publish(program.name, made)
         self.rows[program.name] = made.count()
         if program.stateless:
             self._keeps_order(program)
-        return Evaluated(why=why, by=tuple(dict.fromkeys(by.values())), whole=None)
+        return EvaluatedStatement(why=why, by=tuple(dict.fromkeys(by.values())), whole=None)
 
     def _partitioning(self, program: Program) -> tuple[Partitioning, int]:
         """By which columns, and into how many parts."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foundation.arrays import BoolArray, IntArray
-from streams.expressions.typed import Evaluator, Field, Typed, evaluator, holds
+from streams.expressions.typed import Evaluator, InputColumn, Typed, evaluator, holds
 from streams.kernels.keys import Keys, every, key_column
 from streams.plan.program import Program, SourcePlan
 from streams.vectors.arrays import Codes
@@ -30,7 +30,7 @@ def room_for(rows: int) -> int:
     return min(MOST_PAIRS, max(4 * rows, FEW_PAIRS))
 
 
-class Side:
+class JoinSide:
     """One source of the join."""
 
     def __init__(self, program: Program, plan: SourcePlan, keys: tuple[Typed, ...]) -> None:
@@ -65,7 +65,7 @@ def _known(key: Vector | pa.Array, length: int) -> BoolArray | None:
     return key.is_valid().to_numpy(zero_copy_only=False) if key.null_count else None
 
 
-class Pairs:
+class RowPairs:
     """Pairs of rows side by side. A column is taken when it is read."""
 
     def __init__(
@@ -118,13 +118,13 @@ class Pairs:
                 return None
         arrays = [pa.array(times_ms[rows.places[1]], pa.int64())]
         for output, evaluate in outputs:
-            if isinstance(output, Field) and output.kind == "string":
+            if isinstance(output, InputColumn) and output.kind == "string":
                 arrays.append(rows.arrow(output.index))
             else:
                 arrays.append(to_arrow(evaluate(rows).filled_to(rows.length), output.kind))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def take(self, kept: Positions) -> Pairs:
+    def take(self, kept: Positions) -> RowPairs:
         """Some of the pairs."""
         left, right = (places[kept] for places in self.places)
-        return Pairs(self._columns, (left, right), self._width)
+        return RowPairs(self._columns, (left, right), self._width)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
-from streams.evaluate.joins.key_pairs import NOTHING, Pairs, Side, room_for
+from streams.evaluate.joins.key_pairs import NOTHING, JoinSide, RowPairs, room_for
 from streams.evaluate.protocol import Evaluation, Pass
 from streams.expressions.typed import Evaluator, Typed, evaluator
 from streams.kernels import kernels
@@ -43,7 +43,7 @@ class LookupJoin(Evaluation):
         self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
         keys, conditions = join_conditions(program)
         self._held, self._sought = (
-            Side(program, source, of_side)
+            JoinSide(program, source, of_side)
             for source, of_side in zip(select.sources, zip(*keys, strict=True), strict=True)
         )
         self._places = {stream: program.read_places(stream) for stream in program.inputs}
@@ -83,7 +83,7 @@ class LookupJoin(Evaluation):
             )
             if count:
                 of_held, of_sought = (each[:count] for each in places)
-                pairs = Pairs([rows.frame, columns], (of_held, of_sought), self._held.width)
+                pairs = RowPairs([rows.frame, columns], (of_held, of_sought), self._held.width)
                 made = pairs.selected(self._conditions, self._outputs, at_ms, self._schema)
                 if made is not None:
                     yield made
@@ -97,7 +97,7 @@ class LookupJoin(Evaluation):
 class _IndexedRows:
     """The rows of a source, each linked to the next one with its key."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: JoinSide) -> None:
         self._side = side
         self._relation = Relation(side.kinds)
         self._renew()

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
-from streams.evaluate.joins.key_pairs import NOTHING, Pairs, Side, room_for
+from streams.evaluate.joins.key_pairs import NOTHING, JoinSide, RowPairs, room_for
 from streams.evaluate.protocol import Evaluation, Pass
 from streams.expressions.typed import Evaluator, Typed, evaluator
 from streams.kernels import kernels
@@ -53,7 +53,7 @@ class WindowJoin(Evaluation):
         self._waiting = {stream: _Waiting(program, stream) for stream in program.inputs}
         keys, conditions = join_conditions(program)
         self._sides = [
-            Side(program, source, of_side)
+            JoinSide(program, source, of_side)
             for source, of_side in zip(select.sources, zip(*keys, strict=True), strict=True)
         ]
         self._key_kinds = [left.kind for left, _ in keys]
@@ -106,7 +106,7 @@ class WindowJoin(Evaluation):
             count, row, other = these.fill_pairs(first, following, row, other, *places)
             if count:
                 of_left, of_right = (each[:count] for each in places)
-                rows = Pairs(columns, (of_left, of_right), self._sides[0].width)
+                rows = RowPairs(columns, (of_left, of_right), self._sides[0].width)
                 made = rows.selected(self._conditions, self._outputs, ends_ms[1], self._schema)
                 if made is not None:
                     yield made

@@ -21,7 +21,7 @@ from streams.evaluate.panes.results import Results
 from streams.evaluate.panes.saved_window import WindowLoader, save_window
 from streams.evaluate.panes.window import Pane, PaneWindow, Tuples, no_codes, no_tuples
 from streams.evaluate.protocol import Evaluation, Pass
-from streams.expressions.typed import Field, evaluator, holds
+from streams.expressions.typed import InputColumn, evaluator, holds
 from streams.kernels import kernels
 from streams.kernels.keys import Keys, every, key_column
 from streams.language.ast import ToStream
@@ -29,7 +29,7 @@ from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.filter import Filter
 from streams.operators.project import Project
 from streams.operators.relation_to_stream import RelationToStream
-from streams.operators.top import Top
+from streams.operators.top import TopRows
 from streams.plan.program import Program
 from streams.vectors.arrays import Codes, sound
 from streams.vectors.arrow_buffers import fixed
@@ -83,9 +83,9 @@ class Panes(Evaluation):
         self._results.allocate(self._window.room)
         self._having = None if select.having is None else Filter(select.having)
         self._project = Project(select.outputs)
-        self._top = None if select.top is None else Top(select.top, select.outputs, stays=False)
+        self._top = None if select.top is None else TopRows(select.top, select.outputs, stays=False)
         self._to_stream = program.to_stream
-        fields = {one.index for one in select.outputs if isinstance(one, Field)}
+        fields = {one.index for one in select.outputs if isinstance(one, InputColumn)}
         shows_all = self._top is None
         self._keyed = shows_all and fields.issuperset(range(len(group.keys)))
         """Whether all groups have rows in the output, which differ."""

@@ -32,7 +32,7 @@ from streams.operators.window import (
     RangeWindow,
     RowsWindow,
     UnboundedWindow,
-    Window,
+    WindowOperator,
 )
 from streams.plan.choice import ranks_panes
 from streams.plan.program import Program, WindowPlan
@@ -196,7 +196,7 @@ class _Input:
         return Arrived(Frame(columns, rows.num_rows), timestamps, first_id)
 
 
-def _window(program: Program, plan: WindowPlan) -> Window:
+def _window(program: Program, plan: WindowPlan) -> WindowOperator:
     kinds = program.read_kinds(plan.stream)
     each_boundary = program.to_stream is ToStream.RSTREAM
     if ranks_panes(program):

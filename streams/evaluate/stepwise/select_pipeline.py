@@ -9,7 +9,7 @@ from streams.operators.filter import Filter
 from streams.operators.join import Join
 from streams.operators.project import Project
 from streams.operators.relation import Relation
-from streams.operators.top import Top
+from streams.operators.top import TopRows
 from streams.plan.program import ChildPlan, Program, SelectPlan, SourcePlan
 from streams.vectors.state import Stateful
 from streams.vectors.vector import Delta
@@ -102,10 +102,10 @@ class SelectPipeline:
 
     def __init__(self, program: Program, plan: SelectPlan) -> None:
         self._having = None if plan.having is None else Filter(plan.having)
-        self._top: Top | None = None
+        self._top: TopRows | None = None
         if plan.top is not None:
             stays = plan.group is None and program.stays(plan.child)
-            self._top = Top(plan.top, plan.outputs, stays=stays)
+            self._top = TopRows(plan.top, plan.outputs, stays=stays)
         self._project = Project(plan.outputs)
 
     def step(self, change: Delta | None) -> Delta | None:

@@ -35,7 +35,7 @@ from orchestrator.edges.sources.formats.row_form import Format
 from orchestrator.edges.sources.http import Http
 from orchestrator.edges.sources.kafka import Kafka
 from orchestrator.edges.sources.live.live_input import LiveInput
-from orchestrator.edges.sources.live.live_source import Durable, LiveSource
+from orchestrator.edges.sources.live.live_source import Durability, LiveSource
 from orchestrator.edges.sources.tcp import Tcp
 from orchestrator.records import SinkAssignment, SourceAssignment, SourceSpec
 from streams.vectors.chunk import Chunk, stream_schema
@@ -135,7 +135,7 @@ OPTIONS: dict[str, Any] = {
     "time_format": "ms",
     "max_ahead_ms": None,
     "idle_after_ms": 100.0,
-    "durable": Durable.PROCESS,
+    "durable": Durability.PROCESS,
 }
 
 

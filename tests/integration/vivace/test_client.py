@@ -25,14 +25,14 @@ from orchestrator.edges.sinks import http as results
 from orchestrator.edges.sources.http import Http
 from orchestrator.edges.sources.live import confirmed_input
 from orchestrator.edges.sources.live.live_input import LiveInput
-from orchestrator.edges.sources.live.live_source import Durable
+from orchestrator.edges.sources.live.live_source import Durability
 from orchestrator.embedded.ports import free_port
 from tests.conftest import PATIENCE_S, WaitUntil
 from tests.integration.orchestrator.edges.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.edges.sources.test_http import TOKEN, Site, entered
 from vivace import client as reading
 from vivace import stream as module
-from vivace.exchange import Patience, Place, look_elsewhere
+from vivace.exchange import Patience, SiteAddresses, look_elsewhere
 from vivace.rows import Rows
 
 BATCH = {"number": [1, 2], "name": ["a", None]}
@@ -277,7 +277,7 @@ def test_a_site_that_nobody_reads_from_any_more_is_left(
     """It lives, and has not heard that another one brings the stream in: it is full for ever."""
     monkeypatch.setattr(confirmed_input, "PATIENCE_S", 0.05)
     cut_off, other = Site(tmp_path / "cut off"), Site(tmp_path / "other")
-    full = cut_off.open(Http(durable=Durable.REPLICAS))
+    full = cut_off.open(Http(durable=Durability.REPLICAS))
     opened = other.open(Http(listen=Endpoint(port=free_port())))
     stream = vivace.connect(address(full), address(opened), patience_s=5).stream("north")
     assert stream.send(BATCH) == vivace.Sent(accepted=2)
@@ -337,10 +337,13 @@ def test_the_time_that_a_reader_takes_for_a_batch_is_not_the_sites(tmp_path: Pat
 
 @pytest.mark.parametrize("status", [404, 429, 502, 503, 504])
 def test_a_site_that_does_not_have_it_is_left(status: int) -> None:
-    two = Place(["http://a:1", "http://b:1"], token=None, patience_s=1.0)
+    two = SiteAddresses(["http://a:1", "http://b:1"], token=None, patience_s=1.0)
     with pytest.raises(ConnectionError):
         look_elsewhere(two, "alerts", status, b"")
-    for place, said in ((two, 401), (Place(["http://a:1"], token=None, patience_s=1.0), status)):
+    for place, said in (
+        (two, 401),
+        (SiteAddresses(["http://a:1"], token=None, patience_s=1.0), status),
+    ):
         with pytest.raises(vivace.Refused):
             look_elsewhere(place, "alerts", said, b"")
 
@@ -412,7 +415,7 @@ def test_a_reader_waits_for_a_site_that_has_yet_to_open_its_stream_again(
     """A site that has just started opens one stream after the other."""
     absent: list[int] = []
 
-    def noted(place: Place, stream: str, status: int, document: bytes) -> NoReturn:
+    def noted(place: SiteAddresses, stream: str, status: int, document: bytes) -> NoReturn:
         absent.append(status)
         look_elsewhere(place, stream, status, document)
 

@@ -11,9 +11,14 @@ from topology.bulk_coordinates import BulkCoordinates
 from topology.bulk_embedding import embed
 from topology.bulk_steps import Averaged, Timestep, relax
 from topology.latency_samples import LatencySamples
-from topology.vivaldi import MAX_ERROR, MIN_ERROR, Adaptive, Constant
+from topology.vivaldi import MAX_ERROR, MIN_ERROR, AdaptiveTimestep, ConstantTimestep
 
-TIMESTEPS = [Averaged(), Averaged(gain=1, rtt_exponent=2), Adaptive(), Constant(delta=1)]
+TIMESTEPS = [
+    Averaged(),
+    Averaged(gain=1, rtt_exponent=2),
+    AdaptiveTimestep(),
+    ConstantTimestep(delta=1),
+]
 
 
 def planar_net(nodes: int, peers: int, seed: int, noise: float = 0.0) -> LatencySamples:
@@ -45,7 +50,7 @@ def test_prediction_is_as_good_as_noise_allows(seed: int) -> None:
     assert np.median(placed.relative_errors(samples.take(held_out))) < 2 * 0.67 * noise
 
 
-@pytest.mark.parametrize("timestep", [Adaptive(), Constant(delta=0.1)])
+@pytest.mark.parametrize("timestep", [AdaptiveTimestep(), ConstantTimestep(delta=0.1)])
 def test_protocol_converges_from_position_zero_with_all_pairs(timestep: Timestep) -> None:
     points_ms = np.random.default_rng(1).uniform(0, 100, (12, 2))
     nodes, peers = np.nonzero(~np.eye(12, dtype=bool))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topology.clock_offset import DRIFT_PPM, ClockOffset
+from topology.clock_offset import DRIFT_PPM, OffsetEstimator
 
 MOST_DELAY_US = 400_000
 
@@ -50,9 +50,9 @@ pairs = st.builds(
 )
 
 
-def play(pair: Pair, sent: list[Probe]) -> tuple[ClockOffset, int]:
+def play(pair: Pair, sent: list[Probe]) -> tuple[OffsetEstimator, int]:
     """Send probes one after the other; the estimate, and the time."""
-    estimate, now_us = ClockOffset(), 10**9
+    estimate, now_us = OffsetEstimator(), 10**9
     for probe in sent:
         now_us += probe.after_us
         sent_us = now_us
@@ -64,7 +64,7 @@ def play(pair: Pair, sent: list[Probe]) -> tuple[ClockOffset, int]:
     return estimate, now_us
 
 
-def check(pair: Pair, estimate: ClockOffset, now_us: int) -> None:
+def check(pair: Pair, estimate: OffsetEstimator, now_us: int) -> None:
     found = estimate.at(now_us)
     assert found is not None
     assert abs(found.ahead_us - pair.ahead_us(now_us)) <= found.uncertainty_us
@@ -119,6 +119,6 @@ def test_a_clock_that_was_set_is_found_again_at_the_next_probe(
 
 @pytest.mark.parametrize("backwards_us", [1, 10**9])
 def test_an_answer_from_before_its_probe_is_ignored(backwards_us: int) -> None:
-    estimate = ClockOffset()
+    estimate = OffsetEstimator()
     estimate.observe(10**9, 5, 10**9 - backwards_us)
     assert estimate.at(10**9) is None

@@ -6,20 +6,20 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topology.cpu import MAX_EXPONENT, Linear, Power, Queueing, Scaling, Table
+from topology.cpu import MAX_EXPONENT, Linear, PiecewiseLinear, Power, Queueing, Scaling
 
 lengths_ms = st.floats(0, 1e4)
 loads = st.floats(0, 1e3)
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> Table:
+def tables(draw: st.DrawFn) -> PiecewiseLinear:
     """Points a thousandth of a core apart at least, as lines through closer ones are vertical."""
     steps = draw(st.lists(st.tuples(st.floats(1e-3, 1), lengths_ms), min_size=1, max_size=8))
     points = [(0.0, draw(lengths_ms))]
     for step, rise_ms in steps:
         points.append((points[-1][0] + step, points[-1][1] + rise_ms))
-    return Table(tuple(points))
+    return PiecewiseLinear(tuple(points))
 
 
 through_nothing = st.one_of(
@@ -51,6 +51,6 @@ def test_one_by_one_is_as_all_at_once(scaling: Scaling, given_loads: list[float]
 
 
 @given(tables())
-def test_a_table_goes_through_its_points(table: Table):
+def test_a_table_goes_through_its_points(table: PiecewiseLinear):
     loads_, given_ms = np.array(table.points).T
     np.testing.assert_allclose(table.axis_ms(loads_), given_ms, rtol=1e-9, atol=1e-9)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from foundation.arrays import FloatArray
 from topology.coordinate import MAX_RTT_MS, Coordinate
-from topology.vivaldi import MAX_ERROR, MIN_ERROR, Adaptive, Constant, Vivaldi
+from topology.vivaldi import MAX_ERROR, MIN_ERROR, AdaptiveTimestep, ConstantTimestep, Vivaldi
 
 
 def converged(
-    rtt_ms: FloatArray, seed: int, timestep: Adaptive | Constant, rounds: int
+    rtt_ms: FloatArray, seed: int, timestep: AdaptiveTimestep | ConstantTimestep, rounds: int
 ) -> list[Coordinate]:
     """Coordinates after `rounds` exchanges of every node with a random peer."""
     rng = np.random.default_rng(seed)
@@ -43,7 +43,7 @@ def errors_ms(coordinates: list[Coordinate], rtt_ms: FloatArray) -> FloatArray:
 def embed(
     rtt_ms: FloatArray,
     seed: int,
-    timestep: Adaptive | Constant,
+    timestep: AdaptiveTimestep | ConstantTimestep,
     rounds: int,
 ) -> float:
     """Median relative error after so many rounds."""
@@ -62,9 +62,9 @@ def behind_access_links(seed: int, n: int) -> FloatArray:
     return rtt_ms
 
 
-@pytest.mark.parametrize("timestep", [Adaptive(), Constant(delta=0.1, rest_ms=0.1)])
+@pytest.mark.parametrize("timestep", [AdaptiveTimestep(), ConstantTimestep(delta=0.1, rest_ms=0.1)])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_converges_on_a_metric_matrix(seed: int, timestep: Adaptive | Constant):
+def test_converges_on_a_metric_matrix(seed: int, timestep: AdaptiveTimestep | ConstantTimestep):
     points_ms = np.random.default_rng(seed).uniform(0, 100, size=(8, 2))
     rtt_ms = np.linalg.norm(points_ms[:, None] - points_ms[None], axis=2)
     assert embed(rtt_ms, seed, timestep, rounds=150) < 0.05
@@ -81,7 +81,7 @@ def test_reflects_six_european_regions():
             [13, 25, 12, 18, 12, 0],
         ]
     )
-    assert embed(rtt_ms, 1, Adaptive(), rounds=150) < 0.15
+    assert embed(rtt_ms, 1, AdaptiveTimestep(), rounds=150) < 0.15
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -89,7 +89,7 @@ def test_error_in_ms_tells_what_distances_are_off_by(seed: int):
     """On average over the nodes, within a factor of 2, settled or not."""
     rtt_ms = behind_access_links(seed, 12)
     for rounds in (20, 60, 200):
-        coordinates = converged(rtt_ms, seed, Adaptive(), rounds)
+        coordinates = converged(rtt_ms, seed, AdaptiveTimestep(), rounds)
         told_ms = float(np.mean([each.error_ms for each in coordinates]))
         assert 0.5 < told_ms / float(np.mean(errors_ms(coordinates, rtt_ms))) < 2
 
@@ -97,12 +97,14 @@ def test_error_in_ms_tells_what_distances_are_off_by(seed: int):
 floats = st.floats(allow_nan=True, allow_infinity=True)
 samples = st.tuples(st.sampled_from("abc"), floats, st.tuples(floats, floats), floats)
 Sample = tuple[str, float, tuple[float, float], float]
-timesteps = st.sampled_from([Adaptive(), Constant(delta=1)])
+timesteps = st.sampled_from([AdaptiveTimestep(), ConstantTimestep(delta=1)])
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(samples, max_size=30), timesteps)
-def test_is_never_anything_but_numbers(given_samples: list[Sample], timestep: Adaptive | Constant):
+def test_is_never_anything_but_numbers(
+    given_samples: list[Sample], timestep: AdaptiveTimestep | ConstantTimestep
+):
     node = Vivaldi(2, np.random.default_rng(0), timestep=timestep)
     for peer, rtt_ms, position_ms, error in given_samples:
         node.observe(peer, rtt_ms, Coordinate(position_ms=position_ms, error=error))
@@ -123,7 +125,7 @@ possible = st.tuples(
 
 @given(st.lists(possible, max_size=20), timesteps)
 def test_the_same_samples_lead_to_the_same_place(
-    given_samples: list[Sample], timestep: Adaptive | Constant
+    given_samples: list[Sample], timestep: AdaptiveTimestep | ConstantTimestep
 ):
     def run() -> Coordinate:
         node = Vivaldi(2, np.random.default_rng(0), timestep=timestep)

@@ -24,7 +24,7 @@ from bench.networks.generators import TransitStub, transit_stub
 from bench.registry import Settings
 from orchestrator.errors import InvalidInput
 from topology.bulk_steps import Averaged, relax
-from topology.vivaldi import Adaptive
+from topology.vivaldi import AdaptiveTimestep
 
 
 def run(found: list[float], yardstick: list[float]) -> Run:
@@ -55,7 +55,7 @@ def test_points_in_space_are_found_even_if_some_pairs_cannot_measure_each_other(
     known_ms = truth_ms.copy()
     known_ms[0, 1] = known_ms[1, 0] = np.nan
     network = Network(known_ms, rng)
-    settled = network.settled(network.searched(300, Adaptive(gain=GAIN)), 100)
+    settled = network.settled(network.searched(300, AdaptiveTimestep(gain=GAIN)), 100)
     assert relative_errors(truth_ms, settled.positions_ms).p90 < 0.1
 
 
@@ -72,7 +72,7 @@ def test_settling_takes_the_weights_that_err_least() -> None:
     rng = np.random.default_rng(3)
     rtt_ms = transit_stub(TransitStub(), np.random.default_rng(2)).rtt_ms
     network = Network(rtt_ms, rng)
-    start = network.searched(200, Adaptive(gain=GAIN))
+    start = network.searched(200, AdaptiveTimestep(gain=GAIN))
     errors = list[float]()
     for exponent in RTT_EXPONENTS:
         placed = start
@@ -123,7 +123,7 @@ def test_a_file_without_a_table_is_refused(tmp_path: Path) -> None:
 def test_updates_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.coordinates.SPEED_NODES", 100)
     monkeypatch.setattr("bench.coordinates.SPEED_SAMPLES", 1_000)
-    assert updates_per_s(Adaptive(), 0.01) > 0
+    assert updates_per_s(AdaptiveTimestep(), 0.01) > 0
 
 
 @pytest.mark.slow

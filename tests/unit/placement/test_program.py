@@ -7,12 +7,12 @@ import math
 import pytest
 
 from placement.errors import SettingsError
-from placement.program import MilpSettings, Program
+from placement.program import IntegerProgram, MilpSettings
 
 
-def knapsack() -> tuple[Program, list[int]]:
+def knapsack() -> tuple[IntegerProgram, list[int]]:
     """Of 3, 4 and 5 at most 8: −3 and −5 together are best."""
-    program = Program()
+    program = IntegerProgram()
     columns = [program.switch(cost=-value) for value in (3.0, 4.0, 5.0)]
     program.row([(at, size) for at, size in zip(columns, (3.0, 4.0, 5.0), strict=True)], upper=8)
     return program, columns
@@ -29,7 +29,7 @@ def test_whole_numbers_at_the_least_cost() -> None:
 
 
 def test_a_linear_program_is_its_own_bound() -> None:
-    program = Program()
+    program = IntegerProgram()
     x, y = program.column(cost=1.0), program.column(cost=2.0, high=3.0)
     program.row([(x, 1.0), (y, 1.0)], lower=5.0, upper=math.inf)
     result = program.solve(MilpSettings())
@@ -37,7 +37,7 @@ def test_a_linear_program_is_its_own_bound() -> None:
 
 
 def test_a_column_may_occur_in_several_terms() -> None:
-    program = Program()
+    program = IntegerProgram()
     x = program.column(cost=1.0)
     program.row([(x, 1.0), (x, 1.0)], lower=6.0)
     result = program.solve(MilpSettings())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streams.expressions.functions import written
-from streams.expressions.typed import Apply, Constant, Field, Typed
+from streams.expressions.typed import Apply, Constant, InputColumn, Typed
 from streams.plan.program import AggregatePlan, Program, SelectPlan, WindowPlan
 
 _Add = Callable[[str, str], None]
@@ -66,7 +66,7 @@ def _describe_aggregate(aggregate: AggregatePlan) -> str:
 def render(expression: Typed) -> str:
     """The expression as text."""
     match expression:
-        case Field(name=name):
+        case InputColumn(name=name):
             return name
         case Constant(value=bool(value)):
             return str(value).upper()

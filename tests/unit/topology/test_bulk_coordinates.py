@@ -16,7 +16,7 @@ from topology.bulk_coordinates import (
 from topology.bulk_steps import Averaged, Timestep, relax
 from topology.coordinate import Coordinate
 from topology.latency_samples import LatencySamples, LatencySamplesError
-from topology.vivaldi import MAX_ERROR, Adaptive, Constant, Vivaldi, VivaldiError
+from topology.vivaldi import MAX_ERROR, AdaptiveTimestep, ConstantTimestep, Vivaldi, VivaldiError
 
 
 def at(*places: tuple[float, ...], error: float = 0.5) -> BulkCoordinates:
@@ -32,7 +32,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
-def standing_somewhere(timestep: Adaptive | Constant) -> list[Vivaldi]:
+def standing_somewhere(timestep: AdaptiveTimestep | ConstantTimestep) -> list[Vivaldi]:
     """Single nodes that have each measured something, so that no two stand on one point."""
     nodes = [Vivaldi(2, np.random.default_rng(seed), timestep=timestep) for seed in range(3)]
     for i, node in enumerate(nodes):
@@ -48,8 +48,10 @@ def together(nodes: list[Vivaldi]) -> BulkCoordinates:
     )
 
 
-@pytest.mark.parametrize("timestep", [Adaptive(), Constant(delta=0.3, rest_ms=1.0)])
-def test_one_round_is_what_each_node_would_have_observed(timestep: Adaptive | Constant) -> None:
+@pytest.mark.parametrize("timestep", [AdaptiveTimestep(), ConstantTimestep(delta=0.3, rest_ms=1.0)])
+def test_one_round_is_what_each_node_would_have_observed(
+    timestep: AdaptiveTimestep | ConstantTimestep,
+) -> None:
     nodes = standing_somewhere(timestep)
     network, before = together(nodes), [node.coordinate for node in nodes]
     samples = measured((0, 1, 60.0), (1, 2, 50.5), (2, 0, 10.0))
@@ -61,11 +63,13 @@ def test_one_round_is_what_each_node_would_have_observed(timestep: Adaptive | Co
 
 
 def test_samples_of_one_node_follow_each_other_in_their_order() -> None:
-    nodes = standing_somewhere(Adaptive())
+    nodes = standing_somewhere(AdaptiveTimestep())
     network = together(nodes)
     for j, rtt_ms in ((1, 70.0), (2, 9.0)):
         nodes[0].observe(str(j), rtt_ms, nodes[j].coordinate)
-    moved = relax(network, measured((0, 1, 70.0), (0, 2, 9.0)), rng=rng(), timestep=Adaptive())
+    moved = relax(
+        network, measured((0, 1, 70.0), (0, 2, 9.0)), rng=rng(), timestep=AdaptiveTimestep()
+    )
     np.testing.assert_allclose(moved.positions_ms[0], nodes[0].position_ms)
 
 
@@ -101,7 +105,7 @@ def test_short_round_trips_pull_harder_with_a_larger_exponent() -> None:
     assert 0 > by_exponent[1] > by_exponent[2]
 
 
-@pytest.mark.parametrize("timestep", [Averaged(), Adaptive(), Constant()])
+@pytest.mark.parametrize("timestep", [Averaged(), AdaptiveTimestep(), ConstantTimestep()])
 @pytest.mark.parametrize("rtt_ms", [0.0, -1.0, float("nan"), float("inf"), 10_001.0])
 def test_impossible_round_trip_is_refused_and_counted(timestep: Timestep, rtt_ms: float) -> None:
     network = at((0, 0), (30, 0))
@@ -115,7 +119,7 @@ def test_node_that_measured_itself_is_refused() -> None:
     assert relax(at((0, 0)), measured((0, 0, 1.0)), rng=rng()).rejected == 1
 
 
-@pytest.mark.parametrize("timestep", [Averaged(), Adaptive()])
+@pytest.mark.parametrize("timestep", [Averaged(), AdaptiveTimestep()])
 def test_coordinate_that_is_no_number_starts_over_and_misleads_nobody(timestep: Timestep) -> None:
     network = at((float("nan"), 0), (30, 0), (0, 40))
     samples = measured((0, 1, 30.0), (1, 0, 99.0), (1, 2, 50.0))
@@ -125,7 +129,7 @@ def test_coordinate_that_is_no_number_starts_over_and_misleads_nobody(timestep: 
     np.testing.assert_allclose(moved.positions_ms[1], [30, 0])
 
 
-@pytest.mark.parametrize("timestep", [Averaged(), Adaptive()])
+@pytest.mark.parametrize("timestep", [Averaged(), AdaptiveTimestep()])
 def test_overflowing_coordinate_starts_over(timestep: Timestep) -> None:
     moved = relax(at((1e300, 0), (-1e300, 0)), measured((0, 1, 5.0)), rng=rng(), timestep=timestep)
     assert moved.resets == 1
@@ -141,7 +145,7 @@ def test_nodes_on_one_point_part() -> None:
     assert placed.distances_ms(np.array([0]), np.array([1]))[0] == pytest.approx(20, abs=0.1)
 
 
-@pytest.mark.parametrize("timestep", [Averaged(), Adaptive()])
+@pytest.mark.parametrize("timestep", [Averaged(), AdaptiveTimestep()])
 def test_peers_of_another_block_stay_and_are_not_returned(timestep: Timestep) -> None:
     whole = at((0, 0), (30, 0), (0, 40))
     samples = measured((0, 1, 50.0), (0, 2, 20.0))
@@ -154,7 +158,7 @@ def test_peers_of_another_block_stay_and_are_not_returned(timestep: Timestep) ->
 
 def test_what_is_handed_in_stays_as_it_is() -> None:
     network = at((0, 0), (30, 0))
-    for timestep in (Averaged(), Adaptive()):
+    for timestep in (Averaged(), AdaptiveTimestep()):
         relax(network, measured((0, 1, 50.0)), rng=rng(), timestep=timestep)
     np.testing.assert_array_equal(network.positions_ms, [[0, 0], [30, 0]])
     np.testing.assert_array_equal(network.errors, [0.5, 0.5])
@@ -162,7 +166,7 @@ def test_what_is_handed_in_stays_as_it_is() -> None:
 
 def test_no_samples_move_nothing() -> None:
     nothing = LatencySamples(nodes=np.array([], int), peers=np.array([], int), rtt_ms=np.array([]))
-    for timestep in (Averaged(), Adaptive()):
+    for timestep in (Averaged(), AdaptiveTimestep()):
         moved = relax(at((0, 0)), nothing, rng=rng(), timestep=timestep)
         assert (moved.positions_ms.tolist(), moved.rejected, moved.resets) == ([[0, 0]], 0, 0)
 
@@ -182,9 +186,9 @@ def test_errors_stay_within_their_bounds() -> None:
     [
         (lambda: Averaged(gain=0), "gain 0 is not in"),
         (lambda: Averaged(rtt_exponent=3), "rtt_exponent 3 is not in"),
-        (lambda: Adaptive(gain=float("nan")), "gain nan is not in"),
-        (lambda: Constant(delta=2), "delta 2 is not in"),
-        (lambda: Constant(rest_ms=-1), "rest_ms -1 is not"),
+        (lambda: AdaptiveTimestep(gain=float("nan")), "gain nan is not in"),
+        (lambda: ConstantTimestep(delta=2), "delta 2 is not in"),
+        (lambda: ConstantTimestep(rest_ms=-1), "rest_ms -1 is not"),
     ],
 )
 def test_timestep_out_of_range_is_named(make: Callable[[], Timestep], message: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from topology.bulk_coordinates import BulkCoordinates, BulkCoordinatesError
-from topology.bulk_embedding import Flattening, Schedule, embed
+from topology.bulk_embedding import EmbeddingSteps, Flattening, embed
 from topology.latency_samples import LatencySamples, LatencySamplesError
 from topology.spectral_initialisation import Basis, Moments, spectral_initialisation
 
@@ -54,14 +54,14 @@ def test_direction_in_which_nothing_varies_stays_empty() -> None:
 
 
 def test_long_round_trips_first_then_all() -> None:
-    schedule = Schedule(iterations=10, coarse_share=0.3)
+    schedule = EmbeddingSteps(iterations=10, coarse_share=0.3)
     exponents = [schedule.timestep(iteration).rtt_exponent for iteration in range(10)]
     assert exponents == [0] * 3 + [1] * 7
 
 
 @pytest.mark.parametrize(("share", "coarse"), [(0.0, 1), (0.5, 2), (1.0, 4)])
 def test_at_least_one_relaxation_is_of_either_kind(share: float, coarse: int) -> None:
-    assert Schedule(iterations=5, coarse_share=share).coarse_iterations == coarse
+    assert EmbeddingSteps(iterations=5, coarse_share=share).coarse_iterations == coarse
 
 
 def test_flattening_keeps_the_distances_of_what_is_flat() -> None:
@@ -84,7 +84,7 @@ def test_spare_dimensions_unfold_a_plane() -> None:
     samples = LatencySamples(nodes=nodes, peers=peers, rtt_ms=rtt_ms)
     medians = list[float]()
     for spare in (0, 2):
-        schedule = Schedule(spare_dimensions=spare)
+        schedule = EmbeddingSteps(spare_dimensions=spare)
         placed = embed(samples, 2000, 2, np.random.default_rng(0), schedule=schedule)
         medians.append(float(np.median(placed.relative_errors(samples))))
     assert medians[1] < 0.01
@@ -104,7 +104,7 @@ def test_embedding_tells_its_progress_and_counts_what_it_refused() -> None:
         60,
         2,
         np.random.default_rng(1),
-        schedule=Schedule(iterations=5),
+        schedule=EmbeddingSteps(iterations=5),
         watch=lambda iteration, _: seen.append(iteration),
     )
     assert seen == [1, 2, 3, 4, 5]
@@ -122,15 +122,15 @@ def test_node_without_samples_has_a_place_and_knows_nothing() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Schedule(start_iterations=0), "start_iterations 0 is not"),
-        (lambda: Schedule(iterations=1), "iterations 1 is not"),
-        (lambda: Schedule(spare_dimensions=-1), "spare_dimensions -1 is not"),
-        (lambda: Schedule(momentum=1.0), r"momentum 1\.0 is not"),
-        (lambda: Schedule(gain=0.0), r"gain 0\.0 is not"),
-        (lambda: Schedule(coarse_share=2.0), r"coarse_share 2\.0 is not"),
+        (lambda: EmbeddingSteps(start_iterations=0), "start_iterations 0 is not"),
+        (lambda: EmbeddingSteps(iterations=1), "iterations 1 is not"),
+        (lambda: EmbeddingSteps(spare_dimensions=-1), "spare_dimensions -1 is not"),
+        (lambda: EmbeddingSteps(momentum=1.0), r"momentum 1\.0 is not"),
+        (lambda: EmbeddingSteps(gain=0.0), r"gain 0\.0 is not"),
+        (lambda: EmbeddingSteps(coarse_share=2.0), r"coarse_share 2\.0 is not"),
     ],
 )
-def test_schedule_out_of_range_is_named(make: Callable[[], Schedule], message: str) -> None:
+def test_schedule_out_of_range_is_named(make: Callable[[], EmbeddingSteps], message: str) -> None:
     with pytest.raises(BulkCoordinatesError, match=message):
         make()
 

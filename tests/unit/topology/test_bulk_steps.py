@@ -9,7 +9,7 @@ from foundation.arrays import FloatArray
 from topology.bulk_coordinates import BulkCoordinates
 from topology.bulk_steps import Averaged, Timestep, relax
 from topology.latency_samples import LatencySamples
-from topology.vivaldi import Adaptive, Constant
+from topology.vivaldi import AdaptiveTimestep, ConstantTimestep
 
 NODES = 6
 
@@ -53,7 +53,7 @@ def test_averaged_with_all_pairs_known_is_the_guttman_transform_of_smacof() -> N
     np.testing.assert_allclose(moved.positions_ms, guttman(placed.positions_ms, rtt_ms))
 
 
-@pytest.mark.parametrize("timestep", [Averaged(), Adaptive(), Constant()])
+@pytest.mark.parametrize("timestep", [Averaged(), AdaptiveTimestep(), ConstantTimestep()])
 def test_the_given_arrays_stay_as_they_are(timestep: Timestep) -> None:
     placed = scattered()
     # One that starts over, too: its array must not change either.

@@ -14,11 +14,11 @@ from topology.cpu import (
     DEFAULT_SCALING,
     CpuLoadError,
     Linear,
+    PiecewiseLinear,
     Power,
     Queueing,
     Scaling,
     ScalingError,
-    Table,
 )
 
 CURVE = ((0.0, 1.0), (0.5, 4.0), (1.0, 20.0))
@@ -33,9 +33,9 @@ CURVE = ((0.0, 1.0), (0.5, 4.0), (1.0, 20.0))
         (Power(8, exponent=1 / 3), 8, 16),
         (Queueing(5), 0.5, 5),
         (Queueing(5), 0.75, 15),
-        (Table(CURVE), 0, 1),
-        (Table(CURVE), 0.25, 2.5),
-        (Table(CURVE), 1, 20),
+        (PiecewiseLinear(CURVE), 0, 1),
+        (PiecewiseLinear(CURVE), 0.25, 2.5),
+        (PiecewiseLinear(CURVE), 1, 20),
     ],
 )
 def test_load_is_scaled(scaling: Scaling, load: float, ms: float):
@@ -50,11 +50,11 @@ def test_queueing_rises_up_to_its_ceiling_and_no_further():
 
 def test_the_last_line_of_a_table_goes_on():
     """A node beyond the table is not as good as one at its end."""
-    assert Table(CURVE).ms(2) == pytest.approx(20 + 32)
+    assert PiecewiseLinear(CURVE).ms(2) == pytest.approx(20 + 32)
 
 
 @pytest.mark.parametrize("load", [-0.1, math.nan, math.inf])
-@pytest.mark.parametrize("scaling", [Linear(1), Power(1, 2), Queueing(1), Table(CURVE)])
+@pytest.mark.parametrize("scaling", [Linear(1), Power(1, 2), Queueing(1), PiecewiseLinear(CURVE)])
 def test_a_load_that_no_machine_has_is_refused(scaling: Scaling, load: float):
     with pytest.raises(CpuLoadError, match=f"CPU load {load} is not"):
         scaling.ms(load)
@@ -70,11 +70,31 @@ def test_a_load_that_no_machine_has_is_refused(scaling: Scaling, load: float):
         (lambda: Power(1, 0), "exponent", 0, r"power: exponent 0 is not in \(0, 10\]"),
         (lambda: Power(1, 11), "exponent", 11, "exponent 11 is not in"),
         (lambda: Queueing(-5), "service_ms", -5, "queueing: service_ms -5 is not"),
-        (lambda: Table(()), "points", (), "has fewer than two points"),
-        (lambda: Table(((0, 1), (1, -2))), "points", ((0, 1), (1, -2)), "a point 1, -2 that is"),
-        (lambda: Table(((1, 1), (2, 2))), "points", ((1, 1), (2, 2)), "does not begin at load 0"),
-        (lambda: Table(((0, 1), (0, 2))), "points", ((0, 1), (0, 2)), "not rise in load after 0"),
-        (lambda: Table(((0, 3), (1, 2))), "points", ((0, 3), (1, 2)), "falls in ms after load 0"),
+        (lambda: PiecewiseLinear(()), "points", (), "has fewer than two points"),
+        (
+            lambda: PiecewiseLinear(((0, 1), (1, -2))),
+            "points",
+            ((0, 1), (1, -2)),
+            "a point 1, -2 that is",
+        ),
+        (
+            lambda: PiecewiseLinear(((1, 1), (2, 2))),
+            "points",
+            ((1, 1), (2, 2)),
+            "does not begin at load 0",
+        ),
+        (
+            lambda: PiecewiseLinear(((0, 1), (0, 2))),
+            "points",
+            ((0, 1), (0, 2)),
+            "not rise in load after 0",
+        ),
+        (
+            lambda: PiecewiseLinear(((0, 3), (1, 2))),
+            "points",
+            ((0, 3), (1, 2)),
+            "falls in ms after load 0",
+        ),
     ],
 )
 def test_parameters_are_checked(
@@ -88,7 +108,7 @@ def test_parameters_are_checked(
 
 
 @pytest.mark.parametrize(
-    "scaling", [DEFAULT_SCALING, Power(10, 2), Queueing(5), Table(CURVE), Linear(0)]
+    "scaling", [DEFAULT_SCALING, Power(10, 2), Queueing(5), PiecewiseLinear(CURVE), Linear(0)]
 )
 def test_a_scaling_function_travels_as_plain_data(scaling: Scaling):
     assert msgspec.json.decode(msgspec.json.encode(scaling), type=Scaling) == scaling

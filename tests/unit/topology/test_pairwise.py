@@ -9,7 +9,7 @@ import pytest
 
 from topology.coordinate import Coordinate, CoordinateError
 from topology.pairwise import PairwiseError, fit_sample
-from topology.vivaldi import Constant, Vivaldi, VivaldiError
+from topology.vivaldi import ConstantTimestep, Vivaldi, VivaldiError
 
 THERE = np.array([0.0, 30.0])
 
@@ -22,7 +22,7 @@ def fit(
     mine: tuple[float, ...] = (0.0, 0.0),
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     rng = np.random.default_rng(1)
-    timestep = Constant(delta=delta, rest_ms=rest_ms)
+    timestep = ConstantTimestep(delta=delta, rest_ms=rest_ms)
     return fit_sample(rtt_ms, np.array(mine), THERE, timestep=timestep, rng=rng)
 
 
@@ -41,7 +41,10 @@ def test_moves_along_the_spring():
 def test_steps_are_those_that_are_taken_across_exchanges():
     """With one peer that stays where it is, the protocol's steps are the loop's."""
     node = Vivaldi(
-        2, np.random.default_rng(1), timestep=Constant(delta=0.25, rest_ms=0.1), filter_samples=1
+        2,
+        np.random.default_rng(1),
+        timestep=ConstantTimestep(delta=0.25, rest_ms=0.1),
+        filter_samples=1,
     )
     for _ in range(100):
         node.observe("p", 10, Coordinate(position_ms=(0.0, 30.0), error=1))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from topology.coordinate import MAX_RTT_MS, Coordinate, CoordinateError
-from topology.vivaldi import MAX_ERROR, Adaptive, Constant, Vivaldi, VivaldiError
+from topology.vivaldi import MAX_ERROR, AdaptiveTimestep, ConstantTimestep, Vivaldi, VivaldiError
 
 
 def vivaldi(
-    timestep: Adaptive | Constant | None = None,
+    timestep: AdaptiveTimestep | ConstantTimestep | None = None,
     *,
     error_gain: float = 0.25,
     filter_samples: int = 3,
@@ -33,20 +33,20 @@ def at(*position_ms: float, error: float = 1.0) -> Coordinate:
 
 def test_algorithm_2_moves_by_delta_times_the_stretch():
     """Reliable placement §4.2: x_i ← x_i + δ·e·u(x_i − x_j); here e = 10 − 30."""
-    node = vivaldi(timestep=Constant(delta=0.5, rest_ms=0.1))
+    node = vivaldi(timestep=ConstantTimestep(delta=0.5, rest_ms=0.1))
     node.observe("p", 10, at(0, 30))
     assert node.position_ms == pytest.approx([0, 10])
 
 
 def test_algorithm_2_rests_below_its_threshold():
-    node = vivaldi(timestep=Constant(delta=0.5, rest_ms=2))
+    node = vivaldi(timestep=ConstantTimestep(delta=0.5, rest_ms=2))
     node.observe("p", 31, at(0, 30))
     assert node.position_ms == pytest.approx([0, 0])
 
 
 def test_adaptive_steps_are_weighted_by_who_is_unsure():
     """Dabek et al. 2004, figure 4: w = e_i/(e_i + e_j), δ = c_c·w."""
-    node = vivaldi(timestep=Adaptive(gain=0.25))
+    node = vivaldi(timestep=AdaptiveTimestep(gain=0.25))
     node.observe("p", 10, at(0, 30, error=0.25))
     weight = 1 / 1.25
     assert node.position_ms == pytest.approx([0, 0.25 * weight * 20])
@@ -55,20 +55,20 @@ def test_adaptive_steps_are_weighted_by_who_is_unsure():
 
 
 def test_two_nodes_on_one_point_part_in_some_direction():
-    node = vivaldi(timestep=Constant(delta=1))
+    node = vivaldi(timestep=ConstantTimestep(delta=1))
     node.observe("p", 12, at(0, 0))
     assert float(np.linalg.norm(node.position_ms)) == pytest.approx(12)
 
 
 def test_one_late_packet_does_not_move_the_node():
-    node = vivaldi(timestep=Constant(delta=1), filter_samples=3)
+    node = vivaldi(timestep=ConstantTimestep(delta=1), filter_samples=3)
     for rtt_ms in (30, 30, 900):
         node.observe("p", rtt_ms, at(0, 30))
     assert node.position_ms == pytest.approx([0, 0])
 
 
 def test_the_filter_is_per_peer_and_discards_samples_on_demand():
-    node = vivaldi(timestep=Constant(delta=1), filter_samples=3)
+    node = vivaldi(timestep=ConstantTimestep(delta=1), filter_samples=3)
     node.observe("p", 30, at(0, 30))
     node.observe("p", 30, at(0, 30))
     node.discard_samples("p")
@@ -108,9 +108,9 @@ def test_a_coordinate_that_overflows_starts_over():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: vivaldi(Constant(delta=0)),
-        lambda: vivaldi(Adaptive(gain=1.5)),
-        lambda: vivaldi(Constant(rest_ms=-1)),
+        lambda: vivaldi(ConstantTimestep(delta=0)),
+        lambda: vivaldi(AdaptiveTimestep(gain=1.5)),
+        lambda: vivaldi(ConstantTimestep(rest_ms=-1)),
         lambda: vivaldi(error_gain=0),
         lambda: vivaldi(filter_samples=0),
         lambda: Vivaldi(0, np.random.default_rng(1)),
@@ -132,7 +132,7 @@ def test_the_same_seed_gives_the_same_coordinate():
 
 
 def test_error_in_ms_follows_the_stretches():
-    node = vivaldi(Constant(delta=1, rest_ms=1000), error_gain=0.5)
+    node = vivaldi(ConstantTimestep(delta=1, rest_ms=1000), error_gain=0.5)
     assert node.coordinate.error_ms == MAX_RTT_MS
     node.observe("p", 40, at(0, 30))
     # Both are unsure alike, so that a sample counts for a quarter; the first is off by 10 of 40.

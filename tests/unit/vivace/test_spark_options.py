@@ -9,7 +9,7 @@ from socket import gethostname
 import pytest
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from vivace.spark.files import Target
+from vivace.spark.files import TargetFolder
 from vivace.spark.options import Options
 
 GIVEN = {"address": "http://127.0.0.1:1", "stream": "north"}
@@ -38,7 +38,7 @@ def test_an_unknown_option_is_named_with_those_that_are_known() -> None:
         Options.read({**GIVEN, "startingoffset": "latest"})
     schema = StructType([StructField("at", TimestampType())])
     with pytest.raises(ValueError, match='no option "name"; there are'):
-        Target.read({"path": "/data", "timestamp": "at", "name": "n-###.arrow"}, schema)
+        TargetFolder.read({"path": "/data", "timestamp": "at", "name": "n-###.arrow"}, schema)
 
 
 def test_what_spark_adds_of_its_own_is_known() -> None:
@@ -46,7 +46,7 @@ def test_what_spark_adds_of_its_own_is_known() -> None:
     spark = {"queryname": "monday", "checkpointlocation": "/data/checkpoint"}
     assert Options.read({**GIVEN, **spark}).stream == "north"
     schema = StructType([StructField("at", TimestampType())])
-    written = Target.read({"path": "/data", "timestamp": "at", **spark}, schema)
+    written = TargetFolder.read({"path": "/data", "timestamp": "at", **spark}, schema)
     assert written.path == Path("/data")
 
 

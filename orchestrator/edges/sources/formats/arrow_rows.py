@@ -13,8 +13,8 @@ from orchestrator.edges.sources.formats.row_form import (
     MOST_ROWS,
     FieldPath,
     Ignored,
+    ReadRows,
     RowForm,
-    Rows,
     Tree,
     Unknown,
     Unreadable,
@@ -23,7 +23,7 @@ from orchestrator.edges.sources.formats.row_form import (
 from streams.vectors.arrow_frame import read_batch
 
 
-def read(form: RowForm, body: bytes, _: bool) -> Rows:
+def read(form: RowForm, body: bytes, _: bool) -> ReadRows:
     """The rows of an IPC stream.
 
     Raises
@@ -47,7 +47,7 @@ def read(form: RowForm, body: bytes, _: bool) -> Rows:
     return rows_of(form, pa.Table.from_batches(_batches(reader, schema), schema=schema))
 
 
-def rows_of(form: RowForm, table: pa.Table) -> Rows:
+def rows_of(form: RowForm, table: pa.Table) -> ReadRows:
     """The rows of a table.
 
     Raises
@@ -56,7 +56,7 @@ def rows_of(form: RowForm, table: pa.Table) -> Rows:
         As of `check_fields`.
     """
     unknown = check_fields(form, table.schema)
-    return Rows(
+    return ReadRows(
         columns={name: within(table, path) for name, path in form.paths.items()},
         count=table.num_rows,
         place=row_place,

@@ -20,8 +20,8 @@ from orchestrator.edges.sources.formats.column_values import first_failing, read
 from orchestrator.edges.sources.formats.row_form import (
     BOM,
     Ignored,
+    ReadRows,
     RowForm,
-    Rows,
     Unreadable,
     no_rows,
     short,
@@ -36,7 +36,7 @@ _said = re.compile(r"^(CSV parse error: )?(Row #\d+: )?")
 _in_column = re.compile(r"^In CSV column #(\d+): (Row #\d+: )?")
 
 
-def read(form: RowForm, body: bytes, header: bool) -> Rows:
+def read(form: RowForm, body: bytes, header: bool) -> ReadRows:
     """The rows of a body, whose first line names the columns if there is a header.
 
     Raises
@@ -64,7 +64,7 @@ def read(form: RowForm, body: bytes, header: bool) -> Rows:
             raise _explained(form, body, given, header) from None
     if quoted and not _are_lines(form, body, given, table.num_rows + header):
         raise _explained(form, body, given, header)
-    return Rows(
+    return ReadRows(
         columns=dict(zip(form.names, table.columns, strict=True)),
         count=table.num_rows,
         are_texts=True,

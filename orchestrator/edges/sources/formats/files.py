@@ -26,8 +26,8 @@ from orchestrator.edges.sources.formats.row_form import (
     MOST_ROWS,
     Format,
     Ignored,
+    ReadRows,
     RowForm,
-    Rows,
     Unreadable,
     row_place,
 )
@@ -139,7 +139,7 @@ def _parquet(file: BinaryIO, form: RowForm, note: Note) -> pa.RecordBatch:
         for name, path in form.paths.items()
     }
     table = _validated(_decoded(batches()), pa.schema(list(types.items())))
-    found = Rows(
+    found = ReadRows(
         columns={name: table.column(name) for name in types},
         count=rows,
         place=row_place,

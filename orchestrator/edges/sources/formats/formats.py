@@ -24,14 +24,14 @@ from orchestrator.edges.sources.formats.row_form import (
     MOST_ROWS,
     Format,
     Ignored,
+    ReadRows,
     RowForm,
-    Rows,
     Unreadable,
     short,
 )
 from streams.vectors.arrow_frame import FrameRefused
 
-_readers: dict[Format, Callable[[RowForm, bytes, bool], Rows]] = {
+_readers: dict[Format, Callable[[RowForm, bytes, bool], ReadRows]] = {
     Format.CSV: csv_rows.read,
     Format.JSON: json_rows.read,
     Format.ARROW: arrow_rows.read,
@@ -72,7 +72,7 @@ def parse(
         The body does not hold such rows.
     """
 
-    def read() -> Rows:
+    def read() -> ReadRows:
         rows = _readers[written](form, body, header)
         if lines is not None and rows.count != lines:
             raise Unreadable("a line is one row")
@@ -167,7 +167,7 @@ def is_closed(line: bytes, written: Format) -> bool:
     return stripped.startswith(b"{") and stripped.endswith(b"}")
 
 
-def tuples_of(form: RowForm, rows: Rows, note: Note = nobody_told) -> pa.RecordBatch:
+def tuples_of(form: RowForm, rows: ReadRows, note: Note = nobody_told) -> pa.RecordBatch:
     """Tuples of rows with the columns of a form.
 
     Raises
@@ -178,7 +178,7 @@ def tuples_of(form: RowForm, rows: Rows, note: Note = nobody_told) -> pa.RecordB
     return _told(form, lambda: rows, note)
 
 
-def _told(form: RowForm, read: Callable[[], Rows], note: Note) -> pa.RecordBatch:
+def _told(form: RowForm, read: Callable[[], ReadRows], note: Note) -> pa.RecordBatch:
     try:
         rows = read()
         found = _tuples(form, rows)
@@ -191,7 +191,7 @@ def _told(form: RowForm, read: Callable[[], Rows], note: Note) -> pa.RecordBatch
     return found
 
 
-def _tuples(form: RowForm, rows: Rows) -> pa.RecordBatch:
+def _tuples(form: RowForm, rows: ReadRows) -> pa.RecordBatch:
     if rows.count > MOST_ROWS:
         raise Unreadable(f"more than {MOST_ROWS} rows")
     called = f"column {form.time_column}, the timestamp"
@@ -207,7 +207,7 @@ def _tuples(form: RowForm, rows: Rows) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=form.schema)
 
 
-def _timestamps(form: RowForm, rows: Rows) -> pa.Array:
+def _timestamps(form: RowForm, rows: ReadRows) -> pa.Array:
     """The timestamps in ms; 0 where tuples have none, and get their arrival's."""
     if form.time_column is None:
         return pa.array(np.zeros(rows.count, dtype=np.int64))

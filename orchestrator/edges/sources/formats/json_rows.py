@@ -30,8 +30,8 @@ from orchestrator.edges.sources.formats.row_form import (
     BOM,
     FieldPath,
     Ignored,
+    ReadRows,
     RowForm,
-    Rows,
     Tree,
     Unknown,
     Unreadable,
@@ -60,7 +60,7 @@ SAMPLE = 256
 """Rows that are looked at first where fields are unknown."""
 
 
-def read(form: RowForm, body: bytes, _: bool) -> Rows:
+def read(form: RowForm, body: bytes, _: bool) -> ReadRows:
     """The rows of a body.
 
     Raises
@@ -79,7 +79,7 @@ def read(form: RowForm, body: bytes, _: bool) -> Rows:
     if body.count(b"}") * len(form.names) > MOST_VALUES:
         raise Unreadable(f"more than {MOST_VALUES} values; send fewer rows at once")
     table, has_unknown = _table(form, body)
-    return Rows(
+    return ReadRows(
         columns={name: within(table, path) for name, path in form.paths.items()},
         count=table.num_rows,
         place=lambda index: _place(body, index, table.num_rows),

@@ -36,7 +36,7 @@ def _nobody_told(_kind: str, _reason: str, _what: str) -> None:
     pass
 
 
-class Rejections:
+class RejectedInput:
     """The rejections of one stream, from any thread.
 
     Parameters

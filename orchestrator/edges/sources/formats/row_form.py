@@ -159,7 +159,7 @@ class Ignored(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class ReadRows:
     """Rows as a reader gives them.
 
     Attributes
@@ -194,10 +194,10 @@ def tree_of(leaves: Mapping[FieldPath, Any]) -> dict[str, Any]:
     return tree
 
 
-def no_rows(form: RowForm) -> Rows:
+def no_rows(form: RowForm) -> ReadRows:
     """None of a form."""
     nothing = {name: pa.chunked_array([], pa.null()) for name in form.names}
-    return Rows(columns=nothing, count=0, place=row_place)
+    return ReadRows(columns=nothing, count=0, place=row_place)
 
 
 def row_place(index: int) -> str:

@@ -31,7 +31,7 @@ from pyarrow import ipc
 
 from foundation.arrays import IntArray
 from orchestrator.edges.drivers import DriverError
-from orchestrator.edges.sources.live.ingestion import Full, OtherRows, Taken
+from orchestrator.edges.sources.live.ingestion import BatchOutcome, Full, OtherRows
 from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.folders import path_part, private_folder, sync
 from streams.vectors.row_digest import RowDigest
@@ -124,7 +124,7 @@ class Batches:
                 unfinished.unlink(missing_ok=True)
             self._sizes[folder] = self._sizes.get(folder, 0) + more_bytes
 
-    def commit(self, client: str, number: int, parts: Sequence[str]) -> Taken:
+    def commit(self, client: str, number: int, parts: Sequence[str]) -> BatchOutcome:
         """Let a batch enter; returns when all of it has.
 
         Parameters
@@ -149,7 +149,7 @@ class Batches:
             self._enter_all()
             if self._input.has(_name(client), _last(number)):
                 self._compare(client, number, parts)
-                taken = Taken(repeated=True, waiting=self._input.waiting_tuples)
+                taken = BatchOutcome(repeated=True, waiting=self._input.waiting_tuples)
             else:
                 file = self._folder / f"{_key(client, number)}.batch"
                 self._merge(client, number, parts, file)
@@ -182,12 +182,12 @@ class Batches:
                 problem = f"the committed batch {file.name} is damaged: {error}"
                 self._input.rejections.malformed(b"", problem)
 
-    def _enter(self, file: Path) -> Taken:
+    def _enter(self, file: Path) -> BatchOutcome:
         table = _mapped(file)
         told = table.schema.metadata or {}
         client, number = told[_CLIENT].decode(), int(told[_NUMBER])
         digest = int(told[_DIGEST]) if _DIGEST in told else None
-        taken = Taken()
+        taken = BatchOutcome()
         rows = table.replace_schema_metadata().cast(self._schema)
         for piece, batch in enumerate(rows.to_batches(PIECE_ROWS)):
             place = number * PIECES + piece

@@ -90,13 +90,13 @@ class Push:
     until_ms: int = NO_WATERMARK
     late_ms: IntArray | None = None
     digest: int | None = None
-    outcome: Taken | None = None
+    outcome: BatchOutcome | None = None
     error: Exception | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class BatchOutcome:
     """What became of a batch. It is in the journal, if there is one.
 
     Attributes
@@ -121,8 +121,8 @@ class Taken:
     undecided: int = 0
     waiting: int = 0
 
-    def __add__(self, other: Taken) -> Taken:
-        return Taken(
+    def __add__(self, other: BatchOutcome) -> BatchOutcome:
+        return BatchOutcome(
             accepted=self.accepted + other.accepted,
             late=self.late + other.late,
             ahead=self.ahead + other.ahead,
@@ -297,7 +297,7 @@ class Ingestion:
         if differs:
             push.error = OtherRows(*name)
         else:
-            push.outcome = Taken(repeated=True)
+            push.outcome = BatchOutcome(repeated=True)
             push.until_ms = self._orderer.newest_ms
         return True
 
@@ -369,5 +369,5 @@ def _most_rows(rows: pa.RecordBatch) -> int:
     return max(int(PIECE_BYTES / max(rows.nbytes / max(rows.num_rows, 1), 1)), 1)
 
 
-def _taken(accepted: int, refused: Refusals) -> Taken:
-    return Taken(accepted=accepted, late=refused.late, ahead=refused.ahead)
+def _taken(accepted: int, refused: Refusals) -> BatchOutcome:
+    return BatchOutcome(accepted=accepted, late=refused.late, ahead=refused.ahead)

@@ -19,14 +19,14 @@ import pyarrow as pa
 
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import SourceEmitted
-from orchestrator.edges.sources.formats.rejections import Rejections
+from orchestrator.edges.sources.formats.rejections import RejectedInput
 from orchestrator.edges.sources.live.ingestion import (
     PIECE_BYTES,
+    BatchOutcome,
     Full,
     Ingestion,
     OtherRows,
     Push,
-    Taken,
 )
 from orchestrator.edges.sources.live.journal import Journal
 from orchestrator.records import InputStatus, WaitingInput
@@ -82,7 +82,7 @@ class LiveInput:
         wake: Callable[[], None],
         buffer_bytes: int,
         advance_us: int,
-        rejections: Rejections,
+        rejections: RejectedInput,
     ) -> None:
         self.stream = stream
         self.address: str | None = None
@@ -173,7 +173,7 @@ class LiveInput:
         waits: bool = True,
         confirms: bool = True,
         in_order: bool = False,
-    ) -> Taken:
+    ) -> BatchOutcome:
         """Bring a batch in; returns when it is in the journal.
 
         Parameters
@@ -216,7 +216,7 @@ class LiveInput:
             self._pushed_bytes += size_bytes
             self._changed.notify_all()
         if not confirms:
-            return Taken()
+            return BatchOutcome()
         self._wait_for(push)
         if isinstance(push.error, OtherRows):
             raise push.error

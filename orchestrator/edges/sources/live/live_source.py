@@ -14,7 +14,7 @@ from orchestrator.documents.units import duration_ms, memory_bytes
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.sources.driver import SourceContext, SourceDriver
 from orchestrator.edges.sources.formats.form_options import form_options, read_timestamp, row_form
-from orchestrator.edges.sources.formats.rejections import Rejections
+from orchestrator.edges.sources.formats.rejections import RejectedInput
 from orchestrator.edges.sources.formats.row_form import ISO, NULLS, RowForm, Unknown
 from orchestrator.edges.sources.live.confirmed_input import ConfirmedInput
 from orchestrator.edges.sources.live.ingestion import Ingestion
@@ -39,7 +39,7 @@ RETURNS_MS = 3000
 """Our own clients try again every 2 s, and `Retry-After` says 1 s."""
 
 
-class Durable(Enum):
+class Durability(Enum):
     """What input outlives, once it is acknowledged to whoever has sent it."""
 
     MACHINE = "machine"
@@ -83,7 +83,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
     idle_after_ms: int | None = 1000
     max_ahead_ms: int | None = 60_000
     advance_ms: float = 100.0
-    durable: Durable = Durable.MACHINE
+    durable: Durability = Durability.MACHINE
     retain_bytes: int = 128 * 2**20
     late: bool = False
     rejected: bool = False
@@ -105,7 +105,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         """Those options that a manifest gives, by attribute."""
         given = section.given({**_options, **cls.own_options})
         timestamp = given.pop("timestamp", {})
-        if given.get("durable") is Durable.REPLICAS:
+        if given.get("durable") is Durability.REPLICAS:
             cls._check_replicas(section, by_column="time_column" in timestamp, given=given)
         return {**timestamp, **given}
 
@@ -126,7 +126,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
     @property
     def resumable(self) -> bool:
         """Whether it keeps a journal."""
-        return self.durable in (Durable.MACHINE, Durable.PROCESS)
+        return self.durable in (Durability.MACHINE, Durability.PROCESS)
 
     @property
     def journaled(self) -> bool:
@@ -143,7 +143,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         """What consumers have is not needed at another site, and clients send it the rest."""
         if not self.pushed or self.unlike is None:
             return self.unlike
-        if self.durable is not Durable.REPLICAS:
+        if self.durable is not Durability.REPLICAS:
             return f"{self.unlike}, unless with `durable: replicas`"
         if self.late or self.rejected:
             return "leave out `late` and `rejected`, whose streams are kept at one site"
@@ -238,7 +238,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         except OSError as error:
             raise DriverError(f"the journal cannot be opened: {error}") from None
         kind = LiveInput if journal is None else JournaledInput
-        if self.durable is Durable.REPLICAS:
+        if self.durable is Durability.REPLICAS:
             kind = ConfirmedInput
         stream, sides = assignment.stream, context.side_streams
         waiting = WaitingTuples(
@@ -264,7 +264,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             wake=context.wake,
             buffer_bytes=context.buffer_bytes,
             advance_us=round(self.advance_ms * 1000),
-            rejections=Rejections(stream, folder, context.clock_us, partial(sides.note, stream)),
+            rejections=RejectedInput(stream, folder, context.clock_us, partial(sides.note, stream)),
         )
 
     def folder(
@@ -302,7 +302,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             own,
             stream_schema(assignment.columns),
             retain_bytes=self.retain_bytes,
-            sync=self.durable is Durable.MACHINE,
+            sync=self.durable is Durability.MACHINE,
         )
         _drop_former(stream, assignment.generation)
         return journal
@@ -330,11 +330,11 @@ def _interval(field: Field) -> float:
     return field.quantity(duration_ms, positive=True)
 
 
-def _durable(field: Field) -> Durable:
+def _durable(field: Field) -> Durability:
     # YAML reads `no` as false.
     if field.node.value == "no":
-        return Durable.NOTHING
-    return Durable(field.choice([each.value for each in Durable]))
+        return Durability.NOTHING
+    return Durability(field.choice([each.value for each in Durability]))
 
 
 def _retain(field: Field) -> int:

@@ -28,7 +28,7 @@ SHOWN_CHARS = 1000
 """Of something refused."""
 
 
-class Side(Enum):
+class SideStream(Enum):
     """What a side stream holds."""
 
     LATE = "late"
@@ -43,14 +43,14 @@ class SideStreams:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._opened: dict[tuple[str, Side], LiveInput] = {}
+        self._opened: dict[tuple[str, SideStream], LiveInput] = {}
 
-    def open(self, stream: str, side: Side, opened: LiveInput) -> None:
+    def open(self, stream: str, side: SideStream, opened: LiveInput) -> None:
         """Take in what a stream refuses."""
         with self._lock:
             self._opened[stream, side] = opened
 
-    def close(self, stream: str, side: Side, opened: LiveInput) -> None:
+    def close(self, stream: str, side: SideStream, opened: LiveInput) -> None:
         """Do so no more."""
         with self._lock:
             if self._opened.get((stream, side)) is opened:
@@ -59,12 +59,15 @@ class SideStreams:
     def keep(self, stream: str, refused: Refusals, client: str, number: int) -> None:
         """Keep the refused tuples of a batch; returns when the journals have them, if there are
         any."""
-        if refused.late_rows is not None and (late := self._get(stream, Side.LATE)) is not None:
+        if (
+            refused.late_rows is not None
+            and (late := self._get(stream, SideStream.LATE)) is not None
+        ):
             rows = refused.late_rows
             columns = [*rows.columns, rows.column(0)]
             schema = late.schema
             _push(late, pa.RecordBatch.from_arrays(columns, schema=schema), client, number)
-        rejected = self._get(stream, Side.REJECTED)
+        rejected = self._get(stream, SideStream.REJECTED)
         if refused.ahead_rows is not None and rejected is not None:
             reason = "the timestamp lies further ahead of the clock than maxAhead allows"
             whats = [_shown(row) for row in refused.ahead_rows.slice(0, MOST_ROWS).to_pylist()]
@@ -72,12 +75,12 @@ class SideStreams:
 
     def note(self, stream: str, kind: str, reason: str, what: str) -> None:
         """Keep something that could not be read; whoever tells it does not wait."""
-        if (rejected := self._get(stream, Side.REJECTED)) is not None:
+        if (rejected := self._get(stream, SideStream.REJECTED)) is not None:
             with contextlib.suppress(Full, DriverError):
                 rows = _rejections(kind, reason, [what[:SHOWN_CHARS]])
                 rejected.push(rows, waits=False, confirms=False)
 
-    def _get(self, stream: str, side: Side) -> LiveInput | None:
+    def _get(self, stream: str, side: SideStream) -> LiveInput | None:
         with self._lock:
             return self._opened.get((stream, side))
 

@@ -13,7 +13,7 @@ from orchestrator.clock import now_us
 from orchestrator.host.core.events import PeerLost
 from orchestrator.host.core.preparation import SnapshotPreparations
 from orchestrator.host.shell.parts import PART_BYTES, PARTS_UNDER_WAY
-from orchestrator.host.shell.transport import FramesArrived, Keys, Transport
+from orchestrator.host.shell.transport import FramesArrived, KeyPair, Transport
 from orchestrator.host.shell.wire import UnreadSnapshot, begin_decoding, encode, encode_frames
 from orchestrator.records import Peer
 from streams.evaluate.engine import FragmentEngine
@@ -44,7 +44,7 @@ def filled() -> FragmentEngine:
     return engine
 
 
-def peer(transport: Transport, keys: Keys) -> Peer:
+def peer(transport: Transport, keys: KeyPair) -> Peer:
     return Peer(
         node=transport.node,
         incarnation="1",
@@ -70,7 +70,7 @@ def test_a_state_of_200_megabytes_arrives_among_heartbeats() -> None:
     preparations = SnapshotPreparations()
     prepared: Snapshot | None = None
     sent = heard = 0
-    keys, other_keys = Keys.generate(), Keys.generate()
+    keys, other_keys = KeyPair.generate(), KeyPair.generate()
     with (
         closing(Transport("one", keys, "127.0.0.1", now_us)) as one,
         closing(Transport("other", other_keys, "127.0.0.1", now_us)) as other,

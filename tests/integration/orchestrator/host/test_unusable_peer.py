@@ -8,10 +8,10 @@ from contextlib import closing
 import pytest
 
 from orchestrator.clock import now_us
-from orchestrator.edges.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
 from orchestrator.host.shell.loop import HostLoop, Surroundings, host_identity
 from orchestrator.host.shell.name_claim import Claimed
-from orchestrator.host.shell.transport import Keys, Transport
+from orchestrator.host.shell.transport import KeyPair, Transport
 from orchestrator.records import (
     ClusterRecord,
     HostSpec,
@@ -29,7 +29,7 @@ SPEC = HostSpec(
 
 @pytest.fixture
 def transport() -> Iterator[Transport]:
-    with closing(Transport("paris", Keys.generate(), "127.0.0.1", now_us)) as made:
+    with closing(Transport("paris", KeyPair.generate(), "127.0.0.1", now_us)) as made:
         yield made
 
 
@@ -42,7 +42,7 @@ def run_paris(cluster: ObedientCluster, transport: Transport) -> HostLoop:
         clock_us=now_us,
         send=lambda _to, _message: None,
         set_peers=transport.set_peers,
-        sinks=SinkDrivers(lambda _assignment: Handover(lambda _delivery: None)),
+        sinks=SinkDrivers(lambda _assignment: HandingSink(lambda _delivery: None)),
         report=lambda _report: None,
         finish=lambda _worked, _began_us, _then: 0.0,
         message_failed=lambda _message, _error: None,
@@ -70,7 +70,7 @@ def test_an_address_of_one_host_that_nobody_can_connect_to_ends_no_other_host(
     transport: Transport, unusable: dict[str, str]
 ) -> None:
     cluster = ObedientCluster()
-    good = Keys.generate().public.decode()
+    good = KeyPair.generate().public.decode()
     for host in cluster.hosts.values():
         host.tell(endpoint="tcp://127.0.0.1:1", public_key=good)
     cluster.hosts["lyon"].tell(**unusable)

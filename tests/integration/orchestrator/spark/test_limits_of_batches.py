@@ -22,7 +22,7 @@ def test_a_batch_that_no_site_would_read_is_not_committed(
     assert (files.MOST_ROWS, files.MOST_BYTES) == (MOST_ROWS, MOST_BYTES)
     monkeypatch.setattr(files, "MOST_ROWS", 10)
     schema = StructType([StructField("at", LongType())])
-    target = files.Target.read({"path": str(tmp_path), "timestamp": "at"}, schema)
+    target = files.TargetFolder.read({"path": str(tmp_path), "timestamp": "at"}, schema)
     staged = target.staged("query", 0)
     staged.mkdir(parents=True)
     rows = pa.RecordBatch.from_arrays([pa.array(range(11), pa.int64())], names=["at"])

@@ -18,15 +18,15 @@ from orchestrator.api.tailing import why_quiet
 from orchestrator.control.observe.view import read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.edges.sources import spec_of
-from orchestrator.edges.sources.live.refused import Side
+from orchestrator.edges.sources.live.refused import SideStream
 from orchestrator.edges.sources.side_streams import SideSource
 from orchestrator.manifest import cluster_record
 from orchestrator.progress import silent
 from orchestrator.records import (
     ClockOffset,
     ClocksRecord,
-    Coordinate,
     InputStatus,
+    NodeCoordinate,
     SourceStatus,
     WaitingInput,
 )
@@ -96,7 +96,7 @@ def start_slowly(cluster: ObedientCluster) -> Callable[[], None]:
     """Have executors be far from everybody at first; returns what ends that."""
     hosts = [cluster.hosts[name] for name in EXECUTORS]
     known = [(host, host.record.coordinate, host.record.latencies_ms) for host in hosts]
-    guess = Coordinate(position_ms=(900.0, 900.0), cpu_ms=0.0, error=1.0, error_ms=900.0)
+    guess = NodeCoordinate(position_ms=(900.0, 900.0), cpu_ms=0.0, error=1.0, error_ms=900.0)
     for host in hosts:
         host.tell(coordinate=guess, latencies_ms=dict.fromkeys(host.record.latencies_ms, 900.0))
 
@@ -357,7 +357,7 @@ def test_streams_of_refused_input_start_and_end_with_the_stream_they_stand_besid
     cluster = ObedientCluster()
     manifests = aircraft()
     north = manifests.streams[0]
-    side = SideSource(of="north", side=Side.LATE)
+    side = SideSource(of="north", side=SideStream.LATE)
     late = msgspec.structs.replace(
         north.record, name="north.late", beside="north", source=spec_of("side", side)
     )

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from orchestrator.api.trial import with_trials
 from orchestrator.control.decide.admission import admit
 from orchestrator.control.observe.dataflow import dataflow
-from orchestrator.control.planning.workload import Basis, rates, workload
+from orchestrator.control.planning.workload import CostBasis, rates, workload
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.replay import Replay
 from orchestrator.host.shell.processor_speed import REFERENCE_US
@@ -230,9 +230,9 @@ def test_stated_costs_need_no_trial_and_go_before_it() -> None:
     streams = {each.record.name: each.record for each in given.streams}
     queries = {half.name: half}
     work = workload(view, dataflow(streams, queries), streams, queries).fragments
-    assert work["some"].cost.basis is Basis.STATED
+    assert work["some"].cost.basis is CostBasis.STATED
     assert work["some"].cost.per_tuple_us == 7.0
-    assert work["counted"].cost.basis is Basis.TRIED
+    assert work["counted"].cost.basis is CostBasis.TRIED
 
 
 def test_selectivities_that_are_not_stated_are_tried_even_if_costs_are() -> None:

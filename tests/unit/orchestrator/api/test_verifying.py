@@ -29,7 +29,7 @@ from orchestrator.edges.events import SourceEmitted
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.live.ingestion import Ingestion, Push
 from orchestrator.edges.sources.live.journal import Journal
-from orchestrator.edges.sources.live.live_source import Durable
+from orchestrator.edges.sources.live.live_source import Durability
 from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.replay import Replay
 from orchestrator.edges.sources.tcp import Tcp
@@ -65,7 +65,7 @@ def journaled(folder: Path, *stamps: int) -> StreamRecord:
     time = EventTime(by_arrival=False, max_ahead_ms=None)
     rows = pa.RecordBatch.from_pydict({"_ts": stamps, "number": stamps}, schema=SCHEMA)
     Ingestion(SCHEMA, time, journal).take([Push(rows, 0)], 0)
-    return msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp(durable=Durable.PROCESS)))
+    return msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp(durable=Durability.PROCESS)))
 
 
 def test_a_live_stream_is_read_from_its_journal_while_its_site_writes_it(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_a_live_stream_is_read_from_its_journal_while_its_site_writes_it(tmp_pat
 
 
 def test_what_is_kept_nowhere_is_refused_with_the_reason(tmp_path: Path) -> None:
-    gone = msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp(durable=Durable.NOTHING)))
+    gone = msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp(durable=Durability.NOTHING)))
     with pytest.raises(Unverifiable, match=r"is not kept: it has `durable: no`$"):
         kept_input(gone, tmp_path)
-    sent = msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp(durable=Durable.REPLICAS)))
+    sent = msgspec.structs.replace(STREAM, source=spec_of("tcp", Tcp(durable=Durability.REPLICAS)))
     with pytest.raises(Unverifiable, match=r"is not kept: it has `durable: replicas`$"):
         kept_input(sent, tmp_path)
     shed = msgspec.structs.replace(gone, shed=Shed(tuples=1, per_ms=1.0))

@@ -12,7 +12,7 @@ from orchestrator.drills.kill_executor import DrillFailed
 from orchestrator.drills.links import (
     CUT_LINK_MS,
     SCHEDULING_MS,
-    Link,
+    HostLink,
     LinkChange,
     aimed_link,
     blast_of_link,
@@ -49,7 +49,7 @@ def test_the_link_is_one_on_which_output_leaves_the_node(cluster: ObedientCluste
     view = cluster.view()
     alerts = view.fragments["proximity.alerts"].record.primary.node
     link = aimed_link(view, "cut-link", None, alerts)
-    assert link == Link(source=alerts, target="control-centre")
+    assert link == HostLink(source=alerts, target="control-centre")
 
 
 @pytest.mark.parametrize("target", ["nowhere:control-centre", "control-centre:control-centre"])
@@ -68,7 +68,7 @@ def test_a_cut_is_allowed_its_time_for_each_hop_that_crosses_the_link(
 ) -> None:
     view = cluster.view()
     primary = view.fragments["proximity.alerts"].record.primary.node
-    blast = blast_of_link(view, Link(source=primary, target="control-centre"), CUT)
+    blast = blast_of_link(view, HostLink(source=primary, target="control-centre"), CUT)
     assert blast.outputs == ("alerts",)
     assert blast.bound_ms == CUT_LINK_MS + view.settings.batch_ms + SCHEDULING_MS
     assert blast.links == (f"{primary}:control-centre", f"control-centre:{primary}")
@@ -79,7 +79,7 @@ def test_a_link_between_two_replicas_leaves_them_unprotected(cluster: ObedientCl
     view = cluster.view()
     record = view.fragments["proximity.alerts"].record
     assert record.secondary is not None
-    link = Link(source=record.primary.node, target=record.secondary.node)
+    link = HostLink(source=record.primary.node, target=record.secondary.node)
     assert "proximity.alerts" in blast_of_link(view, link, CUT).unprotected
 
 
@@ -89,7 +89,7 @@ def test_a_delay_is_allowed_once_beyond_the_bound(cluster: ObedientCluster) -> N
     change = DISTURBANCES["delay-link"].link
     assert change is not None
     assert change.delay_ms is not None
-    blast = blast_of_link(view, Link(source=primary, target="control-centre"), change)
+    blast = blast_of_link(view, HostLink(source=primary, target="control-centre"), change)
     assert blast.bound_ms == 300.0 + change.delay_ms
     assert len(blast.links) == 1
 

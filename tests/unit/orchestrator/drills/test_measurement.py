@@ -14,8 +14,8 @@ from orchestrator.drills.blast import Blast
 from orchestrator.drills.kill_executor import Killed, Target
 from orchestrator.drills.measurement import (
     Differences,
+    LongestSilence,
     SequenceFaults,
-    Silence,
     differences,
     disturbance,
     longest_silence,
@@ -150,14 +150,16 @@ def test_an_archive_says_the_same_as_an_observer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("begin_us", "end_us", "expected"),
     [
-        (0, 10_000, Silence(gap_ms=5.0, ended_us=9000)),
-        (0, 3500, Silence(gap_ms=2.0, ended_us=4000)),
-        (4500, 4600, Silence(gap_ms=5.0, ended_us=9000)),
-        (4000, 4000, Silence(gap_ms=2.0, ended_us=4000)),
-        (9500, 9600, Silence(gap_ms=1.0, ended_us=10_000)),
+        (0, 10_000, LongestSilence(gap_ms=5.0, ended_us=9000)),
+        (0, 3500, LongestSilence(gap_ms=2.0, ended_us=4000)),
+        (4500, 4600, LongestSilence(gap_ms=5.0, ended_us=9000)),
+        (4000, 4000, LongestSilence(gap_ms=2.0, ended_us=4000)),
+        (9500, 9600, LongestSilence(gap_ms=1.0, ended_us=10_000)),
     ],
 )
-def test_longest_silence_that_touches_a_time(begin_us: int, end_us: int, expected: Silence) -> None:
+def test_longest_silence_that_touches_a_time(
+    begin_us: int, end_us: int, expected: LongestSilence
+) -> None:
     arrived_us = np.array([1000, 2000, 4000, 9000, 10_000])
     found = longest_silence(arrived_us, begin_us, end_us)
     if begin_us == end_us:

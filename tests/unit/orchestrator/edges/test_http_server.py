@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.edges.http_server import HttpError, Request
+from orchestrator.edges.http_server import HttpError, StreamRequest
 
 EVENTS, ARROW = "text/event-stream", "application/vnd.apache.arrow.stream"
 
@@ -28,7 +28,7 @@ EVENTS, ARROW = "text/event-stream", "application/vnd.apache.arrow.stream"
 )
 def test_the_type_that_a_client_prefers(accept: str | None, kind: str | None) -> None:
     headers = {} if accept is None else {"accept": accept}
-    request = Request(headers=headers, query={})
+    request = StreamRequest(headers=headers, query={})
     if kind is not None:
         assert request.preferred("results come", EVENTS, ARROW) == kind
         return

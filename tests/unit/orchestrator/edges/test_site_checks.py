@@ -13,7 +13,7 @@ from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.driver import SourceDriver
 from orchestrator.edges.sources.folder import Folder
 from orchestrator.edges.sources.http import Http
-from orchestrator.edges.sources.live.live_source import Durable
+from orchestrator.edges.sources.live.live_source import Durability
 from orchestrator.edges.sources.replay import Replay
 from orchestrator.records import DriverSpec, EdgeCheck, EdgeFault, SinkAssignment, SourceAssignment
 from orchestrator.simulation.world.memory_store import MemoryServer
@@ -137,7 +137,7 @@ def test_a_journal_needs_a_folder_that_can_be_written(tmp_path: Path) -> None:
     assert found is not None
     assert (found.option, found.value) == ("durable", "machine")
     assert "needs a folder of the site for the stream's journal" in found.problem
-    assert Asker(None).source("folder", Folder(path=str(inbox), durable=Durable.NOTHING)) is None
+    assert Asker(None).source("folder", Folder(path=str(inbox), durable=Durability.NOTHING)) is None
     (tmp_path / "file").write_text("")
     found = Asker(tmp_path / "file" / "site").source("folder", folder)
     assert found is not None

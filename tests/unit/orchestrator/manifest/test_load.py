@@ -19,7 +19,7 @@ from orchestrator.records import (
     Standby,
 )
 from streams.scheduling.run_queue import Policy
-from topology.cpu import DEFAULT_SCALING, Linear, Power, Queueing, Scaling, Table
+from topology.cpu import DEFAULT_SCALING, Linear, PiecewiseLinear, Power, Queueing, Scaling
 
 TEXT = """\
 kind: Cluster
@@ -205,7 +205,7 @@ def test_standby_schemes_are_read(folder: Path, written: str, standby: Standby) 
         ("{function: queueing, ms: 5}", Queueing(5)),
         (
             "{function: table, points: [[0, 0], [0.5, 4], [1, 20]]}",
-            Table(((0, 0), (0.5, 4), (1, 20))),
+            PiecewiseLinear(((0, 0), (0.5, 4), (1, 20))),
         ),
     ],
 )

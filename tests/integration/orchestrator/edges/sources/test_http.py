@@ -26,7 +26,7 @@ from orchestrator.edges.sources.http import Http
 from orchestrator.edges.sources.live import confirmed_input
 from orchestrator.edges.sources.live.ingestion import Full
 from orchestrator.edges.sources.live.live_input import LiveInput
-from orchestrator.edges.sources.live.live_source import Durable
+from orchestrator.edges.sources.live.live_source import Durability
 from orchestrator.records import SourceAssignment, SourceSpec
 
 TOKEN = "a-token-that-nobody-guesses"
@@ -184,7 +184,7 @@ def test_other_rows_under_a_known_key_are_refused_and_counted_also_after_a_resta
 
 
 def test_other_rows_are_refused_where_consumers_keep_them(site: Site) -> None:
-    source = site.open(Http(durable=Durable.NOTHING))
+    source = site.open(Http(durable=Durability.NOTHING))
     assert request(source, b"number,name\n", Idempotency_Key="k")[1] == accepted(0)
     assert request(source, b"number,name\n1,a\n", Idempotency_Key="k")[0] == 422
     assert request(source, b"number,name\n", Idempotency_Key="k")[1]["repeated"]
@@ -492,7 +492,7 @@ def test_a_batch_that_is_repeated_in_vain_is_not_kept_again(
 ) -> None:
     """Consumers that do not follow have it sent again and again."""
     monkeypatch.setattr(confirmed_input, "PATIENCE_S", 0.05)
-    source = site.open(Http(durable=Durable.REPLICAS, time_column="number", time_format="ms"))
+    source = site.open(Http(durable=Durability.REPLICAS, time_column="number", time_format="ms"))
     count, held, size_bytes = 4000, list[int](), 0
     for _ in range(12):
         # As the body of a request that is parsed: each has memory of its own.

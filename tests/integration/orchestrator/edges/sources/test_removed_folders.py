@@ -16,7 +16,7 @@ from orchestrator.edges.open_folders import FilesGone
 from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.edges.sources.http import Http
 from orchestrator.edges.sources.live.batches import Batches
-from orchestrator.edges.sources.live.live_source import Durable
+from orchestrator.edges.sources.live.live_source import Durability
 from orchestrator.edges.sources.source_drivers import SourceDrivers
 from orchestrator.records import SourceAssignment, SourceSpec
 from tests.conftest import WaitUntil
@@ -74,7 +74,7 @@ def test_a_stream_whose_journal_is_removed_stops_and_says_what_to_do(
 
 
 def test_what_needs_no_journal_goes_on(site: Site) -> None:
-    source = site.open(Http(durable=Durable.NOTHING, idle_after_ms=None))
+    source = site.open(Http(durable=Durability.NOTHING, idle_after_ms=None))
     assert request(source, b"{nonsense")[0] == 400
     shutil.rmtree(site.folder)
     assert request(source, b"{nonsense")[0] == 400
@@ -84,7 +84,7 @@ def test_what_needs_no_journal_goes_on(site: Site) -> None:
 
 def test_tuples_that_wait_find_their_folder_again(site: Site) -> None:
     options = Http(
-        time_column="number", time_format="ms", idle_after_ms=None, durable=Durable.NOTHING
+        time_column="number", time_format="ms", idle_after_ms=None, durable=Durability.NOTHING
     )
     source = site.open(options, buffer_bytes=100_000)
     same = b'{"number": 5, "name": "x"}\n' * 1000
@@ -96,7 +96,7 @@ def test_tuples_that_wait_find_their_folder_again(site: Site) -> None:
 
 
 def test_parts_of_a_batch_that_are_gone_are_written_again(site: Site, tmp_path: Path) -> None:
-    source = site.open(Http(durable=Durable.MACHINE))
+    source = site.open(Http(durable=Durability.MACHINE))
     folder = tmp_path / "batches"
     one = pa.RecordBatch.from_pydict(
         {"_ts": [0] * 100, "number": [1] * 100, "name": ["x"] * 100}, schema=source.schema

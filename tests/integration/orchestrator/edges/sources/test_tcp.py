@@ -18,7 +18,7 @@ from orchestrator.edges.sources import tcp
 from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.edges.sources.formats.row_form import Format
 from orchestrator.edges.sources.live.live_input import JournaledInput, LiveInput
-from orchestrator.edges.sources.live.live_source import Durable
+from orchestrator.edges.sources.live.live_source import Durability
 from orchestrator.edges.sources.tcp import MOST_LINE_BYTES, Tcp
 from orchestrator.records import SourceAssignment, SourceSpec
 from streams.vectors.chunk import NO_WATERMARK
@@ -144,7 +144,7 @@ def test_lines_of_bytes_that_are_no_text_and_quotes_that_do_not_end(
     assert [row["name"] for row in site.rows] == ["a", "c", "f"]
     site.close()
     site.rows.clear()
-    address = site.open(Tcp(format=Format.JSON, durable=Durable.NOTHING))
+    address = site.open(Tcp(format=Format.JSON, durable=Durability.NOTHING))
     send(address, b'{"number": 1}\n{"number": 2, "name": "\xff"}\n{"number": 3}\n')
     wait_until(lambda: site.entered() == [1, 3])
 

@@ -12,7 +12,7 @@ import pytest
 from ha.messages import Ping, Pong
 from orchestrator.clock import now_us
 from orchestrator.host.core.prober import COORDINATE_EXCHANGES, LINK_EXCHANGES, Prober
-from orchestrator.host.shell.transport import FramesArrived, Keys, Transport
+from orchestrator.host.shell.transport import FramesArrived, KeyPair, Transport
 from orchestrator.host.shell.wire import decode, encode
 from orchestrator.records import Peer
 from topology.cpu import Linear
@@ -22,7 +22,7 @@ class Host:
     """A prober on a link."""
 
     def __init__(self, name: str, seed: int) -> None:
-        self.keys = Keys.generate()
+        self.keys = KeyPair.generate()
         self.transport = Transport(name, self.keys, "127.0.0.1", now_us)
         self.prober = Prober(np.random.default_rng(seed), Linear(10), 100_000)
         self.round_trips_ms: list[float] = []

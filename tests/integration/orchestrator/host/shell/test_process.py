@@ -13,7 +13,7 @@ from orchestrator.clock import anchor_us, now_us
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
-from orchestrator.edges.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.driver import SourceDriver
 from orchestrator.edges.sources.replay import Replay
@@ -54,7 +54,7 @@ class RunningHost:
         self.delivered: list[Deliver] = []
         self.store = server.connect()
         self._ended = Event()
-        sinks = SinkDrivers(lambda _: Handover(self.delivered.append))
+        sinks = SinkDrivers(lambda _: HandingSink(self.delivered.append))
         self._process = HostProcess(spec(node, kind), self.store, sinks)
         self._thread = Thread(target=self._process.run, args=(self._ended.is_set,))
         self._thread.start()
@@ -183,6 +183,6 @@ def test_a_source_of_ones_own_enters_at_a_real_host(wait_until: WaitUntil) -> No
 
 
 def test_a_host_of_a_cluster_that_does_not_exist_is_refused() -> None:
-    sinks = SinkDrivers(lambda _: Handover(print))
+    sinks = SinkDrivers(lambda _: HandingSink(print))
     with pytest.raises(InvalidInput, match="does not exist"):
         HostProcess(spec("edge", NodeKind.SITE), MemoryServer().connect(), sinks)

@@ -19,7 +19,7 @@ from orchestrator.host.shell.transport import (
     FLUSHED_US,
     MAX_FRAME_BYTES,
     FramesArrived,
-    Keys,
+    KeyPair,
     Transport,
 )
 from orchestrator.host.shell.wire import WIRE_VERSION
@@ -42,7 +42,7 @@ class Host:
         address: str = "127.0.0.1",
         advertised: str | None = None,
     ) -> None:
-        self.keys = Keys.generate()
+        self.keys = KeyPair.generate()
         budget = MemoryBudget(memory_bytes)
         self.transport = Transport(
             name, self.keys, address, now_us, budget=budget, advertised=advertised
@@ -475,7 +475,7 @@ def test_messages_that_wait_for_a_closed_link_are_counted(hosts: Hosts) -> None:
 
 
 def test_host_on_all_interfaces_tells_peers_the_address_that_it_is_given() -> None:
-    keys = Keys.generate()
+    keys = KeyPair.generate()
     with closing(Transport("one", keys, "0.0.0.0", now_us, advertised="10.1.2.3")) as transport:
         assert transport.endpoint.startswith("tcp://10.1.2.3:")
 
@@ -597,7 +597,7 @@ def test_parts_that_take_long_to_make_are_made_one_a_flush() -> None:
             made.append(number)
             yield b"groups"
 
-    keys, other = Keys.generate(), Host("other")
+    keys, other = KeyPair.generate(), Host("other")
     with (
         closing(other.transport),
         closing(Transport("one", keys, "127.0.0.1", now_us, lambda: used_us)) as t,
@@ -618,7 +618,7 @@ def test_parts_that_take_long_to_make_are_made_one_a_flush() -> None:
 def test_states_keep_to_the_pace_over_all_links_one_after_the_other() -> None:
     at_us = 1
     rate_bytes_s, size = 1e6, 3 * PART_BYTES
-    keys, near, far = Keys.generate(), Host("near"), Host("far")
+    keys, near, far = KeyPair.generate(), Host("near"), Host("far")
     pace = StatePace(rate_bytes_s)
     with (
         closing(near.transport),

@@ -18,7 +18,7 @@ from orchestrator.spark.bulk.coordinates import (
     find_coordinates,
 )
 from orchestrator.spark.bulk.regions import label_regions
-from topology.bulk_embedding import Schedule
+from topology.bulk_embedding import EmbeddingSteps
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -27,7 +27,7 @@ NODES, PEERS = 2_000, 8
 SETTINGS = CoordinateSettings(
     dimensions=2,
     block_nodes=1_000,
-    schedule=Schedule(start_iterations=3, iterations=8),
+    schedule=EmbeddingSteps(start_iterations=3, iterations=8),
     held_out_share=0.05,
     seed=3,
 )
@@ -124,7 +124,7 @@ def test_nodes_keep_the_names_that_they_came_with(
     )
     names = {row[0] for row in some.select("node").union(some.select("peer")).collect()}
     settings = CoordinateSettings(
-        dimensions=2, block_nodes=50, schedule=Schedule(start_iterations=1, iterations=2)
+        dimensions=2, block_nodes=50, schedule=EmbeddingSteps(start_iterations=1, iterations=2)
     )
     placed = find_coordinates(session, some, tmp_path, settings)
     table = rows(session, placed)

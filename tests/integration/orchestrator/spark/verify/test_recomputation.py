@@ -12,7 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orchestrator.spark.verify import recomputation
 from orchestrator.spark.verify.evaluation import evaluate_parts
-from orchestrator.spark.verify.recomputation import Evaluated, Recomputed, Unordered, recompute
+from orchestrator.spark.verify.recomputation import (
+    EvaluatedStatement,
+    Recomputed,
+    Unordered,
+    recompute,
+)
 from orchestrator.spark.verify.verification import PARTS_PER_CORE
 from streams.language import parse
 from streams.plan.compiler import compile_statement
@@ -92,7 +97,7 @@ def test_statements_of_the_reference_give_its_rows(session: SparkSession) -> Non
         expected = output(compile_statement(statement, catalogue), inputs, until_ms)
         made = recomputed(session, query, catalogue, inputs, until_ms)
         assert rows_of(made, name) == ordered(list(expected)), name
-        again = Evaluated(why=FLOATS, by=("k",), whole=None)
+        again = EvaluatedStatement(why=FLOATS, by=("k",), whole=None)
         assert dict(made.not_in_sql) == ({name: again} if name not in IN_SQL else {})
 
 

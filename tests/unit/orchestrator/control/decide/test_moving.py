@@ -15,12 +15,12 @@ from orchestrator.control.decide.writes import decide
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.relocation import MoveRefused, relocate
 from orchestrator.records import (
-    Coordinate,
     CordonRecord,
     FragmentRecord,
     HostLoad,
     MovePlan,
     MoveStep,
+    NodeCoordinate,
     Processors,
     ReplicaStatus,
 )
@@ -351,7 +351,7 @@ def unused(cluster: ObedientCluster) -> str:
 def far_away(cluster: ObedientCluster, target: str) -> Callable[[], None]:
     """A host has just started, and its first round trips are slow; returns what settles that."""
     before = {name: host.record for name, host in cluster.hosts.items()}
-    unsure = Coordinate(position_ms=(0.0, 0.0), cpu_ms=0.0, error=0.9, error_ms=80.0)
+    unsure = NodeCoordinate(position_ms=(0.0, 0.0), cpu_ms=0.0, error=0.9, error_ms=80.0)
     for name, was in before.items():
         slow = was.latencies_ms.keys() if name == target else {target}
         place = unsure if name == target else was.coordinate

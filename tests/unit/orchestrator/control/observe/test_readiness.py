@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.control.observe.readiness import Readiness, incomplete, readiness
-from orchestrator.records import Coordinate, NodeKind, NodeRecord
+from orchestrator.records import NodeCoordinate, NodeKind, NodeRecord
 
 
 def host(
@@ -19,7 +19,7 @@ def host(
         domain="",
         pid=1,
         machine="",
-        coordinate=Coordinate(position_ms=(x_ms, 0.0), cpu_ms=0.0, error=error),
+        coordinate=NodeCoordinate(position_ms=(x_ms, 0.0), cpu_ms=0.0, error=error),
         latencies_ms=latencies_ms,
     )
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from orchestrator.control.planning.dying_together import Offer, Together
+from orchestrator.control.planning.dying_together import FeedingOption, Together
 from orchestrator.records import Standby
 from tests.unit.orchestrator.control.planning.test_feeding import FILTER, SECOND, applied, decided
 
-OFFERS = [Offer(1000.0, 0.0), Offer(100.0, 50.0), Offer(0.0, 100.0)]
+OFFERS = [FeedingOption(1000.0, 0.0), FeedingOption(100.0, 50.0), FeedingOption(0.0, 100.0)]
 
 
 def of_two(spare_ms: float) -> Together:

@@ -13,7 +13,7 @@ from orchestrator.control.planning.overhead import (
     RECEIVED,
 )
 from orchestrator.control.planning.site_load import SITE_US
-from orchestrator.control.planning.utilisation import Place, advice, room_cores
+from orchestrator.control.planning.utilisation import PredictedPlace, advice, room_cores
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import (
@@ -73,7 +73,7 @@ def refusal(cluster: ObedientCluster, query: QueryManifest) -> Refused:
     return caught.value
 
 
-def place(admission: Admission, name: str) -> Place:
+def place(admission: Admission, name: str) -> PredictedPlace:
     return next(each for each in admission.places if each.name == name)
 
 

@@ -9,7 +9,7 @@ from orchestrator.control.decide.admission import admit
 from orchestrator.control.observe.awaited import AWAITED_US
 from orchestrator.control.observe.measured_load import NODE_SHARE
 from orchestrator.control.planning import utilisation
-from orchestrator.control.planning.utilisation import RESTING_CORES, SERVICE_US, Place
+from orchestrator.control.planning.utilisation import RESTING_CORES, SERVICE_US, PredictedPlace
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import HostLoad, Processors, ServicesRecord, SourceSpec
@@ -44,7 +44,7 @@ def take(cluster: ObedientCluster, cores: float, own: Processors = SHARED) -> No
     EphemeralRecord(cluster.store, SERVICES.key("local-1")).publish(record)
 
 
-def machine(cluster: ObedientCluster) -> Place:
+def machine(cluster: ObedientCluster) -> PredictedPlace:
     return next(each for each in admit(cluster.view()).places if each.is_machine)
 
 

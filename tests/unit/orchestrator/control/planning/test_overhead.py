@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha.roles import ReplicaRole
-from orchestrator.control.planning.evaluations import Expected
+from orchestrator.control.planning.evaluations import ExpectedEvaluations
 from orchestrator.control.planning.overhead import (
     OFTEN_S,
     OVERHEAD_US,
@@ -23,9 +23,9 @@ TUPLES_S = 100.0
 
 def expected(
     primary_s: float, standby_s: float | None = None, tuples_s: float = 0.0, chunks_s: float = 0.0
-) -> Expected:
+) -> ExpectedEvaluations:
     """Of one fragment, whose standby evaluates half as often if nothing is said."""
-    return Expected(
+    return ExpectedEvaluations(
         inputs={"f": ("north",)},
         evaluations_s={"f": primary_s},
         standby_evaluations_s={"f": primary_s / 2 if standby_s is None else standby_s},
@@ -109,7 +109,7 @@ def test_a_chunk_that_comes_counts_as_part_of_an_evaluation() -> None:
 
 
 def test_what_several_replicas_of_a_host_read_comes_once_and_what_is_made_there_does_not() -> None:
-    of = Expected(
+    of = ExpectedEvaluations(
         inputs={"f": ("north",), "g": ("north", "f")},
         evaluations_s={},
         standby_evaluations_s={},

@@ -11,7 +11,7 @@ from orchestrator.deploy.local.readiness import (
 )
 from orchestrator.errors import Unreachable
 from orchestrator.progress import silent
-from orchestrator.records import Coordinate, NameClaim, NodeKind, NodeRecord
+from orchestrator.records import NameClaim, NodeCoordinate, NodeKind, NodeRecord
 from orchestrator.simulation.world.memory_store import MemoryServer
 from orchestrator.store.protocol import CLAIMS, NODES
 
@@ -53,7 +53,9 @@ class Slow:
             domain="",
             pid=1,
             machine="",
-            coordinate=Coordinate(position_ms=(50.0 * HOSTS.index(name),), cpu_ms=0, error=error),
+            coordinate=NodeCoordinate(
+                position_ms=(50.0 * HOSTS.index(name),), cpu_ms=0, error=error
+            ),
             latencies_ms=dict.fromkeys(HOSTS, 1.0),
         )
         self.store.create(NODES.key(name), record)

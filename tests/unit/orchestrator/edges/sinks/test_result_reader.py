@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.edges.sinks.archive import ArchiveReader
 from orchestrator.edges.sinks.delivered import numbered_schema
-from orchestrator.edges.sinks.result_reader import Begin, EventForm, ResultReader
-from orchestrator.edges.sinks.selection import Place, Selection
+from orchestrator.edges.sinks.result_reader import EventForm, ResultReader, StartPosition
+from orchestrator.edges.sinks.selection import Place, ResultSelection
 from streams.vectors.chunk import stream_schema
 from tests.streams_of_numbers import chunk
 from tests.unit.orchestrator.edges.sinks.test_archive import archive_in, delivery
@@ -45,9 +45,9 @@ def test_a_reader_from_a_number_on_gets_all_of_the_next_generation(
     tmp_path: Path, first: int
 ) -> None:
     schema = numbered_schema(stream_schema({"number": "int"}))
-    selection = Selection.read({}, schema)
+    selection = ResultSelection.read({}, schema)
     form = EventForm("s", selection, schema)
-    reader = ResultReader(Archived(tmp_path), Begin(least_seq=first), selection, form)
+    reader = ResultReader(Archived(tmp_path), StartPosition(least_seq=first), selection, form)
     assert list(_identities(reader)) == [
         *(f"1-{number}" for number in range(first, 3)),
         *(f"2-{number}" for number in range(3)),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.edges.sinks.delivered import numbered_schema
-from orchestrator.edges.sinks.selection import Selection
+from orchestrator.edges.sinks.selection import ResultSelection
 from streams.vectors.chunk import stream_schema
 
 SCHEMA = numbered_schema(stream_schema({"celsius": "float", "sensor": "string"}))
@@ -25,7 +25,7 @@ BATCH = pa.RecordBatch.from_pylist(
 
 
 def stamps(**query: str) -> list[int]:
-    found = Selection.read(query, SCHEMA).of(BATCH)
+    found = ResultSelection.read(query, SCHEMA).of(BATCH)
     return [int(stamp) for stamp in found.column("_ts").to_pylist()]
 
 
@@ -50,12 +50,12 @@ def test_conditions_hold_together_within_a_range_of_time() -> None:
     where = json.dumps([("_seq", "<=", 1), ("celsius", "notnull", None)])
     assert stamps(where=where) == [10, 13]
     assert stamps(where=where, first="11", last="13") == [13]
-    assert Selection.read({"last": "12"}, SCHEMA).is_past(BATCH)
-    assert not Selection.read({"last": "13"}, SCHEMA).is_past(BATCH)
+    assert ResultSelection.read({"last": "12"}, SCHEMA).is_past(BATCH)
+    assert not ResultSelection.read({"last": "13"}, SCHEMA).is_past(BATCH)
 
 
 def test_columns_come_in_the_order_that_is_asked_for() -> None:
-    chosen = Selection.read({"columns": "sensor,_seq"}, SCHEMA).of(BATCH)
+    chosen = ResultSelection.read({"columns": "sensor,_seq"}, SCHEMA).of(BATCH)
     assert chosen.schema.names == ["sensor", "_seq"]
 
 
@@ -74,7 +74,7 @@ def test_columns_come_in_the_order_that_is_asked_for() -> None:
 )
 def test_wrong_wishes_are_refused(query: dict[str, str], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        Selection.read(query, SCHEMA)
+        ResultSelection.read(query, SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_a_condition_takes_a_list_or_one_value(condition: str) -> None:
     """A text would be its letters, and nothing would come."""
     schema = stream_schema({"name": "string"})
     with pytest.raises(ValueError, match=r"condition on name: .* takes"):
-        Selection.read({"where": f"[{condition}]"}, schema)
+        ResultSelection.read({"where": f"[{condition}]"}, schema)

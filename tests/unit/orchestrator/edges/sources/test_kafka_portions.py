@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.edges.sources.formats.row_form import Format, RowForm
-from orchestrator.edges.sources.kafka import Reader
+from orchestrator.edges.sources.kafka import PartitionReader
 
 
 class Message:
@@ -42,7 +42,7 @@ def test_a_message_is_the_same_row_alone_and_with_others(values: list[bytes]) ->
     def ignore(_: object) -> None:
         pass
 
-    reader: Any = object.__new__(Reader)
+    reader: Any = object.__new__(PartitionReader)
     reader._form = RowForm(columns={"name": "string"})
     reader._options = SimpleNamespace(format=Format.CSV, message_time=True)
     reader._input = SimpleNamespace(rejections=SimpleNamespace(malformed=refuse, ignored=ignore))

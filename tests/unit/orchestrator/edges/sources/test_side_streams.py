@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.edges import sources
 from orchestrator.edges.sources.driver import SourceContext
-from orchestrator.edges.sources.live.ingestion import Taken
+from orchestrator.edges.sources.live.ingestion import BatchOutcome
 from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.edges.sources.live.live_source import LiveSource
 from orchestrator.errors import InvalidInput
@@ -65,7 +65,7 @@ class Site:
                 opened = found
             self.opened[record.name] = opened
 
-    def send(self, *stamps: int, number: int) -> Taken:
+    def send(self, *stamps: int, number: int) -> BatchOutcome:
         rows = pa.RecordBatch.from_pydict({"_ts": stamps, "number": stamps}, schema=SCHEMA)
         return self.opened["north"].push(rows, client="c", number=number)
 
@@ -111,9 +111,9 @@ def test_a_column_that_late_tuples_need_is_refused(tmp_path: Path) -> None:
 def test_late_tuples_and_those_too_far_ahead_go_to_streams_of_their_own(tmp_path: Path) -> None:
     site = Site(tmp_path)
     now_ms = site.now_us // 1000
-    assert site.send(now_ms, now_ms + 10, number=1) == Taken(accepted=2, waiting=1)
+    assert site.send(now_ms, now_ms + 10, number=1) == BatchOutcome(accepted=2, waiting=1)
     taken = site.send(now_ms - 5, now_ms + 20, now_ms + 10**6, number=2)
-    assert taken == Taken(accepted=1, late=1, ahead=1, waiting=1)
+    assert taken == BatchOutcome(accepted=1, late=1, ahead=1, waiting=1)
     (late,) = site.rows("north.late")
     assert (late["number"], late["event_time"]) == (now_ms - 5, now_ms - 5)
     (ahead,) = site.rows("north.rejected")
@@ -139,7 +139,7 @@ def test_a_killed_site_has_the_late_tuples_of_a_batch_once(tmp_path: Path) -> No
     side.push(late, client="c", number=3)
     site.close()
     site = Site(tmp_path)
-    assert site.send(1, number=3) == Taken(late=1, waiting=1)
+    assert site.send(1, number=3) == BatchOutcome(late=1, waiting=1)
     assert site.opened["north.late"].status.repeated == 1
     assert site.opened["north.late"]._ingestion.end == Position(  # pyright: ignore[reportPrivateUsage]
         next_seq=1,
@@ -152,6 +152,6 @@ def test_without_a_side_stream_there_are_only_counts(tmp_path: Path) -> None:
     site = Site(tmp_path, without="north.late")
     now_ms = site.now_us // 1000
     site.send(now_ms, now_ms + 10, number=1)
-    assert site.send(now_ms - 5, number=2) == Taken(late=1, waiting=1)
+    assert site.send(now_ms - 5, number=2) == BatchOutcome(late=1, waiting=1)
     assert site.opened["north"].status.late == 1
     site.close()

@@ -7,7 +7,7 @@ import threading
 
 from orchestrator.edges.drivers import LONG_OPENING_US
 from orchestrator.edges.sinks.driver import OpenSink
-from orchestrator.edges.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
 from orchestrator.host.shell.loop import HostLoop, host_identity
 from orchestrator.host.shell.name_claim import Claimed
 from orchestrator.records import Assignment, ClusterRecord, ReplicaId, SinkAssignment
@@ -24,7 +24,7 @@ class Hanging(Host):
 
         def open_sink(_: SinkAssignment) -> OpenSink:
             self.may_open.wait(20.0)
-            return Handover(lambda _delivery: None)
+            return HandingSink(lambda _delivery: None)
 
         self.surroundings = dataclasses.replace(
             self.surroundings, sinks=SinkDrivers(open_sink, aside=True)

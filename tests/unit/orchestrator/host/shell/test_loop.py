@@ -12,7 +12,7 @@ import pytest
 from ha.messages import Ping, Snapshot, SnapshotRequest
 from orchestrator.edges.events import Deliver, Durable
 from orchestrator.edges.sinks.driver import OpenSink
-from orchestrator.edges.sinks.sink_drivers import Handover, SinkDrivers
+from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.replay import Replay
 from orchestrator.host.core.events import AssignmentReceived, MessageArrived, Report
@@ -81,7 +81,7 @@ class Host:
             clock_us=lambda: self.now_us,
             send=lambda _to, _message: None,
             set_peers=lambda _peers: None,
-            sinks=SinkDrivers(lambda _assignment: Handover(lambda _delivery: None)),
+            sinks=SinkDrivers(lambda _assignment: HandingSink(lambda _delivery: None)),
             report=lambda _report: None,
             finish=lambda _worked, _began_us, _then: 0.0,
             message_failed=message_failed,

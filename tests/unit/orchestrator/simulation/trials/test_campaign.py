@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.simulation.trials import campaign
-from orchestrator.simulation.trials.campaign import Selection, judge
+from orchestrator.simulation.trials.campaign import ScheduleSelection, judge
 from orchestrator.simulation.trials.schedule import Schedule
 from orchestrator.store.protocol import StoreUnavailable
 
@@ -17,7 +17,7 @@ def test_a_schedule_that_cannot_be_played_is_named(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(campaign, "check", fail)
     with pytest.raises(RuntimeError, match="seed 4711 cannot be played") as caught:
-        judge(4711, Selection())
+        judge(4711, ScheduleSelection())
     assert "the session is SUSPENDED" in str(caught.value)
     # The process that sums up can be handed it: errors of the product have arguments of their own.
     assert type(caught.value) is RuntimeError

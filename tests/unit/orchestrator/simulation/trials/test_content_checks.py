@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.simulation.trials.content_checks import released_ms
-from orchestrator.simulation.trials.oracle import Expected
+from orchestrator.simulation.trials.oracle import ExpectedStream
 from orchestrator.simulation.trials.setting import COLUMNS
 from streams.language import parse
 from streams.plan.compiler import compile_statement
@@ -31,6 +31,6 @@ def test_what_follows_a_session_is_released_when_its_tuples_pause(
         for name, text in texts.items()
     }
     rows = [(at_ms, 1, 5) for at_ms in times_ms]
-    known = {"s": Expected(rows, 9000), "f": Expected([], 9000)}
+    known = {"s": ExpectedStream(rows, 9000), "f": ExpectedStream([], 9000)}
     found = released_ms(programs, known, 100, 1000)
     assert found == {"f": released, "g": released + 1000}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.simulation.trials.setting import Played, random_setting
+from orchestrator.simulation.trials.setting import PlayMode, random_setting
 
 
 def test_clients_push_the_streams_of_every_eleventh_setting() -> None:
@@ -10,6 +10,6 @@ def test_clients_push_the_streams_of_every_eleventh_setting() -> None:
         seed: {each.driver for each in random_setting(seed).recordings.values()}
         for seed in range(5, 60)
     }
-    pushed = {seed for seed, drivers in played.items() if Played.PUSHED in drivers}
+    pushed = {seed for seed, drivers in played.items() if PlayMode.PUSHED in drivers}
     assert pushed <= {seed for seed in played if seed % 11 == 5}
     assert len(pushed) >= 4

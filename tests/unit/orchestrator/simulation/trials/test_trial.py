@@ -9,7 +9,7 @@ import pytest
 from orchestrator.simulation.trials.faults import CoordinatorCrash
 from orchestrator.simulation.trials.schedule import Schedule, Shape
 from orchestrator.simulation.trials.setting import random_setting
-from orchestrator.simulation.trials.trial import Trial
+from orchestrator.simulation.trials.trial import FaultTrial
 from orchestrator.store.protocol import LEADER
 
 
@@ -18,7 +18,7 @@ def test_nothing_is_judged_while_no_coordinator_leads(tmp_path: Path) -> None:
     """A leader may have died between two of its writes: its successor completes them."""
     end_ms = random_setting(4003).seconds * 1000
     crash = CoordinatorCrash(at_ms=end_ms - 100, for_ms=50)
-    seen = Trial(Schedule(seed=4003, shape=Shape.SINGLE, faults=(crash,)), tmp_path).run()
+    seen = FaultTrial(Schedule(seed=4003, shape=Shape.SINGLE, faults=(crash,)), tmp_path).run()
     assert seen.healed
     assert LEADER.path in seen.world.server.entries
     entry = seen.world.server.entries[LEADER.path]

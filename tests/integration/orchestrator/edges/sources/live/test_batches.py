@@ -24,7 +24,7 @@ from orchestrator.edges.sources.live import batches as module
 from orchestrator.edges.sources.live.batches import Batches
 from orchestrator.edges.sources.live.ingestion import Full
 from orchestrator.edges.sources.live.live_input import LiveInput
-from orchestrator.edges.sources.live.live_source import Durable
+from orchestrator.edges.sources.live.live_source import Durability
 from streams.vectors.chunk import stream_schema
 from tests.integration.orchestrator.edges.sources.test_http import Site, entered, request
 
@@ -201,7 +201,7 @@ def _try(stream: vivace.Stream) -> None:
 
 
 def test_without_a_journal_or_a_name_there_are_no_parts(site: Site) -> None:
-    source = site.open(Http(durable=Durable.NOTHING))
+    source = site.open(Http(durable=Durability.NOTHING))
     with pytest.raises(vivace.Refused, match="need a journal"):
         connected(source).stage(rows(1), number=1, part="a")
     kept = site.open(Http(), stream="south")

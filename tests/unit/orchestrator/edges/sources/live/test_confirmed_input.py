@@ -12,8 +12,8 @@ from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.sources.driver import CountingSource, ResumableSource, SourceContext
 from orchestrator.edges.sources.live import confirmed_input as module
 from orchestrator.edges.sources.live.confirmed_input import ConfirmedInput
-from orchestrator.edges.sources.live.ingestion import Full, Taken
-from orchestrator.edges.sources.live.live_source import Durable
+from orchestrator.edges.sources.live.ingestion import BatchOutcome, Full
+from orchestrator.edges.sources.live.live_source import Durability
 from orchestrator.edges.sources.source_drivers import SourceDrivers
 from orchestrator.edges.sources.tcp import Tcp
 from orchestrator.records import SourceAssignment, SourceSpec
@@ -22,7 +22,7 @@ from tests.conftest import WaitUntil
 
 SCHEMA = stream_schema({"number": "int"})
 OPTIONS = Tcp(
-    durable=Durable.REPLICAS, time_column="at", time_format="ms", slack_ms=5, max_ahead_ms=None
+    durable=Durability.REPLICAS, time_column="at", time_format="ms", slack_ms=5, max_ahead_ms=None
 )
 WAIT_S = 30.0
 
@@ -55,7 +55,7 @@ def source(clients: ThreadPoolExecutor) -> Iterator[ConfirmedInput]:
 
 def send(
     source: ConfirmedInput, clients: ThreadPoolExecutor, *stamps: int, number: int | None = None
-) -> Future[Taken]:
+) -> Future[BatchOutcome]:
     client = "" if number is None else "c"
     return clients.submit(source.push, rows(*stamps), client=client, number=number or 0)
 
@@ -74,13 +74,13 @@ def test_a_response_comes_once_the_stream_is_acknowledged_as_far_as_the_batch_go
     source.confirm(19, NO_WATERMARK)
     assert not first.done()
     source.confirm(99, NO_WATERMARK)
-    assert first.result(WAIT_S) == Taken(accepted=2, waiting=1)
+    assert first.result(WAIT_S) == BatchOutcome(accepted=2, waiting=1)
     assert not later.done()
     source.confirm(100, NO_WATERMARK)
-    assert later.result(WAIT_S) == Taken(accepted=1, waiting=1)
+    assert later.result(WAIT_S) == BatchOutcome(accepted=1, waiting=1)
     # Consumers had it before: nothing is waited for.
     late = send(source, clients, 3)
-    assert late.result(WAIT_S) == Taken(late=1, waiting=1)
+    assert late.result(WAIT_S) == BatchOutcome(late=1, waiting=1)
 
 
 def test_of_what_consumers_had_before_the_site_was_started_again_nobody_can_tell(
@@ -90,15 +90,15 @@ def test_of_what_consumers_had_before_the_site_was_started_again_nobody_can_tell
     first = send(source, clients, 10, 20, 30)
     wait_until(lambda: has_entered(source))
     source.confirm(30, 20)
-    assert first.result(WAIT_S) == Taken(accepted=1, undecided=2, waiting=1)
+    assert first.result(WAIT_S) == BatchOutcome(accepted=1, undecided=2, waiting=1)
     late = send(source, clients, 15, 31)
     wait_until(lambda: source.status.late > 0)
     source.confirm(31, 20)
-    assert late.result(WAIT_S) == Taken(accepted=1, undecided=1, waiting=2)
+    assert late.result(WAIT_S) == BatchOutcome(accepted=1, undecided=1, waiting=2)
     later = send(source, clients, 25, 32)
     wait_until(lambda: source.status.late > 1)
     source.confirm(32, 20)
-    assert later.result(WAIT_S) == Taken(accepted=1, late=1, waiting=3)
+    assert later.result(WAIT_S) == BatchOutcome(accepted=1, late=1, waiting=3)
 
 
 def test_of_a_tuple_that_is_late_now_the_client_is_told_once_it_is_known_what_consumers_had(
@@ -110,8 +110,8 @@ def test_of_a_tuple_that_is_late_now_the_client_is_told_once_it_is_known_what_co
     again = send(source, clients, 15)
     wait_until(lambda: source.status.late > 0)
     source.confirm(30, 20)
-    assert first.result(WAIT_S) == Taken(accepted=1, undecided=2, waiting=1)
-    assert again.result(WAIT_S) == Taken(undecided=1, waiting=1)
+    assert first.result(WAIT_S) == BatchOutcome(accepted=1, undecided=2, waiting=1)
+    assert again.result(WAIT_S) == BatchOutcome(undecided=1, waiting=1)
 
 
 def test_a_batch_that_comes_again_waits_as_the_first_one_does(
@@ -130,7 +130,7 @@ def test_a_batch_that_comes_again_waits_as_the_first_one_does(
     wait_until(lambda: source.status.repeated == 2)
     assert not again.done()
     source.confirm(20, NO_WATERMARK)
-    assert again.result(WAIT_S) == Taken(repeated=True, waiting=1)
+    assert again.result(WAIT_S) == BatchOutcome(repeated=True, waiting=1)
 
 
 def test_a_source_that_ends_tells_clients_to_send_again(

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import SourceEmitted
-from orchestrator.edges.sources.formats.rejections import Rejections
-from orchestrator.edges.sources.live.ingestion import Full, Ingestion, OtherRows, Push, Taken
+from orchestrator.edges.sources.formats.rejections import RejectedInput
+from orchestrator.edges.sources.live.ingestion import BatchOutcome, Full, Ingestion, OtherRows, Push
 from orchestrator.edges.sources.live.journal import Journal
 from orchestrator.edges.sources.live.live_input import JournaledInput, LiveInput
 from orchestrator.edges.sources.live.orderer import EventTime
@@ -48,7 +48,9 @@ class Process:
         self.journal.close()
         self.begin()
 
-    def send(self, *timestamps: int, client: str = "", number: int = 0) -> tuple[Taken, list[int]]:
+    def send(
+        self, *timestamps: int, client: str = "", number: int = 0
+    ) -> tuple[BatchOutcome, list[int]]:
         self.now_us += 1000
         push = Push(rows(*timestamps), self.now_us, client, number)
         chunks = self.ingestion.take([push], self.now_us)
@@ -69,12 +71,15 @@ def numbers(chunks: list[Chunk]) -> list[int]:
 
 def test_what_was_acknowledged_enters_once_although_the_process_is_killed(tmp_path: Path) -> None:
     process = Process(tmp_path)
-    assert process.send(10, 12, client="c", number=1) == (Taken(accepted=2), [])
+    assert process.send(10, 12, client="c", number=1) == (BatchOutcome(accepted=2), [])
     process.kill()
-    assert process.send(10, 12, client="c", number=1) == (Taken(repeated=True), [])
-    assert process.send(11, 20, client="c", number=2) == (Taken(accepted=2), [10, 11, 12])
+    assert process.send(10, 12, client="c", number=1) == (BatchOutcome(repeated=True), [])
+    assert process.send(11, 20, client="c", number=2) == (BatchOutcome(accepted=2), [10, 11, 12])
     process.kill()
-    assert process.send(13, 19, 26, client="c", number=3) == (Taken(accepted=2, late=1), [19, 20])
+    assert process.send(13, 19, 26, client="c", number=3) == (
+        BatchOutcome(accepted=2, late=1),
+        [19, 20],
+    )
     process.kill()
     assert process.everything() == [10, 11, 12, 19, 20]
     assert process.ingestion.end.next_seq == 5
@@ -91,7 +96,7 @@ def test_an_idle_source_that_is_killed_lets_nothing_in_behind_the_clock(tmp_path
     assert (empty.watermark_ms, empty.rows.num_rows) == (695, 0)
     process.kill()
     taken, _ = process.send(500, 695, 696)
-    assert taken == Taken(accepted=1, late=2)
+    assert taken == BatchOutcome(accepted=1, late=2)
 
 
 def test_what_could_not_be_sent_while_the_site_was_away_is_not_late(tmp_path: Path) -> None:
@@ -99,8 +104,8 @@ def test_what_could_not_be_sent_while_the_site_was_away_is_not_late(tmp_path: Pa
     process.send(100, client="c", number=1)
     process.now_us += 60_000_000
     process.kill()
-    assert process.send(100, client="c", number=1)[0] == Taken(repeated=True)
-    assert process.send(101, client="c", number=2)[0] == Taken(accepted=1)
+    assert process.send(100, client="c", number=1)[0] == BatchOutcome(repeated=True)
+    assert process.send(101, client="c", number=2)[0] == BatchOutcome(accepted=1)
     process.now_us += 1_100_000
     (idle,) = process.ingestion.take([], process.now_us)
     assert idle.watermark_ms == 101 - 5 + 100
@@ -112,9 +117,9 @@ def test_batches_of_one_commit_are_told_apart_by_their_numbers(tmp_path: Path) -
     pushes = [Push(rows(1), 0, "c", n) for n in (1, 1, 2)]
     process.ingestion.take(pushes, 0)
     assert [push.outcome for push in pushes] == [
-        Taken(accepted=1),
-        Taken(repeated=True),
-        Taken(accepted=1),
+        BatchOutcome(accepted=1),
+        BatchOutcome(repeated=True),
+        BatchOutcome(accepted=1),
     ]
 
 
@@ -122,7 +127,11 @@ def test_other_rows_under_a_number_of_the_same_commit_are_refused(tmp_path: Path
     process = Process(tmp_path)
     pushes = [Push(rows(*stamps), 0, "c", 1, digest=len(stamps)) for stamps in ((1,), (2, 3), (1,))]
     process.ingestion.take(pushes, 0)
-    assert [push.outcome for push in pushes] == [Taken(accepted=1), None, Taken(repeated=True)]
+    assert [push.outcome for push in pushes] == [
+        BatchOutcome(accepted=1),
+        None,
+        BatchOutcome(repeated=True),
+    ]
     assert isinstance(pushes[1].error, OtherRows)
 
 
@@ -161,7 +170,7 @@ def opened(folder: Path) -> Iterator[Callable[..., JournaledInput]]:
                 wake=lambda: None,
                 buffer_bytes=buffer_bytes,
                 advance_us=10_000,
-                rejections=Rejections("s", None, lambda: 0),
+                rejections=RejectedInput("s", None, lambda: 0),
             )
         )
         made[-1].seek(NO_WATERMARK)
@@ -185,8 +194,8 @@ def test_a_batch_is_answered_when_it_is_in_the_journal(
     opened: Callable[..., JournaledInput], folder: Path
 ) -> None:
     source = opened()
-    assert source.push(rows(1, 10), client="c", number=1) == Taken(accepted=2, waiting=1)
-    assert source.push(rows(1, 10), client="c", number=1) == Taken(repeated=True, waiting=1)
+    assert source.push(rows(1, 10), client="c", number=1) == BatchOutcome(accepted=2, waiting=1)
+    assert source.push(rows(1, 10), client="c", number=1) == BatchOutcome(repeated=True, waiting=1)
     assert emitted(source) == [1]
     assert source.status.repeated == 1
     source.close()
@@ -282,7 +291,7 @@ class Clocked:
             wake=self._wake,
             buffer_bytes=4000,
             advance_us=10_000,
-            rejections=Rejections("s", None, lambda: 0),
+            rejections=RejectedInput("s", None, lambda: 0),
         )
 
     def _wake(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from orchestrator.edges.sources.formats.rejections import Rejections
+from orchestrator.edges.sources.formats.rejections import RejectedInput
 from orchestrator.edges.sources.live.confirmed_input import ConfirmedInput
 from orchestrator.edges.sources.live.ingestion import Full, Ingestion, Push
 from orchestrator.edges.sources.live.journal import Commit, Journal
@@ -66,7 +66,7 @@ def on_slow_disk(folder: Path) -> tuple[Clock, Slow, JournaledInput]:
         wake=lambda: None,
         buffer_bytes=2**23,
         advance_us=100_000,
-        rejections=Rejections("s", None, lambda: 0),
+        rejections=RejectedInput("s", None, lambda: 0),
     )
     source.seek(NO_WATERMARK)
     return clock, journal, source
@@ -190,7 +190,7 @@ def confirmed(event_time: EventTime, memory_bytes: int) -> ConfirmedInput:
         wake=lambda: None,
         buffer_bytes=2**23,
         advance_us=10_000,
-        rejections=Rejections("s", None, lambda: 0),
+        rejections=RejectedInput("s", None, lambda: 0),
     )
 
 

@@ -11,7 +11,7 @@ from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.listening import Endpoint, read_token, same_token
 from orchestrator.edges.sources.driver import ResumableSource, SourceContext
 from orchestrator.edges.sources.formats.row_form import Format
-from orchestrator.edges.sources.live.live_source import Durable
+from orchestrator.edges.sources.live.live_source import Durability
 from orchestrator.edges.sources.tcp import Tcp
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import load
@@ -54,7 +54,7 @@ def test_options(tmp_path: Path) -> None:
         slack_ms=200,
         idle_after_ms=None,
         max_ahead_ms=3_600_000,
-        durable=Durable.NOTHING,
+        durable=Durability.NOTHING,
         retain_bytes=2**30,
         advance_ms=1000.0,
     )
@@ -170,7 +170,7 @@ def test_without_a_journal_a_source_does_not_resume(tmp_path: Path) -> None:
     shed = Shed(tuples=1, per_ms=1.0)
     for opened in (
         Tcp().input(assigned(shed=shed), SourceContext(folder=tmp_path)),
-        Tcp(durable=Durable.NOTHING).input(assigned(), SourceContext()),
+        Tcp(durable=Durability.NOTHING).input(assigned(), SourceContext()),
     ):
         assert not isinstance(opened, ResumableSource)
         opened.close()
