@@ -197,7 +197,7 @@ class CheckpointSender:
         return next((at_ms for at_ms in older if at_ms not in held), None)
 
     def restrict(self, standbys: Collection[str]) -> None:
-        """Keep nothing for nodes that have a standby no longer."""
+        """Keep nothing for nodes that no longer have a standby."""
         for node in self._held.keys() - standbys:
             del self._held[node]
 
@@ -232,13 +232,13 @@ class CheckpointSender:
         )
 
     def told(self, node: str, at_ms: int) -> None:
-        """Note which state a standby says it holds: none any more if it has started over."""
+        """Note which state a standby says it holds: none if it has started over."""
         self._held[node] = at_ms
 
 
 @dataclass(slots=True)
 class CheckpointReceiver:
-    """The standby's side: the states that it was sent last."""
+    """The standby's side: the newest states that it was sent."""
 
     _states: dict[int, bytes] = field(default_factory=dict[int, bytes])
     """Output watermark of the cut → the state, oldest first."""

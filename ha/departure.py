@@ -1,8 +1,8 @@
 """Where a replica's output departs from what was sent before, and who can go on with it.
 
-A primary that crosses a discontinuity, or gets input from one that has, may make other output than
-a predecessor has sent under the same numbers. It compares what consumers say that they have with
-its own numbers. Either it gives up, or a consumer does that was fed by a predecessor which gave up
+A primary that crosses a discontinuity may give numbers to new tuples that a predecessor had given
+to others. So may a primary whose input comes from such a primary. It compares the claims of
+consumers with its own numbers. Either it gives up, or a consumer that a predecessor had fed does
 (docs/protocol/discontinuity-and-departure.md).
 """
 
@@ -13,9 +13,8 @@ from ha.output_log import OutputLog
 from streams.vectors.chunk import Position
 
 UNHEARD_INTERVALS = 20
-"""A sink that has acknowledged nothing in so many acknowledgement intervals is not waited for. By
-default they last a second: a sink far away needs some of them, and repeats itself in every fourth.
-"""
+"""A primary does not wait for a sink that has acknowledged nothing in so many intervals. By default
+they last a second. A sink far away needs some of them, and repeats itself in every fourth."""
 
 
 class Departure:
@@ -24,20 +23,21 @@ class Departure:
     Attributes
     ----------
     crossed_ms
-        Up to where its inputs were complete when it crossed a discontinuity as primary; the least,
-        if it has crossed several; None: none since it became primary.
+        Event time up to which the crossing input was complete when the replica crossed a
+        discontinuity as primary: the least, if it has crossed several. None: it has crossed none
+        since it became primary.
     departs_ms
         Event time from beyond which its output may differ from what a former primary has sent in
-        this generation: one has crossed a discontinuity there, of an input here or further up. The
-        least, if there are several; None: nowhere.
+        this generation, because a primary has crossed a discontinuity there: of this fragment, or
+        of one further up. The least, if there are several. None: nowhere.
     followers
-        Consumers that had its own output from beyond there. What they have from beyond its end,
-        they have from a successor with its state.
+        Consumers that had this replica's output from beyond the departure. If such a consumer has
+        output from beyond the replica's end, it has that from a successor with the same state.
     claimants
-        Consumers that have said what they have since it acts as primary and knows that its output
-        departs.
+        Consumers that have made a claim since the replica acts as primary and knows of the
+        departure.
     foreign
-        Consumer → output of a predecessor that it has, which this does not continue.
+        Consumer → position of a predecessor's output that it has and this output does not continue.
     """
 
     def __init__(self) -> None:
@@ -48,13 +48,13 @@ class Departure:
         self.foreign: dict[str, Position] = {}
 
     def learn(self, departs_ms: int | None) -> None:
-        """Note that an input, or a predecessor's output, departs from what was sent before."""
+        """Note a departure of an input, or of a predecessor's output."""
         before, self.departs_ms = self.departs_ms, earlier(self.departs_ms, departs_ms)
         if self.departs_ms != before:
             self.claimants.clear()
 
     def cross(self, reached_ms: int) -> None:
-        """Note that an input, complete up to there, crosses a discontinuity."""
+        """Note that an input, which is complete up to `reached_ms`, crosses a discontinuity."""
         self.crossed_ms = earlier(self.crossed_ms, reached_ms)
         self.learn(reached_ms)
         self.followers.clear()
@@ -66,31 +66,32 @@ class Departure:
         self.foreign.clear()
 
     def superseded(self) -> None:
-        """Note that the replica is no primary: what consumers have comes from its successor."""
+        """Note that the replica is no primary: consumers get output from its successor now."""
         self.crossed_ms = None
         self.followers.clear()
 
     def continues(
         self, log: OutputLog, node: str, position: Position, *, processed: bool = True
     ) -> bool:
-        """Whether a consumer that has the output up to `position` can go on with what follows here.
+        """Whether a consumer that has the output up to `position` can go on with this output.
 
-        It cannot if a discontinuity was crossed at which a predecessor of this primary was further,
-        and had sent the output to that consumer: by this replica, or by whoever produces its input.
+        It cannot if it has that output from a predecessor that was further, where this replica or a
+        producer of its input crossed a discontinuity.
 
         Parameters
         ----------
         processed
-            Whether the consumer has processed it. What it has only received from beyond the end
-            here may come from a standby that is further, and need not be judged yet.
+            Whether the consumer has processed the output up to there. Output beyond the end of
+            this log that it has only received may come from a standby that is further. It need not
+            be judged yet.
         """
         if self.departs_ms is None or position.watermark_ms <= self.departs_ms:
             return True
         if log.contradicts(position):
-            # Nor can a standby with the same state have come there.
+            # No standby with the same state can have sent that either.
             return False
         if log.end.watermark_ms < position.watermark_ms:
-            # What it has not crossed itself, its predecessor may have crossed before it.
+            # A crossing that is not this replica's own may be its predecessor's.
             is_crossed = self.crossed_ms is not None and position.watermark_ms > self.crossed_ms
             return node in self.followers or not is_crossed or not processed
         if position.watermark_ms >= log.base.watermark_ms:
@@ -98,7 +99,7 @@ class Departure:
         return True
 
     def is_relied_on(self, log: OutputLog, besides: str) -> bool:
-        """Whether somebody else's primaries or sinks have this output from beyond its departure."""
+        """Whether primaries or sinks of other hosts have this output from beyond the departure."""
         assert self.departs_ms is not None, "without a departure nobody is judged"
         departs_ms, ends_ms = self.departs_ms, log.end.watermark_ms
         return any(
@@ -112,10 +113,10 @@ class Departure:
         )
 
     def claim(self, log: OutputLog, node: str, claim: Ack | Subscribe) -> Position | None:
-        """Take in what a consumer says that it has: returns what of that is not continued here.
+        """Take in a claim: returns the position in it that this output does not continue, if any.
 
-        What once was not stays so, whatever numbers follow, until the reader of the consumer that
-        is furthest behind stands before the departure, or begins anew.
+        A consumer with such a position stays foreign, whatever numbers it names later, until its
+        reader that is furthest behind stands before the departure, or begins anew.
         """
         if self.departs_ms is None:
             return None
@@ -130,7 +131,7 @@ class Departure:
         return self.foreign.get(node)
 
     def _knows_departure(self, claim: Ack | Subscribe) -> bool:
-        """Whether a consumer can have nothing more on its way that departs from this output."""
+        """Whether nothing of another history can be on the way to a consumer any more."""
         assert self.departs_ms is not None, "without a departure nobody is judged"
         furthest = claim.furthest
         if furthest is not None and furthest.watermark_ms > self.departs_ms:
@@ -138,7 +139,7 @@ class Departure:
         return claim.departs_ms is not None and claim.departs_ms <= self.departs_ms
 
     def awaits_claims(self, log: OutputLog) -> bool:
-        """Whether some sink has yet to say what it has of this output, since that departs."""
+        """Whether some sink has made no claim since the departure is known."""
         return any(
             each.patient
             and each.silent < UNHEARD_INTERVALS
@@ -148,16 +149,16 @@ class Departure:
         )
 
     def is_refuted(self, log: OutputLog) -> bool:
-        """Whether some sink has output that this does not continue, by what it said last."""
+        """Whether some sink's last claim names output that this does not continue."""
         return any(
             each.patient and self.differs_from(log, node) for node, each in log.subscribers.items()
         )
 
     def differs_from(self, log: OutputLog, node: str) -> bool:
-        """Whether a subscriber has other output than this, which this does not continue.
+        """Whether a subscriber has tuples of another history, so that it must be sent nothing.
 
-        It may have received that from a predecessor and not say so yet as a primary must hear it
-        (`continues`); but what is sent to it from now on would be taken for the same.
+        This is stricter than `continues`. The subscriber may have received such tuples and not
+        processed them. That makes nobody give up, but it would mix them with what it is sent.
         """
         if self.departs_ms is None:
             return False

@@ -1,17 +1,17 @@
 """When a primary that has been superseded stops sending: at a watermark of its successor.
 
-A standby that becomes primary may be behind: its work waits for slack, and it had to hear of its
-new role. Consumers may have yet to learn that it is a producer. If the former primary stopped at
-once, output would rest for as long. So it goes on until its successor says that its own output has
-come as far as the former primary's had when the two met, and until every consumer says that it
-has heard the successor. Both send meanwhile. They give identical tuples identical numbers, so
-consumers drop what they have.
+A standby that becomes primary may be behind, because standby work waits for slack and it had to
+hear of its new role. Consumers may have yet to learn that it is a producer. If the former primary
+stopped at once, output would pause for that time. So the former primary goes on until two things
+are said. Its successor says that the successor's output has come as far as the former primary's had
+when it first heard the successor. And every consumer says that it has heard the successor.
+Meanwhile both send. They give identical tuples identical numbers, so consumers drop repeated ones.
 
-Only a successor that is heard, by this host or by a consumer, ends this. A plan alone never does:
-the successor's host may not have read it yet, and may never. Nor does a consumer's word alone: the
-successor may have taken over in vain and been stopped, because the store had given its place to
-another replica. If this host does not hear the successor, or the successor does not catch up, the
-former primary waits until the store has named another primary as well.
+A plan alone never ends a handover: the successor's host may not have read the plan yet, and may
+never. Nor does a consumer's word alone: the successor may have taken over in vain and been stopped,
+because the store had given its place to another replica. If this host does not hear the successor,
+or the successor does not catch up, the former primary waits until the store has named another
+primary as well.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 UNHEARD_US = 1_000_000
-"""How long a former primary waits for somebody who does not hear the successor, itself included.
-Two primaries are harmless, but what they send is sent twice. A successor that has said nothing for
-so long may have been stopped."""
+"""How long a former primary waits until it and all consumers hear the successor. Two primaries are
+harmless, but they send everything twice. A successor that has said nothing for so long may have
+been stopped."""
 
 BEHIND_US = 10_000_000
 """How long it waits for a successor that is heard and does not catch up."""
@@ -37,9 +37,9 @@ class Handover:
     epoch
         The newest epoch in which another replica is known to act.
     watermark_ms
-        Up to where the own output was complete when that was first heard; None: there was none.
+        This primary's output watermark when it first heard of that epoch; None: it had no output.
     since_us
-        When it was first heard.
+        When it first heard of that epoch.
     reached_ms, heard_us
         Up to where the successor says that its output is complete, and when it last said that;
         None: it has not said.

@@ -43,7 +43,7 @@ EVERY_TUPLE = 1
 """The batch of a host that is sent every tuple at once."""
 
 NEVER = MAX_NUMBER
-"""The batch of a host that is sent nothing until it asks (upstream backup)."""
+"""The batch of a host that is sent nothing until it asks for it (upstream backup)."""
 
 ANY_BYTES = MAX_NUMBER
 """The credit of a host that states none."""
@@ -65,11 +65,11 @@ class Beginning(Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     after_ms
-        It needs what follows this event time: its windows reach back to there. `NO_WATERMARK`:
-        everything.
+        The replica needs its input after this event time, because its windows reach back to there.
+        `NO_WATERMARK`: all of it.
     delivered_ms
-        Up to where all results that its output leads to have been delivered. What follows, and no
-        producer keeps, is lost. `NO_WATERMARK`: nobody knows.
+        Event time up to which sinks have kept all results that its output leads to. Later input
+        that no producer has any more is lost. `NO_WATERMARK`: nobody knows.
     """
 
     after_ms: EventTime
@@ -82,14 +82,14 @@ class Data(_Sent, frozen=True, kw_only=True):
     Attributes
     ----------
     departs_ms
-        Event time from beyond which the stream may differ from what was sent of this generation
-        before: a primary has crossed a discontinuity there, of an input of the fragment or of one
-        that it was made of. None: nowhere.
+        The departure: event time from beyond which the stream may differ from what was sent of this
+        generation before. A primary has crossed a discontinuity there, of an input of this fragment
+        or of one further up. None: nowhere.
     columns
-        Those that the receiver gets, because it has asked for them; others are NULL there. None:
-        all.
+        Columns that travel, because the receiver has asked for them; it gets NULL for the others.
+        None: all.
     whole_bytes
-        Memory of the chunk with all columns: by that producers count credit (`Ack.room_bytes`).
+        Memory of the chunk with all columns. Producers count credit by it (`Ack.room_bytes`).
     """
 
     stream: Name
@@ -102,7 +102,7 @@ class Data(_Sent, frozen=True, kw_only=True):
 
     @property
     def counted_bytes(self) -> int:
-        """What it takes of the receiver's credit."""
+        """Bytes that it uses up of the receiver's credit."""
         return max(self.whole_bytes, self.chunk.size_bytes)
 
 
@@ -112,26 +112,26 @@ class Subscribe(_Sent, frozen=True, kw_only=True):
     Attributes
     ----------
     generation
-        The newest in which a reader has a position; None if none has one.
+        Newest generation in which a reader has a position; None if no reader has one.
     feed
-        Send even as a standby: the primary's data does not reach the host.
+        Whether to send even as a standby, because the primary's data does not reach the host.
     patient
-        Keep output for the host while it is away for a while: a sink there reads the stream.
+        Whether to keep output for the host while it is away, because a sink there reads the stream.
     demands
-        As `Ack.demanded`: a reader there may hold the producer up.
+        Whether a reader there may hold the producer up (`Ack.demanded`).
     room_bytes, batch
         As in `Ack`.
     furthest, departs_ms
         As in `Ack`, of `generation`.
     complete_ms
-        Up to where the stream is complete for all readers there that have had some of it, whatever
-        generation that was of; None if there is none. If some may hold the producer up, only they
-        count.
+        Event time up to which the stream is complete for all readers there that have received some
+        of it, in any generation; None if no reader has. If some readers may hold the producer up,
+        only these count.
     columns
-        Those that some reader there uses; None: all.
+        Columns that some reader there uses; None: all.
     begins
-        Where output is needed from, if `position` is None because a replica there begins from
-        nothing; None: from where it is kept.
+        From where output is needed, if `position` is None because a replica there begins from
+        nothing; None: from the beginning of what is kept.
     """
 
     stream: Name
@@ -167,14 +167,14 @@ class Subscribed(_Sent, frozen=True, kw_only=True):
 
 
 class Contradiction(_Sent, frozen=True, kw_only=True):
-    """What the host has said that it has is not what the producer has sent, on which others rely.
+    """The host claims tuples of another history than the producer's, on which others rely.
 
     Attributes
     ----------
     had
-        The cut that it has named, in a subscription or an acknowledgement.
+        The position that it has claimed, in a subscription or an acknowledgement.
     departs_ms
-        As in `Data`: what it has up to there is not in doubt.
+        As in `Data`. Tuples up to there are not in doubt.
     """
 
     stream: Name
@@ -198,29 +198,30 @@ class Ack(_Sent, frozen=True, kw_only=True):
     position
         None: some reader has no state yet.
     received_ms
-        The watermark up to which all readers have received the stream; None if some reader has no
-        position in this generation. They may have yet to process it.
+        Watermark up to which all readers have received the stream, processed or not; None if some
+        reader has no position in this generation.
     patient
-        As in `Subscribe`: the acknowledgement may be the first that a producer hears of the host.
+        As in `Subscribe`. An acknowledgement may be the first message that a producer gets from the
+        host.
     demanded
-        As `position`, of the readers that may hold the producer up: primaries, and sinks of sites.
-        None if there is none.
+        As `position`, but only of the readers that may hold the producer up: primaries, and sinks
+        of sites. None if there are none.
     room_bytes
         The host's credit: the output that it takes beyond `demanded`, or beyond `position` if it
         demands nothing.
     batch
-        B: output is kept back from the host until so many tuples have gathered, at least, and what
-        it acknowledges meanwhile is never sent. Only standbys read the stream there, if it is
-        greater than 1.
+        B: output is kept back from the host until at least so many tuples have gathered. Tuples
+        that the host acknowledges meanwhile are never sent. If B is greater than 1, only standbys
+        read the stream there.
     furthest
-        The cut up to which the reader that is furthest has received the stream in this generation;
-        None if none has a position in it.
+        Position up to which the reader that is furthest has received the stream in this generation;
+        None if no reader has a position in it.
     departs_ms
-        As whoever has sent the host the stream in this generation has said (`Data.departs_ms`).
+        The departure of this generation that the host was told (`Data.departs_ms`).
     lagging
         As `demanded`, or as `position` if nothing is demanded, but only of the readers that have
-        received least: one that begins behind another must not wait until that has processed what
-        it received before.
+        received least. A reader that begins behind another one must not wait until that one has
+        processed the tuples that it received before.
     """
 
     position: Position | None
@@ -290,10 +291,11 @@ class Control(_Sent, frozen=True, kw_only=True):
         Fragment with a standby on the sender that is sent batches → output watermark of the newest
         checkpoint that it holds, `NO_WATERMARK` if it holds none.
     stalled
-        Stream that both hosts bring in, of which the sender can bring in nothing at present → the
-        epoch that the sender knows.
+        Stream of both sites of which the sender can bring in nothing at present → the epoch that
+        the sender knows.
     lag_us
-        By how much the sender's ticks have been late lately: its silence proves less.
+        By how much the sender's ticks have been late lately. The later they are, the less its
+        silence proves.
     """
 
     epochs: Told[Number] = field(default_factory=dict[str, int])

@@ -13,16 +13,16 @@ Primaries and the sinks of sites demand output, standbys and observers do not.
 
 *Batches.* A host where only standbys read may be sent output in batches (Semi-Active Standby;
 reliable placement, §4.6): output is kept back from it until `Ack.batch` tuples have gathered, and
-what it acknowledges meanwhile is never sent. It is in the log like all other output, so that the
-host can have it at any time by subscribing anew. It is offered to the host once a primary elsewhere
-does not receive it: the standby must then evaluate it instead. It is offered, too, when the log
-*fills* for the host, since it would have to be dropped soon. The standby then takes every tuple of
-all its inputs: of one alone it could evaluate nothing.
+tuples that it acknowledges meanwhile are never sent. Output that is kept back is in the log like
+all other output, so the host can have it at any time by subscribing anew. The producer offers it
+to the host in two cases: a primary elsewhere does not receive it, so that the standby must evaluate
+it instead; or the log *fills* for the host, so that it would have to be dropped soon. The standby
+then takes every tuple of all its inputs: of one alone it could evaluate nothing.
 
-*Bound.* The log is bounded in bytes. A producer is held up before output is lost that somebody
-demands. Beyond the bound, the log drops its oldest chunks although a subscriber that demands
-nothing has not acknowledged them; their tuples are counted, and the subscriber, which asks for them
-later, is told where the log begins. A standby then takes its primary's state.
+*Bound.* The log is bounded in bytes. Output that somebody demands is never dropped; the producer is
+held up instead. Output that nobody demands is dropped beyond the bound, oldest chunks first, even
+if a subscriber has not acknowledged it. Its tuples are counted. A subscriber that asks for them
+later is told where the log begins, and a standby then takes its primary's state.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ REMEMBERED_CUTS = 4096
 """Where chunks began that were dropped: by these, tuples are counted that nobody can have now."""
 
 DEMAND_US = 3_000_000
-"""How long a host that acknowledges nothing has output kept that it demands, beyond the log's
-bound, unless a sink there reads it. Its peer replica has long taken over then."""
+"""How long the demand of a host that acknowledges nothing counts, unless a sink there reads the
+stream. After that time the peer replica has long taken over."""
 
 
 class OutputLog:
@@ -75,12 +75,13 @@ class OutputLog:
     base
         Position at which the log begins; the first appended tuple gets `base.next_seq`.
     capacity_bytes
-        The bound: greatest memory of what is kept beyond what is demanded.
+        The bound: greatest memory of output that nobody demands.
     linger_us
         How much longer than needed output is kept, measured in ingestion times.
     rereadable
-        Whether output before the log's beginning can be had again. A host may then subscribe from
-        there. It is sent nothing from the log until `reread` has brought it to the log's beginning.
+        Whether the source can read output again from before the log's beginning. A host may then
+        subscribe from there. It is sent nothing from the log until `reread` has brought it to the
+        log's beginning.
 
     Attributes
     ----------
@@ -93,10 +94,9 @@ class OutputLog:
     subscribers
         Node → what it has acknowledged and has been sent, in the order of subscription.
     retained
-        If output can be had again, the cut from which on.
+        The cut from which on the source can read output again, if it can.
     located
-        Event time → the cut after it, as far as that was looked up for readers that begin before
-        the log does.
+        Event time → the cut after it, if it was looked up for a reader that begins before the log.
     is_read
         Whether there are consumers, subscribed or not.
     readers
@@ -227,15 +227,15 @@ class OutputLog:
 
     @property
     def _begins(self) -> Position:
-        """Where those begin who have no position: where every replica has the output."""
+        """Where subscribers without a position begin: where every replica has the output."""
         passed = self._passed
         return self.base if passed is None or passed.is_before(self.base) else passed
 
     def begin(self, begins: Beginning) -> Position | None:
-        """Where a reader begins that needs what follows an event time; None: look up the cut.
+        """Where a reader begins that needs output after an event time; None: look up the cut.
 
-        Standbys that may keep nothing from there are left out of account: what is sent now would
-        have to be sent again by one that takes over at this moment.
+        Standbys may keep no output from there (`pass_on`). That is accepted: it matters only if one
+        takes over at this moment.
         """
         after_ms = begins.after_ms
         if not self._rereadable or after_ms >= self.base.watermark_ms:
@@ -245,9 +245,9 @@ class OutputLog:
         return self.located.get(after_ms)
 
     def count_lost(self, begins: Beginning, start: Position) -> int | None:
-        """How many tuples that were not delivered lie before a reader's beginning, at most.
+        """How many tuples with undelivered results lie before a reader's beginning, at most.
 
-        None if there may be some, and it is not known any more how many.
+        None if there may be some, and nobody knows how many any more.
         """
         delivered_ms = begins.delivered_ms
         if delivered_ms == NO_WATERMARK or start.watermark_ms <= delivered_ms:
@@ -271,12 +271,12 @@ class OutputLog:
         if subscriber.acknowledged.is_before(position):
             subscriber.acknowledged = position
         if subscriber.sent.is_before(position):
-            # It has been withheld, and need not be sent any more.
+            # Output up to there was kept back, and need not be sent any more.
             subscriber.sent = position
         self._trim()
 
     def grant(self, node: str, ack: Ack, now_us: int) -> None:
-        """Note how much of its output a subscriber demands, and how much more it takes."""
+        """Note a subscriber's demand and credit."""
         subscriber = self.subscribers[node]
         demanded, before = ack.demanded, subscriber.demanded
         if demanded is not None and before is not None and demanded.is_before(before):
@@ -304,23 +304,23 @@ class OutputLog:
     def lost_sight_of(self, node: str, now_us: int) -> None:
         """Note that the connection to a subscriber broke: its credit holds nobody up any more.
 
-        What it demands is kept for `DEMAND_US`, as it may only have lost the connection.
+        Its demand counts for `DEMAND_US`, because it may come back.
         """
         if (subscriber := self.subscribers.get(node)) is not None:
             subscriber.heard_us, subscriber.room_bytes = now_us, ANY_BYTES
             subscriber.is_away = True
 
     def restrict(self, readers: Set[str]) -> None:
-        """Keep nothing but for these hosts: any other has been replaced, or reads no more.
+        """Keep output for these hosts only: any other has been replaced, or reads no more.
 
-        It need not know that yet, and what it said when it left may have been lost.
+        Such a host may not know that yet, or its message that it left was lost.
         """
         for node in self.subscribers.keys() - readers:
             del self.subscribers[node]
         self._trim()
 
     def lapse(self, now_us: int) -> None:
-        """Let hosts that have said nothing for long demand nothing any more."""
+        """End the demand of hosts that have been silent for long."""
         for subscriber in self.subscribers.values():
             if subscriber.heard_us is None:
                 subscriber.heard_us = now_us
@@ -332,15 +332,15 @@ class OutputLog:
         return self.room_bytes(now_us, by_credit=by_credit) < 0
 
     def room_bytes(self, now_us: int, *, by_credit: bool) -> int:
-        """How much may be appended until somebody who demands output has processed some.
+        """How many bytes may be appended until somebody who demands output has processed some.
 
-        It is negative if that much too much was appended already.
+        Negative: so many bytes too many were appended already.
 
         Parameters
         ----------
         by_credit
-            Whether the room of the subscribers counts. Otherwise only that of the log does, which
-            must not be full of what is demanded.
+            Whether the credit of the subscribers counts. Otherwise only the log's bound does: it
+            must not be full of demanded output.
         """
         room_bytes = self.capacity_bytes
         for subscriber in self.subscribers.values():
@@ -355,9 +355,9 @@ class OutputLog:
         return room_bytes
 
     def contradicts(self, position: Position) -> bool:
-        """Whether a position is none of this output's: as many tuples do not come before it here.
+        """Whether a position belongs to another history: here another number of tuples precedes it.
 
-        Of what comes before the log's beginning, only that is known how many tuples there are.
+        Of the time before the log's beginning, only the number of tuples is known.
         """
         return self._position_at(position.watermark_ms).contradicts(position)
 
@@ -406,8 +406,8 @@ class OutputLog:
     def wanted(self) -> Iterator[tuple[str, Position]]:
         """Hosts that lack output from before the log's beginning, and where each one stands.
 
-        A host that has two pieces to process is left out, so that no more than two are under way
-        however much it lacks.
+        A host with two pieces to process is left out. So no more than two are under way, however
+        much the host lacks.
         """
         if not self._rereadable:
             return
@@ -424,9 +424,10 @@ class OutputLog:
                 yield node, subscriber.sent
 
     def reread(self, node: str, after: Position, chunk: Chunk) -> Chunk | None:
-        """Count output as sent that was read again, and return as much of it as there is room for.
+        """Take output that the source has read again: returns the part that a host has room for.
 
-        None if the host stands elsewhere now. Two pieces may be under way to it.
+        That part counts as sent. None if the host stands elsewhere now. Two pieces may be under way
+        to it.
         """
         subscriber = self.subscribers.get(node)
         if subscriber is None or subscriber.sent != after:
@@ -436,7 +437,8 @@ class OutputLog:
         return piece
 
     def fills_for(self, node: str) -> bool:
-        """Whether it keeps so much for a subscriber that it must soon drop some of it for ever."""
+        """Whether it keeps so much for a subscriber that it must soon drop some of that for
+        good."""
         if self._rereadable:
             return False
         kept_bytes = self._appended_bytes - self._bytes_until(self.subscribers[node].acknowledged)
@@ -456,7 +458,7 @@ class OutputLog:
     def acknowledged_by_all(self) -> Position | None:
         """The cut up to which every subscriber has acknowledged output.
 
-        None if somebody may read it who has yet to subscribe.
+        None if a reader may have yet to subscribe.
         """
         if self.awaits_readers:
             return None
@@ -464,7 +466,7 @@ class OutputLog:
         return min(cuts, key=_watermark_ms, default=None if self.is_read else self.end)
 
     def pass_on(self, cut: Position) -> None:
-        """Note that standbys may keep nothing from before a cut: none begins to read there."""
+        """Note that standbys may keep nothing from before a cut: no reader begins there."""
         self._passed = cut
 
     def skip_to(self, end: Position) -> None:

@@ -43,7 +43,7 @@ class Producer(Protocol):
 
     @property
     def complete_ms(self) -> int:
-        """Up to where the output is complete here, or where a standby knows its primary to be."""
+        """Up to where the output is complete here, or, on a standby, at its primary."""
         ...
 
     @property
@@ -100,7 +100,7 @@ def acknowledge(producer: Producer, node: str, ack: Ack, now_us: int) -> bool:
 
     The host may be unknown here: it subscribed before this replica had its state, or it started
     anew under the same name. It then counts as subscribed from the position that it acknowledges.
-    An acknowledgement of another generation says nothing about this one's output.
+    An acknowledgement of another generation says nothing about this generation's output.
     """
     known = ack.generation == producer.generation
     log = producer.log
@@ -129,8 +129,8 @@ def acknowledge(producer: Producer, node: str, ack: Ack, now_us: int) -> bool:
 def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
     """Take the output that each subscriber has not been sent yet, with the subscriber's node.
 
-    One that has other output is sent nothing: it would take part of each for the same. Subscribers
-    that are sent the same share the message, so that it need be encoded only once.
+    A subscriber whose tuples differ is sent nothing, because it would mix two histories.
+    Subscribers that are sent the same share the message, so that it is encoded only once.
     """
     shared: dict[tuple[int, Columns | None], Data] = {}
     for node, subscriber in producer.log.subscribers.items():
@@ -154,14 +154,14 @@ def feed_subscribers(producer: Producer) -> Iterator[tuple[str, Data]]:
 def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Offer | None:
     """Where the producer's output ends, for one subscriber; called every acknowledgement interval.
 
-    None as long as the subscriber says in time that it has received it: then nothing is lost. A
-    subscriber that is sent batches is offered what is kept back from it only if somebody who
-    demands it does not receive it, or the log fills with it.
+    None as long as the subscriber says in time that it has received the output. A subscriber that
+    is sent batches is offered output that is kept back from it in two cases only: a consumer that
+    demands this output does not receive it, or the log fills with it.
 
     Parameters
     ----------
     at_once
-        Whether a standby offers what others lack without giving its primary the time to send it.
+        Whether a standby offers output that others lack without waiting for its primary to send it.
     """
     subscriber = producer.log.subscribers[node]
     is_overdue = subscriber.end_interval() or at_once
@@ -172,7 +172,7 @@ def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Of
     elif _must_come_now(producer, node):
         end_ms, is_overdue = producer.complete_ms, True
     else:
-        # It lacks what it was sent at most; a standby does not know what the primary sends.
+        # At most it lacks what it was sent; a standby does not know what the primary sends.
         end_ms = sent_ms if is_fed else subscriber.acknowledged.watermark_ms
     subscriber.ends_ms.append(end_ms)
     subscriber.sents_ms.append(sent_ms)
@@ -187,7 +187,7 @@ def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Of
 
 
 def _must_come_now(producer: Producer, node: str) -> bool:
-    """Whether what is kept back from a subscriber must not be any longer."""
+    """Whether output must not be kept back from a subscriber any longer."""
     if producer.feeds_subscribers and not producer.log.reaches_all:
         return True
     return producer.log.fills_for(node)

@@ -49,12 +49,12 @@ class InputStream:
     waiting_bytes
         Their memory.
     dropped_ms
-        Watermark up to which chunks that waited were dropped: a state must contain them.
+        Watermark up to which waiting chunks were dropped. The state must contain these chunks.
     moved_at_ms
         First watermark after the input moved (see `Received.moved`). Sequence numbers before it
         are unknown to the producer.
     departs_ms
-        Where what waits departs from what was sent before (`ha.messages.Data`).
+        Departure of the waiting chunks (`ha.messages.Data`).
     """
 
     schema: pa.Schema
@@ -107,15 +107,15 @@ class Replica:
     sender, receiver
         The checkpoints that it sends as primary, and gets as standby.
     primary_ms
-        Up to where another replica that acts as primary has last said that its output is complete.
+        Output watermark that another replica, acting as primary, has told last.
     departure
-        From where on its output may differ from what was sent before, and who has what of it.
+        The departure of its output, and what consumers claim to have.
     is_founder
-        Whether it has begun its generation, and been primary ever since: nobody else has made
-        output of it.
+        Whether it has begun its generation, and been primary ever since. No other replica has then
+        made output of this generation.
     stopped
-        Inputs with a discontinuity that only a primary may cross, before which this standby has
-        stopped. Its primary's state takes it across. If it takes over, it crosses by itself.
+        Inputs in which this standby has stopped before a discontinuity. Its primary's state takes
+        it across. If it takes over, it crosses by itself.
     """
 
     def __init__(
@@ -155,31 +155,30 @@ class Replica:
 
     @property
     def complete_ms(self) -> int:
-        """Up to where its output is complete, or that of its primary.
+        """Up to where its output is complete, or, for a standby, that of its primary.
 
-        A standby need not have what it knows to exist: it may have been sent only part of its
-        input.
+        The standby itself may not have come as far: it may have been sent only part of its input.
         """
         own_ms = self.log.end.watermark_ms
         return max(own_ms, self.primary_ms) if self.role is ReplicaRole.STANDBY else own_ms
 
     @property
     def known_ms(self) -> int:
-        """Up to where somebody is known to have its fragment's output, from it or another replica.
+        """Up to where some consumer or replica is known to have the fragment's output.
 
-        As primary, it must be able to produce all of that.
+        As primary, it must be able to produce all output up to there.
         """
         heard_ms = [each.heard_ms for each in self.log.subscribers.values()]
         return max(self.primary_ms, *heard_ms, NO_WATERMARK)
 
     @property
     def is_behind(self) -> bool:
-        """Whether somebody is known to have output that it has yet to produce."""
+        """Whether a consumer or replica is known to have output that it has yet to produce."""
         return self.log.end.watermark_ms < self.known_ms
 
     @property
     def leads(self) -> bool:
-        """Whether consumers were fed output by this standby that its primary has yet to produce."""
+        """Whether this standby has fed consumers output that its primary has yet to produce."""
         fed_ms = (each.heard_ms for each in self.log.subscribers.values() if each.feed)
         return (
             self.role is ReplicaRole.STANDBY and max(fed_ms, default=NO_WATERMARK) > self.primary_ms
@@ -187,29 +186,32 @@ class Replica:
 
     @property
     def needs_state(self) -> bool:
-        """Whether it goes on with its peer replica's state only."""
+        """Whether it cannot go on without its peer replica's state."""
         if self.role is ReplicaRole.STANDBY:
-            # One that leads knows more than its primary's state.
+            # A standby that leads is further than its primary's state.
             return bool(self.stopped) and not self.leads
         return self.role is ReplicaRole.WARMING
 
     @property
     def is_passed(self) -> bool:
-        """Whether there is output from beyond where it has stopped: it cannot continue that."""
+        """Whether the fragment's output goes on beyond where it has stopped.
+
+        Then it cannot continue that output.
+        """
         return self.role is ReplicaRole.STANDBY and self.is_passed_at(self.known_ms)
 
     def is_passed_at(self, output_ms: int) -> bool:
-        """Whether output up to there comes from beyond where it has stopped."""
+        """Whether output up to `output_ms` comes from beyond where it has stopped."""
         return any(self.inputs[stream].cursor.complete_ms < output_ms for stream in self.stopped)
 
     def continues(self, node: str, position: Position, *, processed: bool = True) -> bool:
-        """As `Departure.continues`; only a primary is looked at."""
+        """As `Departure.continues`; True unless it is primary."""
         if self.role is not ReplicaRole.PRIMARY:
             return True
         return self.departure.continues(self.log, node, position, processed=processed)
 
     def claim(self, node: str, claim: Ack | Subscribe) -> Position | None:
-        """As `Departure.claim`; only a primary is looked at."""
+        """As `Departure.claim`; None unless it is primary."""
         if self.role is not ReplicaRole.PRIMARY:
             return None
         return self.departure.claim(self.log, node, claim)
@@ -229,12 +231,12 @@ class Replica:
         self.stopped.discard(stream)
 
     def learn_departure(self, departs_ms: int | None) -> None:
-        """Note that an input, or a predecessor's output, departs from what was sent before."""
+        """Note a departure of an input, or of a predecessor's output."""
         self.departure.learn(departs_ms)
 
     @property
     def feeds_subscribers(self) -> bool:
-        """Whether it sends its output, rather than keep it until its peer replica is lost."""
+        """Whether it sends its output. A secondary keeps it until its peer replica is lost."""
         return self.role is ReplicaRole.PRIMARY
 
     def apply(self, event: RoleEvent, epoch: int = 0) -> bool:
@@ -279,16 +281,17 @@ class Replica:
         return received
 
     def learn_position(self, answer: Subscribed, at_us: int) -> bool:
-        """Take a producer's answer for the watermark of an input; returns whether it is news.
+        """Take the watermark in a producer's answer as received; returns whether it is news.
 
-        Nothing lies before the position in the answer that the replica does not have, if it waits
-        for the tuple that follows. No chunk may ever say so: the stream may be at its end. A
-        replica that is warming up learns it from the state that it gets.
+        If the replica waits for the tuple at the answer's position, it has received everything up
+        to that watermark. No chunk may ever say so, because the stream may be at its end. A warming
+        replica learns it from the state that it gets.
 
         Parameters
         ----------
         at_us
-            When it learns that, on the cluster's clock: nobody says when the input entered.
+            Present time on the cluster's clock. It stands for the ingestion time, which the answer
+            does not contain.
         """
         entry, until = self.inputs[answer.stream], answer.position
         if self.role is ReplicaRole.WARMING or until.watermark_ms == NO_WATERMARK:
@@ -301,7 +304,7 @@ class Replica:
         return True
 
     def _take_in(self, stream: str, received: Received) -> None:
-        """Have what was received of an input evaluated, or keep it until the state is here."""
+        """Offer received input to the engine, or keep it until the state is here."""
         entry = self.inputs[stream]
         if received.chunk is not None:
             self.stopped.discard(stream)
@@ -318,10 +321,9 @@ class Replica:
             self.engine.skip_to(stream, entry.cursor.arrive())
 
     def drop_waiting(self, stream: str, departs_ms: int) -> bool:
-        """Give up what was received of an input and not evaluated; returns whether that is enough.
+        """Give up input that was received and not evaluated; returns whether that is enough.
 
-        It is if nothing was evaluated that comes from beyond where the input departs from what
-        others have.
+        It is not if input from beyond the departure was evaluated. Then the state has to go.
         """
         position = self.processed_of(stream)
         if position is None or position.watermark_ms > departs_ms:
@@ -332,15 +334,15 @@ class Replica:
         return True
 
     def waiting_bytes_of(self, stream: str) -> int:
-        """Memory of what was received of one input and is not evaluated."""
+        """Memory of received chunks of one input that are not evaluated."""
         if self.role is ReplicaRole.WARMING:
             return self.inputs[stream].waiting_bytes
         return self.engine.waiting_bytes_of(stream)
 
     def update_held_up(self, now_us: int) -> bool:
-        """Notice whether consumers hold it up; returns whether they do no longer.
+        """Notice whether consumers hold it up; returns whether they have just ceased to.
 
-        A standby sends nothing, so it goes on until its output log is full of what they demand.
+        A standby sends nothing, so it goes on until its output log is full of demanded output.
         """
         was_held_up = self.throttle.held_up
         by_credit = self.role is ReplicaRole.PRIMARY
@@ -352,8 +354,8 @@ class Replica:
     def evaluate(self, limit: int, tuples: int | None = None) -> Evaluated | None:
         """Evaluate complete timestamp groups (`FragmentEngine.advance`), and keep the output.
 
-        Evaluates no more of them than there should be room for, by what the last ones gave; one in
-        any case.
+        Evaluates at least one, and no more than the output log should have room for, by the output
+        of the last ones.
         """
         fitting = int(max(self._room_bytes, 0) / self._group_bytes)
         evaluated = self.engine.advance(max(min(limit, fitting), 1), tuples)
@@ -388,9 +390,9 @@ class Replica:
     def processed(self) -> dict[str, Position]:
         """Position in each input before which everything is contained in state and output.
 
-        An input that crosses a discontinuity needs nothing of what it has filtered beyond. Then it
-        has no position until its first tuples from beyond are processed: its earlier ones mean
-        nothing to the producer.
+        An input that crosses a discontinuity needs no tuples that it has filtered beyond it. After
+        that it has no position until its first tuples from beyond are processed: earlier positions
+        mean nothing to the producer.
         """
         found = {stream: self.processed_of(stream) for stream in self.inputs}
         return {stream: position for stream, position in found.items() if position is not None}
@@ -407,10 +409,10 @@ class Replica:
         return position if is_passed else None
 
     def cut(self) -> Cut | None:
-        """Where it stands.
+        """Its state, and its position in each input and in the output.
 
         None if nobody could continue from there: the replica is warming up, an input is crossing a
-        discontinuity, or nobody has said yet where it begins.
+        discontinuity, or no producer has said yet where an input begins.
         """
         positions = self.processed()
         cursors = [entry.cursor for entry in self.inputs.values()]
@@ -495,7 +497,7 @@ class Replica:
         for chunk in snapshot.log:
             log.extend(chunk)
         if snapshot.generation > self.generation:
-            # Where the output of former ones departed says nothing of this one.
+            # Departures of former generations say nothing of this one.
             self.departure = Departure()
         for each in (snapshot.departs_ms, *(entry.departs_ms for entry in self.inputs.values())):
             self.learn_departure(each)
@@ -534,7 +536,7 @@ class Replica:
         return True
 
     def _waiting(self, stream: str) -> Sequence[Chunk]:
-        """What was received of an input and is not evaluated."""
+        """Received chunks of an input that are not evaluated."""
         if self.role is ReplicaRole.WARMING:
             return self.inputs[stream].waiting
         return self.engine.waiting_chunks(stream)
@@ -542,7 +544,7 @@ class Replica:
     def _following(
         self, inputs: dict[str, tuple[int, Position]], waiting: Mapping[str, Sequence[Chunk]]
     ) -> dict[str, list[Chunk]] | None:
-        """What was received of each input beyond a cut; None if there is a gap in between."""
+        """Received chunks of each input beyond a cut; None if there is a gap in between."""
         joined: dict[str, list[Chunk]] = {}
         for stream, entry in self.inputs.items():
             generation, cut = inputs[stream]
@@ -556,7 +558,7 @@ class Replica:
             if entry.dropped_ms > cut.watermark_ms:
                 return None
             if any(chunk.contradicts(cut) for chunk in waiting[stream]):
-                # What waits has come from a producer whose successor had sent something else.
+                # The waiting chunks are of another history than the cut.
                 if self.role is not ReplicaRole.WARMING:
                     return None
                 joined[stream] = []
@@ -573,7 +575,7 @@ class Replica:
         inputs: dict[str, tuple[int, Position]],
         joined: dict[str, list[Chunk]],
     ) -> None:
-        """Go on with an engine that stands at a cut, and with what was received beyond it."""
+        """Go on with an engine that stands at a cut, and with the chunks received beyond it."""
         for stream, chunks in joined.items():
             for chunk in chunks:
                 engine.offer(stream, chunk)
@@ -581,7 +583,7 @@ class Replica:
         for stream, entry in self.inputs.items():
             generation, cut = inputs[stream]
             if stream in self.stopped:
-                # Of what was complete here before, the primary may have taken tuples beyond.
+                # Timestamps that were complete here may have tuples at the primary, from beyond.
                 entry.cursor.reset()
             entry.release()
             entry.moved_at_ms = None

@@ -9,9 +9,9 @@ from ha.messages import ANY_BYTES, EVERY_TUPLE, Columns
 from streams.vectors.chunk import NO_WATERMARK, Position
 
 OVERDUE_AFTER = 3
-"""Acknowledgement intervals after which output is offered that a subscriber has not received: an
-acknowledgement takes one, and the way there and back less than two. A subscriber that acknowledges
-more rarely is granted so many times its own interval."""
+"""Acknowledgement intervals after which output is offered that a subscriber has not acknowledged.
+An acknowledgement takes one interval, the way there and back less than two. A subscriber that
+acknowledges more rarely is granted as many of its own intervals."""
 
 MOST_ACK_INTERVALS = 4
 """A host acknowledges each stream within so many intervals, however many it reads."""
@@ -28,34 +28,35 @@ class Subscriber:
     acknowledged, sent
         The cuts up to which it has acknowledged output, and has been sent output.
     feed
-        Whether it is sent output even by a standby.
+        Whether even a standby sends it output.
     patient
         Whether output is kept for it while it is away.
     demanded
         The cut up to which its readers that may hold the producer up have processed output; None if
         there are no such readers.
     room_bytes
-        Output that it takes beyond what it has processed.
+        Its credit: bytes that it takes beyond the processed output.
     processed_bytes
-        All output before what it has processed, counted from the log's first chunk.
+        Bytes of all output up to the processed position, counted from the log's first chunk.
     heard_us
         When it last said how far it is; None: not yet, but it was told to be there.
     received_ms, furthest, lagging
         As in `Ack`.
     is_heard, silent, pace
         Whether it has acknowledged something in this acknowledgement interval of the producer's
-        host; for how many it has not; and how many lay before its last acknowledgement with news.
+        host; for how many intervals it has not; and how many it took for its last acknowledgement
+        with news.
     told_ms
-        Up to where it had received output by its last acknowledgement.
+        Up to where it had received output when it last acknowledged.
     batch
         As in `Ack`.
     columns
         As in `Subscribe`.
     reread_from
-        Where the piece began that was last read again for it.
+        Beginning of the piece that the source last read again for it.
     ends_ms, sents_ms
-        Output watermarks, up to which it should have been sent output and was, at the last
-        acknowledgement intervals.
+        Of each of the last acknowledgement intervals: the watermark up to which it should have been
+        sent output, and the watermark up to which it was.
     is_reached
         Whether it says in time that it has received what it was sent.
     is_away

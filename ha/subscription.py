@@ -2,11 +2,12 @@
 
 A host subscribes once to each stream that it reads, at every replica of the producing fragment, and
 acknowledges to every replica what all its readers have processed. Each replica thus keeps the
-tuples that the host lacks; only the primary sends. Requests are repeated until answered. A host
-that waits, asks: if a producer has sent something that did not arrive, the host subscribes there
-again from its position; if a standby has output that does not come from the primary, the host asks
-the standby to feed it. A host that has yet to process what it received does not wait: its producers
-send no more than it has room for.
+tuples that the host lacks; only the primary sends. Requests are repeated until answered.
+
+A host that lacks output asks for it. If a producer has sent output that did not arrive, the host
+subscribes there again from its position. If a standby has output that does not come from the
+primary, the host asks the standby to feed it. A host that has yet to process received tuples lacks
+nothing: producers send no more than it has room for.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ PATIENCE_US = 15_000_000
 tuples as lost: longer than a busy machine keeps anybody from answering."""
 
 STANDBY_PATIENCE_US = 1_000_000
-"""How long a standby waits for it: its primary, which need not lack them, gives it its state."""
+"""How long a standby waits for such a producer. Its primary may have the tuples, and then gives it
+the state."""
 
 
 @dataclass(slots=True)
@@ -62,10 +64,10 @@ class ProducerLink:
     asked_us
         When the newest request was sent.
     waits_since_us
-        When the oldest request was sent that is not answered; later if the producer has been silent
-        meanwhile.
+        When the oldest unanswered request was sent, or when the producer was heard again after a
+        silence. None: no request is unanswered.
     heard_us
-        When data came from it last while it was to answer; at first, when it was asked.
+        Since a request is unanswered: when data came from the producer last, or when it was asked.
     start
         Position in `generation` from which the producer keeps its output for this host; None until
         it has answered.
@@ -112,19 +114,20 @@ class Subscription:
     patient
         Whether producers keep output while this host is away.
     demands
-        Whether a reader may hold the producers up, as it is now: standbys take over at any moment.
+        Tells whether a reader may hold the producers up now. A standby does once it takes over.
     room_bytes
         How much the host takes beyond what its readers have processed.
     least_generation
-        Earlier ones are over: a producer that is still in one has not heard of it.
+        Generations before this one are over. A producer that still names one has not heard of that.
     received_bytes
-        What has arrived since the last acknowledgement, as producers count it.
+        Bytes that have arrived since the last acknowledgement, as producers count them: with all
+        columns.
     times_whole
-        How many times as much producers have counted of late as has come.
+        Ratio of these bytes to those that really came, in the newest chunk with rows.
     batch
-        The least that its readers need, as in `Ack`.
+        Least batch that its readers need, as in `Ack`.
     stood_in
-        Whether a standby was asked to feed this host, and no primary has since.
+        Whether a standby was asked to feed this host, and the primary has not fed it since.
     confirmed
         Whether every producer has answered.
     backlog
@@ -204,7 +207,7 @@ class Subscription:
         patient: bool,
         reads: Mapping[str, Columns] | None = None,
     ) -> None:
-        """Serve exactly these readers; one that is new must be sent what the others have had."""
+        """Serve exactly these readers. A new one must be sent output that the others have had."""
         known = set(map(id, self.readers.values()))
         self.backlog.leave(
             name for name, cursor in self.readers.items() if readers.get(name) is not cursor
@@ -217,11 +220,11 @@ class Subscription:
             self.ask_again()
 
     def lacks_columns(self, reader: str, data: Data) -> bool:
-        """Whether a reader uses columns that data comes without.
+        """Whether a reader uses columns that this data does not have.
 
-        It was sent before the producer heard of the reader: other readers of this host asked for
-        less. That holds without rows, too: rows that follow may be lacking as well, and a reader
-        that has taken what comes before them stands where nobody need keep them for it.
+        The producer sent it before it heard of the reader, for other readers of this host that use
+        fewer columns. Data without rows counts, too: rows that follow may lack the same columns,
+        and if the reader moved past this data, nobody would keep those rows for it.
         """
         sent = data.columns
         if sent is None or sent == self.columns:
@@ -230,7 +233,7 @@ class Subscription:
         return used is None or not set(used).issubset(sent)
 
     def count(self, data: Data) -> None:
-        """Count what has come of the credit that the host has given."""
+        """Count received bytes against the credit that the host has given."""
         self.received_bytes += data.counted_bytes
         if data.chunk.rows.num_rows:
             self.times_whole = data.counted_bytes / data.chunk.size_bytes
@@ -238,8 +241,8 @@ class Subscription:
     def use_batch(self, batch: int) -> None:
         """Be sent output in batches of so many tuples.
 
-        Producers learn of a greater number by the next acknowledgement, and of a lesser one at
-        once: somebody needs what they keep back.
+        Producers learn of a greater number by the next acknowledgement. They learn of a lesser one
+        at once, because some reader needs the output that they keep back.
         """
         if batch < self.batch:
             self.ask_again()
@@ -248,8 +251,8 @@ class Subscription:
     def begin_generation(self, least: int) -> None:
         """Note that generations before this one are over.
 
-        Producers are asked again that have answered for one: whoever has founded the new one does
-        not know a host that has nothing to acknowledge.
+        Producers that have answered for such a generation are asked again: the founder of the new
+        one does not know a host that has nothing to acknowledge.
         """
         if least <= self.least_generation:
             return
@@ -280,12 +283,12 @@ class Subscription:
         ]
 
     def answered(self, node: str, answer: Subscribed) -> list[str]:
-        """Note a producer's answer; returns the readers that it shows a newer generation.
+        """Note a producer's answer; returns the readers that learn of a newer generation by it.
 
         A reader without a position starts at the position in the answer. Replicas trim at different
-        times. Until data arrives, it starts at the latest offered position: the replica that sends
-        may have trimmed older output. One that begins from nothing starts at the earliest, since it
-        needs all that anybody has.
+        times, so their answers differ. Until data arrives, the latest position counts, because the
+        replica that sends may have trimmed older output. For a reader that begins from nothing the
+        earliest counts, because it needs all that anybody has.
         """
         link = self._links.get(node)
         if link is None or answer.generation < self.least_generation:
@@ -311,11 +314,12 @@ class Subscription:
         return behind
 
     def _passes_over(self, answer: Subscribed) -> bool:
-        """Whether a producer sends nothing of what a reader with a position lacks next, because it
-        was asked for all that it keeps, and may have had that again.
+        """Whether a producer's answer begins beyond the position of some reader.
 
-        Now that every reader has a position it can be asked for. If the stream is at its end, no
-        chunk would ever show that it is missing.
+        The request named no position, because one reader had none. The producer may have older
+        output after all, for instance by reading its source again. Now that every reader has a
+        position, the host can ask for that. At the end of a stream, no chunk would ever show that
+        something is missing.
         """
         if any(cursor.generation != answer.generation for cursor in self.readers.values()):
             return False
@@ -323,7 +327,7 @@ class Subscription:
         return any(each.next_seq < answer.position.next_seq for each in reached)
 
     def heard(self, node: str, now_us: int) -> None:
-        """Note that data has come from `node`: one that was silent could not answer before."""
+        """Note that data has come from `node`: while it was silent, it could not answer."""
         link = self._links.get(node)
         if link is None or link.waits_since_us is None:
             return
@@ -347,10 +351,11 @@ class Subscription:
         return [(other, self._ask(link, now_us)) for other, link in fed]
 
     def repeated(self, node: str, until_ms: int, now_us: int) -> list[tuple[str, Subscribe]]:
-        """Note that data has come from `node`, up to a watermark, which was here before.
+        """Note that data has come from `node` that was here before, up to a watermark.
 
-        If it is the primary's, and the standby was asked to feed this host because of that data, it
-        need not any more: it may be nearer than the primary, and always send first.
+        If `node` is the primary and the data is what a standby was asked for, the standby need not
+        feed this host any more. A standby may be nearer than the primary, so that its data
+        always comes first.
         """
         fed = [link for link in self._links.values() if link.feed]
         if not fed or until_ms <= max(link.fed_after_ms for link in fed):
@@ -368,7 +373,7 @@ class Subscription:
         return self._ask(link, now_us)
 
     def readers_before(self, generation: int, epoch: int) -> list[str]:
-        """The readers that have heard of an earlier epoch of a generation only."""
+        """The readers that know only an earlier epoch of a generation."""
         return [
             reader
             for reader, cursor in self.readers.items()
@@ -376,7 +381,7 @@ class Subscription:
         ]
 
     def learn_departure(self, data: Data) -> None:
-        """Note from where on what a producer sends departs from what was sent before."""
+        """Note the departure that a producer's data names."""
         if data.departs_ms is None:
             return
         generation, known_ms = self.departure or (0, data.departs_ms)
@@ -414,7 +419,8 @@ class Subscription:
         Parameters
         ----------
         busy
-            Whether the readers have yet to process what they received: no more may have been sent.
+            Whether the readers have yet to process received tuples: producers may have stopped
+            sending for want of room.
         stopped
             Readers that take nothing before they get a state.
         """
@@ -436,9 +442,9 @@ class Subscription:
         return [(node, self._ask(link, now_us))]
 
     def is_kept_from(self, offer: Offer) -> bool:
-        """Whether a producer offers what it keeps back.
+        """Whether a producer offers output that it keeps back from this host.
 
-        A primary elsewhere does not receive it, or it cannot be kept for much longer.
+        It does if a primary elsewhere does not receive that output, or if its log fills up.
         """
         return self.batch != EVERY_TUPLE and not offer.sent and self._lacks(offer)
 
@@ -465,9 +471,9 @@ class Subscription:
         return bool(beyond) and all(beyond)
 
     def begins_for(self, reader: str) -> Position | None:
-        """Where the stream goes on for a reader, if all producers have answered from beyond it.
+        """Where the stream goes on for a reader, if all producers begin beyond its position.
 
-        None if one has not answered, or may have what the reader lacks next.
+        None if a producer has not answered, or may have the tuples that the reader lacks next.
         """
         cursor = self.readers[reader]
         reached = self.backlog.end_for(reader) or cursor.position
@@ -499,7 +505,8 @@ class Subscription:
     def ask_others(self, node: str, now_us: int) -> list[tuple[str, Subscribe]]:
         """Requests that have every other producer feed this host, since `node` has a hole.
 
-        One that was asked to and has not filled it may have started over since.
+        A producer that was asked before and has not filled the hole may have started over since. It
+        is asked again after `RETRY_US`.
         """
         others = [
             (n, link)
