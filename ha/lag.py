@@ -9,8 +9,8 @@ speed of event time matter.
 from __future__ import annotations
 
 REPORT_US = 1_000_000
-"""Longest lag that is not worth a report: hosts report about once a second, and an evaluation or a
-garbage collection that takes long is over by then."""
+"""A lag this short is not reported: hosts report about once a second, and a long evaluation or
+garbage collection is over by then."""
 
 
 class StandbyLag:
@@ -19,8 +19,8 @@ class StandbyLag:
     Attributes
     ----------
     since_us
-        Since when the primary has had output that this standby lacks, if it lags for too long;
-        else None.
+        Since when the primary has had output that this standby lacks, if that has lasted for too
+        long; else None.
     """
 
     def __init__(self) -> None:

@@ -1,13 +1,13 @@
 """The parts of a takeover, as the replica that has taken over measures them.
 
-Reliable placement, (1), splits recovery into what comes before it, detection, and R = K + Q·p:
+They are detection, and the two parts of R = K + Q·p in reliable placement, (1):
 
 - *Detection* is the silence before: from the last sign of life of the former primary until it was
-  taken for lost. Of a host whose connection breaks, that is hardly more than nothing.
-- *K*: until of each input that was kept back the first tuples have come. None was kept back under
-  Active Standby.
-- *Q·p*: until the output has come as far as the former primary had said that its output was
-  complete, and all that came first of the inputs is evaluated.
+  taken for lost. If a connection breaks, this is next to nothing.
+- *K* lasts until the first tuples have come of each input that was kept back. Under Active Standby
+  none was.
+- *Q·p* lasts until the output has come as far as the former primary had last told, and the tuples
+  that came first are evaluated.
 """
 
 from __future__ import annotations

@@ -286,7 +286,7 @@ class Subscription:
         """Note a producer's answer; returns the readers that learn of a newer generation by it.
 
         A reader without a position starts at the position in the answer. Replicas trim at different
-        times, so their answers differ. Until data arrives, the latest position counts, because the
+        times, so what they answer differs. Until data arrives, the latest position counts, because the
         replica that sends may have trimmed older output. For a reader that begins from nothing the
         earliest counts, because it needs all that anybody has.
         """

@@ -1,8 +1,8 @@
 """Who may say what: checks every message of another host against this host's assignment.
 
 The transport knows which host sent a message: its key is in the assignment's list of peers. That
-alone must not let a host depose a primary or feed a stream that is none of its business. The
-assignment says who has to do with whom:
+alone must not let a host depose a primary or feed a stream that it does not produce. The assignment
+says which host may send which message:
 
 | message | accepted from |
 | --- | --- |

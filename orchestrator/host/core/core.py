@@ -87,8 +87,9 @@ turns a second for one message each."""
 PAUSE_SHARE = 1 / 12
 SINK_PAUSE_SHARE = 1 / 100
 MOST_PAUSE_US = 10_000
-"""Messages gather for at most this share of the time that the most urgent task has, this share of a
-sink's deadline, and this long. The silence after which a host is suspected is many times longer."""
+"""Messages gather for at most the first share of the time that the most urgent task has, the second
+share of a sink's deadline, and the last time. A host is suspected after a silence many times as
+long."""
 
 SLOWER = 2.0
 """By which factor a host's small batches and messages may become rarer from one measurement of its
@@ -193,7 +194,7 @@ class HostCore:
         self._failover.heard(node, now_us)
 
     def on_heartbeat(self, sender: str, heartbeat: Heartbeat) -> None:
-        """Take a heartbeat, which changes nothing that a turn would have to look at."""
+        """Take a heartbeat. No turn of the loop is needed for it."""
         self._failover.told_lag(sender, heartbeat.lag_us)
 
     def admits(self, sender: str, message: Message, now_us: int) -> bool:
@@ -201,7 +202,7 @@ class HostCore:
         return self._access.admit(sender, message, now_us) is not None
 
     def snapshot_is_here(self, fragment: str, now_us: int) -> None:
-        """Note that a snapshot has come and is being read: it need not be asked for again yet."""
+        """Note that a snapshot has come and is being read: do not ask for it again yet."""
         if (hosted := self.replica_manager.replicas.get(fragment)) is not None:
             hosted.snapshot_asked_us = now_us
 
@@ -287,13 +288,13 @@ class HostCore:
                 self._next_ack_us = _following(now_us, self._ack_interval_us)
             self._peer_control.send(now_us, everything=acks_are_due)
             if acks_are_due:
-                # What costs time for each stream or replica need not be looked at more often.
+                # Checks that cost time for each stream or replica are not due more often.
                 self._update_held_up(now_us)
                 self._inputs.request(now_us)
             if self._failover.suspect_silent_peers(now_us):
                 self._inputs.request(now_us)
             self._failover.record_losses()
-            # A busy host is late by a batch; only what is worse is a sign of overload.
+            # A busy host is late by a batch. Only more than that is a sign of overload.
             lag_us = self.detector.lag_us - self._heartbeat_us
             self._dispatcher.lag_us = max(lag_us, 0)
             self.replica_manager.drop_absent(now_us)
@@ -388,7 +389,7 @@ class HostCore:
         )
 
     def _report_rejected(self, hosted: HostedReplica, evaluated: Evaluated) -> None:
-        """Tell what a fragment has left out; its standby leaves out the same."""
+        """Report the tuples that a fragment has left out. Its standby leaves out the same ones."""
         if evaluated.rejected and hosted.replica.feeds_subscribers:
             a, last = hosted.assignment, evaluated.rejected[-1]
             self.counters["tuples_rejected"] += sum(each.count for each in evaluated.rejected)
@@ -401,13 +402,14 @@ class HostCore:
         ]
 
     def sought(self) -> Iterator[tuple[str, int]]:
-        """Streams, and event times at which somebody needs to know where they stood."""
+        """Event times of which a consumer needs a stream's position: stream and time."""
         for stream, source in self.replica_manager.sources.items():
             for after_ms in source.sought:
                 yield stream, after_ms
 
     def unexplained(self) -> dict[str, Skipped]:
-        """Ranges that streams left out when they began anew, and that nobody has looked at yet."""
+        """Ranges that streams left out when they began anew, of which the tuples are to be
+        counted."""
         sources = self.replica_manager.sources.items()
         return {s: skipped for s, each in sources if (skipped := each.unexplained()) is not None}
 
@@ -523,9 +525,9 @@ class HostCore:
                 self.prober.measured(sender, message, now_us)
 
     def _update_held_up(self, now_us: int) -> None:
-        """Notice which producers here are held up no longer, and who has said nothing for long.
+        """Release producers here that are held up no longer, and end the demand of silent hosts.
 
-        Time alone holds nobody up: producers that were not held up lately need not be looked at.
+        Passing time holds nobody up. So only producers that were held up lately are looked at.
         """
         if now_us >= self._next_lapse_us:
             self._next_lapse_us = now_us + LAPSE_US
@@ -550,6 +552,6 @@ class HostCore:
 
 
 def _following(now_us: int, interval_us: int) -> int:
-    """The next multiple of an interval: what is due at multiples of each other is due together, on
-    all hosts that share a clock, and travels together."""
+    """The next multiple of an interval. On all hosts that share a clock, work at such multiples is
+    due together, and its messages travel together."""
     return (now_us // interval_us + 1) * interval_us

@@ -69,14 +69,14 @@ class Discontinuities:
     def _may_cross(self, reader: str, stream: str, now_us: int) -> bool:
         """Whether a reader may cross a discontinuity; a standby stops before it instead.
 
-        The state of a primary is discarded whose predecessor had more input and has sent output of
-        it, and what a replica has gathered that has no state yet.
+        A primary whose predecessor had more input, and has sent output of it, gives up its state. A
+        warming replica gives up the input that it has gathered.
         """
         if (hosted := self.replica_manager.replicas.get(reader)) is None:
             return True
         replica = hosted.replica
         if replica.leads:
-            # Its primary cannot cross either. The state is needed until one of the two is further.
+            # Its primary is behind it and cannot cross. Keep the state until one is further.
             return False
         if replica.role is ReplicaRole.STANDBY:
             self._stop(hosted, stream, now_us)
@@ -93,7 +93,7 @@ class Discontinuities:
     def _stop(self, hosted: HostedReplica, stream: str, now_us: int) -> None:
         """Have a standby stop before a discontinuity, until it gets its primary's state.
 
-        Its own is needed until then: the primary may be lost before it has crossed.
+        It keeps its own state until then, because the primary may be lost before it has crossed.
         """
         if stream not in hosted.replica.stopped:
             hosted.replica.stopped.add(stream)

@@ -9,8 +9,8 @@ what it has started. After each batch another task may have become more urgent.
 
 A task rests after its first operator has run, so that input arriving meanwhile is evaluated
 together. After a pause a task starts at once; a task that has a backlog, or has just taken over,
-does not rest. A rest ends at a multiple of its length: tasks then start at the same moments, and
-what they send travels together. Hosts that share a clock rest alike, so that the rests of a chain
+does not rest. A rest ends at a multiple of its length. So tasks start at the same moments, and
+their output travels together. Hosts that share a clock rest alike, so that the rests of a chain
 of hosts do not add up. How long rests last is for `host.rests` to say.
 """
 
@@ -43,9 +43,9 @@ BATCH_US = (1_000.0, 10_000.0)
 heartbeats wait for longer ones."""
 
 BEHIND_US = 1_000_000
-"""Input that waits for longer than this, and for longer than its deadline or a standby's longest
-rest, shows that a replica cannot follow: no garbage collection or burst that a plan allows for
-takes so long."""
+"""A replica is behind if its input waits for longer than this, and for longer than its deadline or
+a standby's longest rest. No garbage collection, and no burst that a plan allows for, takes so
+long."""
 
 WORTHWHILE = 8.0
 MOST_WORTHWHILE_US = 5_000.0
@@ -54,9 +54,9 @@ MOST_WORTHWHILE_US = 5_000.0
 long."""
 
 RESTLESS = 2
-"""So many evaluations after a takeover, here or of who produces an input, are not followed by a
-rest. The first one is of what was there; what was lacking comes in a moment, perhaps from another
-one that takes over, and output resumes with it."""
+"""After a takeover, here or of the producer of an input, so many evaluations are not followed by a
+rest. The first evaluates the tuples that were here. The missing ones come in a moment, perhaps from
+another replica that takes over, and output resumes with them."""
 
 LEAST_COST_US = 1e-3
 """Cost of a tuple whose estimate is zero."""
@@ -86,7 +86,7 @@ class _Task:
     patience_us
         How long input may wait before the task is behind.
     standby_lag_us
-        How far its standbys may lag, or it may, if it is one; the least of its operators.
+        How far its standbys may lag, or how far it may, if it is one; the least of its operators.
     rests_until_us, idles_until_us
         When the task may start again, and when it may if nothing but watermarks waits.
     restless
@@ -133,7 +133,7 @@ class Dispatcher:
     Attributes
     ----------
     lag_us
-        By how much the host has been late lately, beyond what a busy host is.
+        By how much the host has been late lately, beyond the lateness of any busy host.
     slowness
         How many times as long small batches should rest because its processor is slow.
     batch_length_us
@@ -209,13 +209,13 @@ class Dispatcher:
         if fragment == task.name:
             self._enter(task, now_us)
             if fragment in self._ready and self._resting.get(fragment) == self._until_us(task):
-                # It rests with work already, and more of it changes nothing until then.
+                # It rests although it has work, and more work changes nothing until then.
                 return
         self._update_ready(fragment)
         self._enqueue_or_rest(task, now_us)
 
     def rests(self, fragment: str) -> bool:
-        """Whether a replica has work and rests: what arrives changes nothing until it is over."""
+        """Whether a replica has work and rests: until that ends, more data changes nothing."""
         task = self._task_of.get(fragment)
         return (
             task is not None
@@ -233,7 +233,7 @@ class Dispatcher:
 
     @property
     def next_us(self) -> int | None:
-        """When there will be work to dispatch: in the past if there is some, None without input."""
+        """When there will be work: in the past if there is some now, None without input."""
         if len(self._queue):
             return 0
         ends = self._ends
@@ -282,12 +282,12 @@ class Dispatcher:
         left_ms = self._left_ms(task)
         while task.entered and task.entered[0][0] <= left_ms:
             task.entered.popleft()
-        # What the replica had let wait has put its task into the queue, although it runs.
+        # Data that the replica had let wait has queued its task, although it runs.
         self._queue.discard(task.name)
         self._enqueue_or_rest(task, now_us)
 
     def end_rest(self, fragment: str, now_us: int) -> None:
-        """Have a task start now, although it rests: too much waits."""
+        """Have a task start now, although it rests: too much input waits."""
         task = self._task_of.get(fragment)
         if task is not None and self._until_us(task) > now_us:
             task.rests_until_us = task.idles_until_us = now_us
@@ -296,7 +296,8 @@ class Dispatcher:
     def wake(self, fragment: str, now_us: int) -> None:
         """Have a task start now, and not rest for some evaluations, as after a takeover.
 
-        Another primary produces an input of it: output resumes with what that sends.
+        The producer of an input has changed, and output resumes with the tuples that the new
+        primary sends.
         """
         if (task := self._task_of.get(fragment)) is not None:
             task.restless = RESTLESS
@@ -314,24 +315,24 @@ class Dispatcher:
         self._enqueue_or_rest(task, now_us)
 
     def update_held_up(self, fragment: str, now_us: int) -> None:
-        """Notice whether consumers hold a replica up, and have it go on if they do no longer."""
+        """Notice whether consumers hold a replica up; it goes on once they do not."""
         hosted = self._replicas.get(fragment)
         if hosted is not None and hosted.replica.update_held_up(now_us):
             self.arrived(fragment, now_us)
 
     def as_many(self, count: int) -> float:
-        """How many replicas or streams would take a fast processor as long as these."""
+        """How many replicas or streams would keep a fast processor busy for as long as these."""
         return count * self.slowness
 
     def is_behind(self, fragment: str, now_us: int) -> bool:
-        """Whether the input of a task, which begins with this fragment, has waited for too long."""
+        """Whether the task that begins with this fragment is behind (`BEHIND_US`)."""
         task = self._tasks.get(fragment)
         if task is None or not task.entered:
             return False
         return now_us - task.entered[0][1] > task.patience_us
 
     def count(self, fragment: str, tuples: int, timestamps: int) -> None:
-        """Count an evaluation, and what it has taken in."""
+        """Count an evaluation and its tuples."""
         self._loads[fragment].add(0.0, 1, timestamps, tuples)
 
     def charge(self, fragment: str, tuples: int, took_us: float) -> None:
@@ -349,7 +350,7 @@ class Dispatcher:
         )
 
     def load(self, fragment: str, now_us: int) -> ReplicaLoad:
-        """What a fragment has taken of this host lately."""
+        """The processor time that a fragment has taken lately."""
         cores, evaluations_s, timestamps_s, tuples_s = self._loads[fragment].read(now_us)
         return ReplicaLoad(
             cores=cores,
@@ -430,7 +431,7 @@ class Dispatcher:
             heappush(self._ends, (until_us, task.name))
 
     def _until_us(self, task: _Task) -> int:
-        """Until when a task rests with the input that waits."""
+        """Until when a task rests, given its waiting input."""
         has_tuples = self._replicas[task.name].replica.engine.waiting
         return task.rests_until_us if has_tuples else task.idles_until_us
 
@@ -455,7 +456,7 @@ class Dispatcher:
         )
 
     def _look(self, now_us: int) -> None:
-        """Have rests follow what the replicas here have taken lately."""
+        """Adapt rests to the processor time that the replicas here have taken lately."""
         tasks = self._tasks.values()
         self._rests.look(
             now_us,
@@ -469,7 +470,7 @@ class Dispatcher:
         )
 
     def _once_us(self, fragment: str, now_us: int) -> float:
-        """What evaluating a fragment once takes, as it was lately; of a tuple, if it never was."""
+        """Time of one evaluation of a fragment, as measured lately; of one tuple, if never."""
         cores, evaluations_s, *_ = self._loads[fragment].read(now_us)
         return cores / evaluations_s * 1e6 if evaluations_s else self._cost_of(fragment).cost_us(1)
 

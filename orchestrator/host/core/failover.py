@@ -3,35 +3,38 @@
 A standby takes over as soon as its primary's host is lost: the connection to it breaks, its record
 is gone from the store, or it is silent for `suspectAfter`, for longer where hosts are overloaded
 (`ha.failure_detector`). So does a primary whose successor is lost, be it before or after a plan
-names it. The takeover is local and immediate; the store records it afterwards. A
-primary steps down when it learns of a newer epoch of its fragment: from its peer replica's control
-messages or from a consumer's acknowledgement, once its successor's output has come as far as its
-own (`ha.handover`), or from the store at once.
+names it. The takeover is local and immediate; the store records it afterwards. A primary steps down
+when it learns of a newer epoch of its fragment. It learns of it from its peer replica's control
+messages or from a consumer's acknowledgement, and then steps down once its successor's output has
+come as far as its own (`ha.handover`). Or it learns of it from the store, and then steps down at
+once.
 
-A source that two sites bring in is taken over in the same way. The leader learns of it from the
-site's report: there is no other site that the store could have given the place to meanwhile. It is
-also taken over from a site that lives and says that it can bring nothing in: its source has failed,
-or waits for what it reads from. A site for which the same holds leaves it there. A site that has
-just started has its state at once, before its links are up: the silence of a site that it has yet
-to hear says nothing.
+*Sources at two sites* are taken over in the same way. The leader learns of the takeover from the
+site's report: there is no third site to which the store could have given the place meanwhile. A
+site also takes over from one that lives and says that it can read nothing, because its source has
+failed or waits. It does not if the same holds for itself. A site that has just started has its
+state at once, before its links are up. So the silence of a site that it has never heard says
+nothing.
 
-A host whose links all break loses every peer too. If it still reaches the store, its records would
-depose healthy primaries, for whom it cannot stand in. Takeovers and lost secondaries are therefore
-recorded only when this host has heard another one since, or when the store itself says that the
-peer is gone.
+*A host that is cut off.* A host whose links all break loses every peer, too. If it still reached
+the store, its records would depose healthy primaries whose place it cannot take. Takeovers and lost
+secondaries are therefore recorded only when this host has heard another one since, or when the
+store itself says that the peer is gone.
 
-A standby that is sent its input in batches may know that its primary has come further. Then nobody
-can be given anything before a producer sends what it kept back, and if its site is away and cannot
-resume, nobody ever can: only the primary has it, and may merely be cut off. So such a standby asks
-first, and becomes primary once a producer of each input has answered, or once the store says that
-the primary is gone. The answer travels with what was kept back, so consumers wait no longer for
-that. The same holds if a plan makes it primary.
+*A standby that is behind.* A standby that is sent its input in batches may know that its primary
+has come further. Then it can send consumers nothing before a producer sends it the tuples that were
+kept back. If the site of these tuples is away and cannot resume, it never can: only the primary has
+them, and the primary may merely be cut off. So such a standby asks first. It becomes primary once a
+producer of each input has answered, or once the store says that the primary is gone. The answer
+travels with the tuples that were kept back, so consumers do not wait longer because of that. The
+same holds if a plan makes it primary.
 
-A secondary may have fed consumers more than its primary has, for instance because the link to the
-primary was cut. If such a primary loses sight of it and has it replaced, nobody can continue what
-consumers have once the primary's own input is lost. So the primary waits until it has come as far
-itself, or until the store says that the secondary is gone. If the two have lost each other, the
-takeover by the one that is ahead comes first.
+*A primary that is behind.* A secondary may have fed consumers more than its primary has, for
+instance because the link to the primary was cut. Suppose that such a primary loses sight of the
+secondary and has it replaced. Once the primary's own input is lost, nobody could continue the
+output that consumers have. So the primary waits until it has come as far itself, or until the store
+says that the secondary is gone. If the two have lost each other, the takeover by the secondary
+comes first.
 """
 
 from __future__ import annotations
@@ -60,10 +63,10 @@ class SourceTakeover:
 
 
 SILENT = "silent"
-"""Why a peer is taken for lost that no broken connection and no record speaks of."""
+"""The cause of a loss that only silence shows, no broken connection and no record."""
 
 Hosted = HostedReplica | HostedSource
-"""What has a role here, and a peer on another host."""
+"""A replica or source: it has a role here, and a peer on another host."""
 
 Recorded = RecordTakeover | RecordLoss | SourceTakeover
 
@@ -125,13 +128,13 @@ class Failover:
                 loss = self._loss(hosted, "gone from the store", now_us)
                 self._take_over(hosted, loss, now_us)
             elif hosted.superseded_in is not None and self.detector.counts_as_lost(peer or ""):
-                # Whoever chose the successor did not know of its loss yet.
+                # The leader that chose the successor did not know of its loss yet.
                 loss = self._loss(hosted, "lost before it was named", now_us)
                 self._take_over(hosted, loss, now_us)
         self._record([each for each in self._unrecorded if each[0] in gone or each[0] not in alive])
 
     def told_lag(self, node: str, lag_us: int) -> None:
-        """Note by how much a host says that it has been late lately."""
+        """Note how late a host says that it has been lately."""
         self.detector.told_lag(node, lag_us)
 
     def on_peer_lost(self, node: str, now_us: int) -> None:
@@ -148,7 +151,7 @@ class Failover:
         return bool(suspects)
 
     def on_answer(self, now_us: int) -> None:
-        """Have standbys become primary that waited until a producer can give them their input."""
+        """Have waiting standbys become primary if producers of all inputs have answered."""
         for hosted in self.replica_manager.replicas.values():
             if (loss := hosted.lost) is not None and not self.detector.misses(loss.lost):
                 hosted.lost = loss = None
@@ -160,12 +163,13 @@ class Failover:
                 self._promote(hosted, now_us)
 
     def on_peer_stalled(self, node: str, stream: str, epoch: int, now_us: int) -> None:
-        """Take over from a site that cannot bring a stream in, if this one can.
+        """Take over a stream from a site that cannot read it, if this one can.
 
         Parameters
         ----------
         epoch
-            As the other site knows it; with an older one, it has yet to hear of its successor.
+            As the other site knows it. If it is older than here, that site has yet to hear of its
+            successor.
         """
         source = self.replica_manager.sources.get(stream)
         if source is None or source.peer_replica != node or source.stalled:
@@ -175,7 +179,7 @@ class Failover:
             self._take_over(source, self._loss(source, cause, now_us), now_us)
 
     def record_losses(self) -> None:
-        """Have recorded what followed from losses since which this host has heard others.
+        """Have takeovers and losses recorded, if this host has heard others since.
 
         A secondary that is ahead of its primary, and is heard again meanwhile, was not lost.
         """
@@ -208,8 +212,8 @@ class Failover:
         consumer
             The host, if it reads the fragment's stream.
         generation
-            To which the epoch belongs, if that is said. Replicas of a former one are void, however
-            often they had taken over from each other when nobody could record it.
+            Generation of the epoch, if the sender says it. Epochs of a former generation do not
+            count, however high they rose while nobody could record takeovers.
         """
         hosted = self._named(fragment)
         if hosted is None or epoch <= _acting(hosted).epoch:
@@ -264,10 +268,10 @@ class Failover:
                 self.outbox.add(change)
 
     def _may_be_ahead(self, lost: str, change: Recorded) -> bool:
-        """Whether a secondary that was lost may have fed consumers more than its primary has.
+        """Whether a lost secondary may have fed consumers more than its primary has.
 
-        A former primary acts until its successor has come as far. If it is not heard, it may feed
-        consumers all the time, and nobody need have said so.
+        A former primary acts until its successor has come as far. As long as it is not heard to
+        have stepped down, it may feed consumers, though nobody says so.
         """
         return (
             isinstance(change, RecordLoss)
@@ -276,7 +280,7 @@ class Failover:
         )
 
     def _holds(self, change: Recorded) -> bool:
-        """Whether the replica that a change speaks of is still the primary of its epoch."""
+        """Whether the replica of a change is still the primary of its epoch."""
         is_source = isinstance(change, SourceTakeover)
         hosted = self._named(change.stream if is_source else change.fragment)
         if hosted is None or not _acting(hosted).feeds_subscribers:
@@ -317,7 +321,7 @@ class Failover:
 
     def _report_loss(self, hosted: Hosted, cause: str, now_us: int) -> None:
         if isinstance(hosted, HostedSource):
-            # Its other site stands by again once it is back.
+            # The other site stands by again once it is back.
             return
         a, lost = hosted.assignment, hosted.peer_replica or ""
         loss = RecordLoss(
@@ -397,5 +401,5 @@ def _name(hosted: Hosted) -> str:
 
 
 def _acting(hosted: Hosted) -> HostedSource | Replica:
-    """What has the role, the epoch and the output log."""
+    """The object that has the role, the epoch and the output log."""
     return hosted if isinstance(hosted, HostedSource) else hosted.replica

@@ -1,4 +1,4 @@
-"""A replica on this host with its assignment: what it waits for, and what has become of it."""
+"""A replica on this host with its assignment, and the state of its takeovers and failures."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from orchestrator.records import (
 )
 
 BATCHES_LAG_US = 500_000
-"""How much further than twice what its plan says a standby that is sent batches may lag: a busy
-host acknowledges streams in turns."""
+"""A standby that is sent batches may lag by twice what its plan says, and this time: a busy host
+acknowledges streams in turns."""
 
 EVERYTHING_US = 10_000_000
-"""How long a standby takes every tuple that lagged further than its checkpoints explain, or whose
-primary does not receive its input: the cause is not over soon, such as a sink that keeps nothing or
-a link that is cut."""
+"""How long a standby takes every tuple after it lagged further than its checkpoints explain, or
+after its primary did not receive its input. The cause may last, such as a sink that keeps nothing
+or a link that is cut."""
 
 
 @dataclass(slots=True)
@@ -52,10 +52,10 @@ class HostedReplica:
     recovering
         Its last takeover, while it acts in the epoch that it began with.
     promised
-        What the plan said then that it would take at most.
+        The longest recovery by the plan that held then.
     refuses
-        Whether it has refused input for want of room while it waited to take over, and has yet to
-        process what it holds.
+        Whether it has refused input for want of room while it waited to take over, and has not
+        processed its queue since.
     lost
         The loss of its primary, if it waits for a producer's answer to take over.
     follows
@@ -66,9 +66,10 @@ class HostedReplica:
     snapshot
         The last state that it has given another replica.
     lost_input
-        Input stream → what it lacked of that when it began from nothing.
+        Input stream → input that was lost when the replica began from nothing.
     told, tellings
-        The hosts of the other replicas with the epoch that they were last told, and how often.
+        The hosts of the other replicas with the epoch that they were told last, and how often they
+        were told it.
     """
 
     assignment: FragmentAssignment
@@ -96,15 +97,14 @@ class HostedReplica:
 
     @property
     def peer_replica(self) -> str | None:
-        """Node of the other replica: of the assigned one, unless the store has named a primary that
-        the assignment does not know yet."""
+        """Node of the other replica: as assigned, or the primary that the store has named since."""
         epoch, primary = self.overruled or (0, "")
         follows = self.assignment.epoch < epoch == self.replica.epoch
         return primary if follows else self.assignment.peer_replica
 
     @property
     def superseded_in(self) -> int | None:
-        """The newest epoch in which this primary is none any more, although it still acts."""
+        """The newest epoch in which another replica is primary, while this one still acts."""
         a, replica = self.assignment, self.replica
         planned = a.epoch if a.role == "secondary" else 0
         epoch = max(planned, 0 if self.handover is None else self.handover.epoch)
@@ -137,7 +137,7 @@ class HostedReplica:
         self.assignment = assignment
 
     def hear_epoch(self, node: str, epoch: int) -> None:
-        """Note in which epoch another replica takes the fragment to be."""
+        """Note the epoch of the fragment that another replica knows."""
         if node == self.succeeds and epoch >= self.replica.epoch:
             self.succeeds = None
 
@@ -162,10 +162,10 @@ class HostedReplica:
         return self.replica.role is ReplicaRole.STANDBY and now_us < self.everything_until_us
 
     def batch(self, now_us: int) -> int:
-        """B: in batches of how many tuples it must be sent its input.
+        """B: its input must be sent in batches of so many tuples.
 
-        A standby takes every tuple while it feeds somebody whom the primary does not reach, and
-        before it becomes primary.
+        A standby takes every tuple while it feeds a consumer that the primary does not reach, and
+        while it waits to become primary.
         """
         replica = self.replica
         if replica.role is not ReplicaRole.STANDBY or self.stands_in(now_us):
@@ -201,7 +201,7 @@ class HostedReplica:
 
     @property
     def recovered(self) -> RecoveryStatus | None:
-        """What taking over took; None if it did not in this epoch, or has yet to catch up."""
+        """What its takeover took; None if it had none in this epoch, or has yet to catch up."""
         found = self.recovering
         if found is None or found.resent_us is None or found.caught_up_us is None:
             return None

@@ -45,11 +45,11 @@ from streams.scheduling.shedder import Shedder, value_of
 from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 
 ENTRIES = 32
-"""Of tuples, of which it is told how many come at once: so few are past within seconds, so many
-even out."""
+"""The number of tuples that come at once is averaged over so many entries: few enough to be over
+within seconds, many enough to be even."""
 
 MOST_LOCATED = 64
-"""Event times at which a source remembers where it stood: hosts ask again until they are told."""
+"""Event times whose positions a source remembers. Hosts ask again until they get a position."""
 
 
 class HostedSource:
@@ -57,14 +57,14 @@ class HostedSource:
 
     Two sites may bring in the same stream. Like the replicas of a fragment, they have roles and
     epochs (`ha.roles`): both number the same tuples alike and keep them, and the primary sends
-    them. A standby sends what consumers lack as soon as the primary's site is lost. It can take
-    over once the source is open, and lags until it has come as far as the primary says it has. One
-    whose source has failed is neither primary nor standby until the source is opened again.
+    them. As soon as the primary's site is lost, the standby sends the tuples that consumers lack.
+    It can take over once its source is open. It lags until it has come as far as the primary. A
+    site whose source has failed is neither primary nor standby until the source is opened again.
 
-    A source that resumes numbers its tuples as every other process does that reads it. Its log
-    begins at the position that the source had reached when this process opened it. A host that
-    lacks earlier tuples, because the site was killed or the log was full, is sent them from the
-    source itself, which reads them again piece by piece.
+    A source that resumes is numbered alike by every process that reads it. Its log begins at the
+    position that the source had reached when this process opened it. A host may lack earlier
+    tuples, because the site was killed or the log was full. The source then reads them again, piece
+    by piece, and they are sent to that host.
 
     Parameters
     ----------
@@ -80,32 +80,33 @@ class HostedSource:
     previous_watermark_ms
         Highest watermark that a consumer has reported of an earlier generation.
     skipped
-        What the stream left out when it began anew.
+        The range that the stream left out when it began anew.
     throttle
         Whether the source waits for consumers.
     slipped_us
         By how much the source's time axis has slipped because of that.
     input
-        What a live source did not let in.
+        Figures of what a live source has taken in and refused.
     role, epoch
-        Who feeds consumers: it, or the other site.
+        Role of this site, and fencing number.
     handover
-        What it knows of its successor while it goes on as primary; None: it has none.
+        Its knowledge of its successor while it goes on as primary; None: it has none.
     primary_ms
-        Up to where the other site has last said, as primary, that it has come.
+        Output watermark that the other site, as primary, has told last.
     failed
         Whether the source has failed, and was not opened since.
     waits_for
         What the open source waits for before it can read on; None: nothing.
     told_role, told_epoch
-        As the store may know them: a host that hears nobody may have taken over in vain.
+        Role and epoch that the store may know. They differ from the present ones while a takeover
+        may be in vain, because the host hears nobody.
     """
 
     def __init__(self, assignment: SourceAssignment) -> None:
         self.assignment = assignment
         self.stream = assignment.stream
         self.generation = assignment.generation
-        # What it brings in depends on no other stream.
+        # A source depends on no other stream.
         self.departs_ms: int | None = None
         self.role, self.epoch = ReplicaRole.WARMING, max(assignment.epoch, assignment.generation)
         self.told_role, self.told_epoch = self.role, self.epoch
@@ -149,7 +150,7 @@ class HostedSource:
 
     @property
     def feeds_subscribers(self) -> bool:
-        """Whether it sends its output, rather than keep it until the other site is lost."""
+        """Whether it sends its output. A standby keeps it until the other site is lost."""
         return self.role is ReplicaRole.PRIMARY
 
     @property
@@ -159,22 +160,22 @@ class HostedSource:
 
     @property
     def lags(self) -> bool:
-        """Whether it stands by, and the other site has sent more than it has itself read."""
+        """Whether it is a standby, and the primary has sent more than it has read."""
         if self.role is not ReplicaRole.STANDBY:
             return False
         return not self._has_followed or self._lag.since_us is not None
 
     @property
     def stalled(self) -> bool:
-        """Whether it can bring nothing in at present, so that the other site should."""
+        """Whether it can read nothing at present, so that the other site should take over."""
         return self.failed or self.waits_for is not None
 
     def differs_from(self, node: str) -> bool:
-        """Whether a subscriber has other output than this; nothing here depends on other input."""
+        """False: a source depends on no other stream, so its output has one history."""
         return False
 
     def hear_peer(self, watermark_ms: int | None, now_us: int) -> None:
-        """Note what the other site says: as primary, how far it has come, if it has anything."""
+        """Note a message of the other site: its role, and as primary how far it has come."""
         if watermark_ms is not None:
             self.primary_ms = watermark_ms
             self._lag.observe(watermark_ms, self.complete_ms, now_us, 0)
@@ -183,7 +184,7 @@ class HostedSource:
 
     @property
     def superseded_in(self) -> int | None:
-        """The newest epoch in which it is primary no more, although it still acts."""
+        """The newest epoch in which another site is primary, while this one still acts."""
         a = self.assignment
         planned = a.epoch if a.role == "secondary" else 0
         epoch = max(planned, 0 if self.handover is None else self.handover.epoch)
@@ -235,9 +236,10 @@ class HostedSource:
             self.handover = None
 
     def open(self, position: Position, now_us: int) -> None:
-        """Begin the log where the source has been opened, unless it has begun already.
+        """Begin the log at the source's position, unless it has begun already.
 
-        A stream that begins anew has nothing up to there. It says so: the source may be at its end.
+        A stream that begins anew has no tuples up to there. A watermark says so, because the source
+        may be at its end.
         """
         self.failed = False
         if self.accepts_subscribers:
@@ -289,7 +291,7 @@ class HostedSource:
         return Skipped(after_ms=had_ms, until_ms=until_ms)
 
     def seek(self, node: str, request: Subscribe, begins: Beginning) -> None:
-        """Have it looked up where a host begins that needs the stream from before the log."""
+        """Look up the position of a host that needs the stream from before the log."""
         self.sought.setdefault(begins.after_ms, {})[node] = request
 
     def located(self, event: SourceLocated) -> dict[str, Subscribe]:
@@ -308,7 +310,7 @@ class HostedSource:
             yield Wanted(self.stream, node, after, self.log.base)
 
     def reread(self, event: SourceReread) -> Data | None:
-        """What to send to the host; None if it no longer needs that."""
+        """The part of a piece that was read again to send to the host; None if none."""
         emitted = event.emitted
         chunk = Chunk(
             first_seq=event.after.next_seq,
@@ -331,8 +333,8 @@ class HostedSource:
     def update_held_up(self, now_us: int) -> bool:
         """Notice whether consumers hold the source up; returns whether it must not be read.
 
-        A source that can wait does. Of any other, tuples go on to enter until the output log is
-        full of what consumers demand; see `enter`.
+        A source that can wait is not read meanwhile. Any other goes on until the output log is full
+        of demanded tuples (`enter`).
         """
         # A standby sends nothing: it goes on until its log is full of what consumers demand.
         by_credit = self.feeds_subscribers
@@ -345,8 +347,8 @@ class HostedSource:
         """Number the tuples that the load shedder admits, and keep them in the output log.
 
         Shed tuples are never numbered, so consumers see no gap. If the source cannot wait and the
-        log is full of what consumers demand, the tuples are dropped: they count as shed if the
-        stream has a load shedder, else as lost. Their watermarks enter when there is room again.
+        log is full of demanded tuples, new ones are dropped. They count as shed if the stream has a
+        load shedder, else as lost. Their watermarks enter when there is room again.
         """
         rows = emitted.rows
         if rows.num_rows:
@@ -375,7 +377,7 @@ class HostedSource:
             self._overflowed += tuples
 
     def release(self, now_us: int) -> str | None:
-        """Let a watermark enter that had no room, if it has now; returns what was lost, if any."""
+        """Let a waiting watermark enter if there is room; returns the loss before it, if any."""
         withheld = self._withheld
         if withheld is None or self.log.is_held_up(now_us, by_credit=False):
             return None
@@ -414,7 +416,7 @@ LATENCY_WINDOW = 20_000
 """Completed timestamps over which percentiles are computed: a minute or two of a fast stream."""
 
 FRESH_SHARE = 1 / 20
-"""Percentiles are computed anew once this share of the latencies is. A site may have a hundred
+"""Percentiles are computed anew once this share of the latencies is new. A site may have a hundred
 sinks, and reports every second."""
 
 MISS_WINDOW_US = 10_000_000
@@ -424,8 +426,8 @@ MISS_WINDOW_US = 10_000_000
 class HostedSink:
     """The sink of one stream at this host.
 
-    Its figures count each timestamp once. A sink that is opened again is delivered again what its
-    driver had not kept.
+    Its figures count each timestamp once. A sink that is opened again gets again the deliveries
+    that its driver had not kept.
     """
 
     def __init__(self, assignment: SinkAssignment) -> None:
@@ -456,10 +458,10 @@ class HostedSink:
         """Memory of the deliveries that the driver has not kept for good."""
 
     def open(self, durable: Durable | None) -> None:
-        """Receive everything that follows what the driver has kept for good."""
+        """Receive everything after the tuples that the driver has kept for good."""
         self.is_open = self.was_open = True
         self._repeated += self.cursor.repeated_tuples
-        # A loss that was not delivered will be noticed again.
+        # A loss that no delivery has counted will be noticed again.
         had, generation = self.cursor.kept, self.cursor.generation
         self._removed = 0
         if durable is not None and had is not None and durable.generation == generation:
@@ -499,8 +501,8 @@ class HostedSink:
     def processed(self) -> Position | None:
         """Position before which producers need keep nothing for it.
 
-        While its cursor crosses a discontinuity that is what it has filtered beyond, once
-        everything from before has been kept for good.
+        While its cursor crosses a discontinuity, this is the position beyond up to which it has
+        filtered, once everything from before the discontinuity has been kept for good.
         """
         if self.cursor.crossing and not self._held:
             return self.cursor.position
@@ -550,7 +552,7 @@ class HostedSink:
         )
 
     def _measure(self, chunk: Chunk, now_us: int) -> None:
-        """Count what has arrived, and how late."""
+        """Count the arrived tuples, and measure how late they are."""
         latencies_us = now_us - chunk.ingestion_times_us
         self._latencies.add(latencies_us)
         self._rows += chunk.rows.num_rows

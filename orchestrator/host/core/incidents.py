@@ -1,8 +1,8 @@
-"""What happens at a host and the history keeps: failures of sources and sinks, and lost input.
+"""Incidents at a host that the history keeps: failures of sources and sinks, and lost input.
 
 A problem is shown as long as it lasts, and ends when a driver is opened again. The leader reads a
-host's record now and then, and would miss one that was short. So the record also lists what has
-happened last, with its cause.
+host's record now and then, and would miss a short problem. So the record also lists the last
+incidents, with their causes.
 """
 
 from __future__ import annotations

@@ -50,10 +50,10 @@ SNAPSHOT_RETRY_US = 500_000
 """A peer replica that has not answered by then was not ready, or the request was lost."""
 
 RESTING_SHARE = 1 / 2
-"""Share of what a standby may queue with which it does not rest."""
+"""A standby whose queue is filled to this share does not rest."""
 
 BACKLOG_SHARE = 1 / 4
-"""Share of what a standby may queue that waits for its rest to end."""
+"""Share of a standby's queue that may wait for the end of its rest."""
 
 
 ASKS = (Receipt.GAP, Receipt.RESET, Receipt.DIFFERS)
@@ -75,7 +75,7 @@ class InputProcessor:
     outbox
         Takes messages, deliveries and reports.
     state_loss, discontinuities
-        What replicas do that cannot go on with what they have, or with what comes.
+        Handle replicas whose state, or whose input, cannot be continued.
     stand_ins
         Told which streams come from a standby.
     spent
@@ -154,18 +154,18 @@ class InputProcessor:
                 self.dispatcher.end_rest(reader, now_us)
 
     def _may_wait(self, hosted: HostedReplica) -> bool:
-        """Whether what arrives for a replica may wait until its rest ends."""
+        """Whether data for a replica may wait until its rest ends."""
         resends = hosted.recovering is not None and hosted.recovering.awaited
         return not resends and self.dispatcher.rests(hosted.assignment.fragment)
 
     def deliver(self, fragment: str, now_us: int) -> None:
-        """Have a replica receive what it has let wait."""
+        """Have a replica receive the data that it has let wait."""
         if (hosted := self.replica_manager.replicas.get(fragment)) is not None:
             for stream in hosted.replica.inputs:
                 self._deliver(self.replica_manager.subscriptions[stream], fragment, now_us)
 
     def deliver_all(self, now_us: int) -> None:
-        """Have every replica receive what it has let wait."""
+        """Have every replica receive the data that it has let wait."""
         for subscription in self.replica_manager.subscriptions.values():
             for reader in subscription.backlog.readers:
                 self._deliver(subscription, reader, now_us)
@@ -193,7 +193,7 @@ class InputProcessor:
                 self._cross_hole(subscription, reader, answer, now_us)
 
     def on_contradiction(self, sender: str, message: Contradiction, now_us: int) -> None:
-        """Have readers give up that have other tuples of a stream than others."""
+        """Have readers give up tuples of another history."""
         subscription = self.replica_manager.subscriptions.get(message.stream)
         if subscription is None or sender not in subscription.producers[:1]:
             # Two replicas may begin the same epoch. Whom the store has named primary is obeyed.
@@ -261,7 +261,7 @@ class InputProcessor:
             kind = "crossed with its primary" if was_warm else "warm"
             self.outbox.report(kind, snapshot.fragment, f"epoch {hosted.replica.epoch}")
             self.dispatcher.rebuild_tasks(now_us)
-            # Reading may also have begun beyond the state, which a stream at its end never shows.
+            # The cursor may have begun beyond the state; a stream at its end never shows that.
             # Producers keep what lies between: the primary has yet to process it.
             if was_warm or any(
                 map(_falls, before.values(), [c.position for c in cursors.values()])
@@ -325,15 +325,15 @@ class InputProcessor:
             self._tell_lost(hosted)
 
     def acknowledgements(self, now_us: int, interval: int) -> Iterator[tuple[str, str, Ack]]:
-        """Node, stream, what the readers here have processed of it, and how much more they take.
+        """Acknowledgements that are due: node, stream, and the message.
 
-        A host with many streams, or a slow one, acknowledges them in some of the intervals, all
-        together: one message to each producer costs less than many. In between, those follow of
-        which much has arrived: producers must not run out of credit. What says nothing new is left
-        out for a while.
+        A host with many streams, or a slow one, acknowledges all of them together, in some of the
+        intervals only: one message to each producer costs less than many. Streams of which much has
+        arrived are acknowledged in the next interval, because producers must not run out of credit.
+        An acknowledgement that says nothing new is left out for a while.
 
         Input that has waited for longer than its deadline is late already, and more of it would
-        only wait. Then the host takes no more than it has.
+        only wait. Then the host gives no further credit.
         """
         manager = self.replica_manager
         passes = interval % every_nth(
@@ -346,10 +346,11 @@ class InputProcessor:
                 yield from self._acknowledge(subscription, now_us)
 
     def grants(self, now_us: int) -> Iterator[tuple[str, str, Ack]]:
-        """As `acknowledgements`, of streams whose producers would otherwise wait for the next ones.
+        """As `acknowledgements`, of streams whose producers would wait for the next interval.
 
-        A host with little memory for each stream gives little credit at a time. If it were given in
-        each interval only, a backlog would take many of them, though the host has nothing to do.
+        A host with little memory for each stream gives little credit at a time. If it gave credit
+        once in each interval, a backlog would take many intervals, though the host has nothing to
+        do.
         """
         for stream in tuple(self.spent):
             subscription = self.replica_manager.subscriptions.get(stream)
@@ -419,9 +420,9 @@ class InputProcessor:
     def _cross_hole(
         self, subscription: Subscription, reader: str, answer: Subscribed, now_us: int
     ) -> None:
-        """Take a sink across a hole that all producers say that they have.
+        """Take a sink across a hole that all producers have, by their responses.
 
-        Data would show it too. If the stream is at its end, there is none.
+        Data would show the hole, too, but at the end of a stream no data comes.
         """
         begins, clock = subscription.begins_for(reader), self.replica_manager.clock
         if begins is None or not clock.known:
@@ -471,9 +472,10 @@ class InputProcessor:
             self.dispatcher.arrived(hosted.assignment.fragment, now_us)
 
     def _refuses(self, reader: str, stream: str) -> bool:
-        """Whether a secondary that waits to take over, or has waited, has no room for a stream.
+        """Whether a secondary that waits to take over, or has waited, has no room for data.
 
-        It may have nobody to start over from. What it does not take, it asks for later.
+        It refuses the data and asks for it later. It must not start over instead, since it may be
+        the only replica with a state.
         """
         hosted = self.replica_manager.replicas.get(reader)
         if hosted is None or not (hosted.awaits_input or hosted.refuses):
@@ -486,11 +488,11 @@ class InputProcessor:
         return held[stream] >= most_bytes
 
     def _bound_standby(self, hosted: HostedReplica, data: Data, now_us: int) -> None:
-        """Have a secondary start over that is slower than another reader of a stream here.
+        """Have a secondary start over if it is much slower than another reader of a stream here.
 
-        Its input may queue up, because the producer follows only the credit of the others. A single
-        chunk may always wait, however large it is. A secondary that has yet to get its state needs
-        only what follows that, and so keeps the newest.
+        Its input queues up then, because the producer follows the credit of the other readers only.
+        A single chunk may always wait, however large it is. A secondary that waits for its state
+        keeps the newest input instead: it needs only input that follows the state.
         """
         replica = hosted.replica
         if replica.role is ReplicaRole.PRIMARY or hosted.awaits_input or hosted.refuses:
@@ -514,9 +516,9 @@ class InputProcessor:
         self.state_loss.discard(hosted, now_us)
 
     def _tell_lost(self, hosted: HostedReplica) -> None:
-        """Count and report input that a replica lacks which has begun from nothing.
+        """Count and report the input that is lost to a replica that began from nothing.
 
-        Which of several producers can give it the most is known once all have answered.
+        It is known once all producers have answered: the one that begins earliest counts.
         """
         for stream, entry in hosted.replica.inputs.items():
             cursor = entry.cursor
@@ -534,9 +536,9 @@ class InputProcessor:
             self.outbox.report("input lost", hosted.assignment.fragment, detail)
 
     def _request_snapshot(self, hosted: HostedReplica, now_us: int) -> None:
-        """Ask the peer replica for its state, once every producer keeps what will follow it.
+        """Ask the peer replica for its state, once every producer keeps the input that follows it.
 
-        An input without a producer needs none: its site is away, so nothing comes meanwhile.
+        An input without a producer is not waited for: its site is away, so nothing comes meanwhile.
         """
         peer, asked_us = hosted.assignment.peer_replica, hosted.snapshot_asked_us
         if not hosted.replica.needs_state or peer is None or hosted.rests(now_us):

@@ -1,8 +1,8 @@
-"""What a host has taken of its machine lately, as it reports it.
+"""The processor time that a host has taken lately, as it reports it.
 
-A host that has just started measures its links and runs everything for the first time. That is no
-load that stays, and must not keep queries out. So of its first seconds no more counts than what its
-evaluations, and being there, are known to take.
+A host that has just started measures its links and runs everything for the first time. This load
+does not stay, and must not keep queries out. So during its first seconds the host is charged its
+evaluations and the idle load; the rest is ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LoadMeter:
     Attributes
     ----------
     load
-        What it has taken lately; None until it was measured.
+        Processor time taken lately; None until it was measured.
     """
 
     def __init__(self, now_us: int) -> None:
@@ -49,7 +49,7 @@ class LoadMeter:
         Parameters
         ----------
         has_ends
-            Whether sources or sinks are here: nobody counts what these take.
+            Whether sources or sinks are here. Their time is not counted apart; nothing is ignored.
         """
         passed_s = (now_us - self._measured_us) / 1e6
         taken_s = cores * passed_s

@@ -2,13 +2,14 @@
 
 One `Control` message carries everything that two hosts tell each other regularly: epochs, output
 watermarks and digests of the fragments they share, acknowledgements of what one reads of the other,
-and the end of what one produces for the other. Related hosts exchange it every acknowledgement
-interval. A host with many fragments and streams, or a slow one, tells of them in some of the
-intervals only (`TELLS`), of all together, so that their cost grows more slowly than their number.
+and the end of the output that one produces for the other. Related hosts exchange it every
+acknowledgement interval. A host with many fragments and streams, or a slow one, tells of all of
+them together, in some of the intervals only (`TELLS`). So their cost grows more slowly than their
+number.
 
-Hosts of peer replicas watch each other: they send each other something every heartbeat. A host that
-was sent nothing else since the last one is sent a `Heartbeat`, which only says how late the sender
-is. It needs no turn of the receiver's loop.
+Hosts of peer replicas watch each other. If one has sent the other nothing in a heartbeat interval,
+it sends a `Heartbeat`, which only says how late the sender is. It needs no turn of the receiver's
+loop.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class PeerControl:
         self.outbox.sent.clear()
 
     def grant(self, now_us: int) -> None:
-        """Acknowledge what has been processed, where producers may otherwise have to wait."""
+        """Acknowledge processed tuples where producers may otherwise have to wait."""
         if not self.inputs.spent:
             return
         drafts = defaultdict[str, _Draft](_Draft)
@@ -125,7 +126,7 @@ class PeerControl:
             self.outbox.send(node, draft.message(self.failover.detector.lag_us))
 
     def _drafts(self, now_us: int) -> dict[str, _Draft]:
-        """What to tell each related host; checkpoints, which are long, are sent at once."""
+        """The message for each related host. Checkpoints are long, and sent at once."""
         drafts = defaultdict[str, _Draft](_Draft)
         for peer in self.replica_manager.peer_hosts:
             drafts[peer] = _Draft()
@@ -143,7 +144,7 @@ class PeerControl:
         return drafts
 
     def _offer(self, drafts: defaultdict[str, _Draft], now_us: int) -> None:
-        """Tell subscribers that have not said in time that they have it where output ends."""
+        """Tell subscribers where output ends that have not acknowledged it in time."""
         manager = self.replica_manager
         streams = len(manager.replicas) + len(manager.sources)
         as_many = self.inputs.dispatcher.as_many(streams)
@@ -174,7 +175,7 @@ class PeerControl:
                 _tell_of_replica(drafts[node], name, hosted)
 
     def receive(self, sender: str, message: Control, now_us: int) -> None:
-        """Act on what another host says."""
+        """Act on another host's message."""
         self.failover.told_lag(sender, message.lag_us)
         for fragment, epoch in message.epochs.items():
             reached_ms = message.watermarks_ms.get(fragment)
@@ -236,7 +237,7 @@ class PeerControl:
 def _offer_output(
     drafts: defaultdict[str, _Draft], producer: Producer, *, at_once: bool = False
 ) -> None:
-    """Tell the subscribers of one producer that lack output where it ends."""
+    """Tell subscribers that lack output where the producer's output ends."""
     if not producer.accepts_subscribers:
         return
     for node in producer.log.subscribers:
@@ -256,7 +257,7 @@ def _tell_of_replica(draft: _Draft, name: str, hosted: HostedReplica) -> None:
 
 
 def _tell_of_role(draft: _Draft, name: str, producer: Replica | HostedSource) -> None:
-    """Tell the host of the peer of a producer's epoch, and how far the primary has come."""
+    """Tell the peer's host a producer's epoch and, as primary, how far it has come."""
     draft.epochs[name] = producer.epoch
     end_ms = producer.output_watermark_ms
     if end_ms is not None and producer.role is ReplicaRole.PRIMARY:

@@ -61,9 +61,9 @@ class ReplicaManager:
     Attributes
     ----------
     window_bytes
-        What the host takes of each stream beyond what it has processed.
+        The credit that the host gives for each stream.
     input_bytes
-        What a standby here may queue of a stream.
+        Bytes of a stream that a standby here may queue.
     withholds
         Whether tuples are kept back from a replica here, or from the secondary of one.
     peer_hosts
@@ -122,7 +122,7 @@ class ReplicaManager:
                 hosted.take_everything(now_us)
 
     def held_bytes(self, reader: str, stream: str) -> int:
-        """Memory of what a reader here has received of a stream and has yet to process."""
+        """Memory of a stream's chunks that a reader here has received and not processed."""
         hosted = self.replicas.get(reader)
         if hosted is None:
             return self.sinks[stream].held_bytes
@@ -132,13 +132,13 @@ class ReplicaManager:
         return self.subscriptions[stream].backlog.size_bytes
 
     def _waiting_bytes(self, stream: str, subscription: Subscription) -> int:
-        """Memory of a stream's chunks that replicas here have yet to process; they share them."""
+        """Memory of a stream's chunks that replicas here share and have not all processed."""
         readers = [self.replicas[r].replica for r in subscription.readers if r in self.replicas]
         waiting_bytes = max((each.waiting_bytes_of(stream) for each in readers), default=0)
         return waiting_bytes + self._backlog_bytes(stream)
 
     def memory(self, transit_bytes: int = 0) -> MemoryStatus:
-        """What the queues take."""
+        """The memory that the queues take."""
         return MemoryStatus(
             budget=self.budget.total_bytes,
             logs=sum(producer.log.size_bytes for producer in self.producers()),
@@ -169,10 +169,9 @@ class ReplicaManager:
         return hosted.replica if hosted is not None and hosted.replica.accepts_subscribers else None
 
     def sent_for_standbys(self, to: str, message: Message) -> str | None:
-        """Under which name the bytes of a message count that is sent because of standbys; None for
-        any other.
+        """The name by which a message's bytes are counted if it is sent for standbys; else None.
 
-        Data is, if nobody on the host that gets it may hold its producer up.
+        Data is sent for standbys if no reader on the receiving host may hold its producer up.
         """
         match message:
             case Checkpoint():
@@ -275,19 +274,19 @@ class ReplicaManager:
             subscription.room_bytes = self.window_bytes
 
     def restrict(self, producer: Producer) -> None:
-        """Have a producer keep output for those only that read it by the assignment."""
+        """Have a producer keep output only for hosts that read it by the assignment."""
         readers = self._consumers.get(producer.stream, ())
-        # Also those that are away: a sink's site needs what is made meanwhile.
+        # Also hosts that are away: a sink's site needs the output that is made meanwhile.
         producer.log.readers = set(readers) - self._given_up
         producer.log.restrict({*readers, self.node})
         producer.log.is_read = bool(readers)
 
     def held_by_readers(self, stream: str) -> Position | None:
-        """The cut up to which all that read a source have acknowledged it: it is safe there.
+        """The cut up to which all readers of a source have acknowledged it, so that it is safe.
 
-        None as long as a host that reads it by the assignment has yet to subscribe: after the site
-        has started again, one may be alone for a while. Observers, and sinks whose owner lets
-        output be dropped, need have nothing.
+        None as long as a host that reads it by the assignment has not subscribed. After a restart
+        of the site, the first subscriber may be alone for a while. Observers do not count, nor do
+        sinks whose owner lets output be dropped.
         """
         log = self.sources[stream].log
         readers = self.incarnations.keys() & set(self._consumers.get(stream, ()))
@@ -298,13 +297,13 @@ class ReplicaManager:
         return min(cuts, key=lambda cut: cut.watermark_ms, default=log.end)
 
     def had_before_ms(self, stream: str) -> int:
-        """Up to where somebody had a source's stream before it began anew."""
+        """As `HostedSource.previous_watermark_ms`."""
         return self.sources[stream].previous_watermark_ms
 
     def drop_absent(self, now_us: int) -> None:
         """Stop keeping output for sinks that have been away for too long.
 
-        A state that comes later from a peer replica may tell of them once more.
+        A state that a peer replica sends later may name them once more.
         """
         for node, since_us in self._absent_since_us.items():
             if now_us - since_us > ABSENT_SINK_US:
@@ -350,9 +349,9 @@ class ReplicaManager:
         return frozenset(s for s in inputs if subscriptions[s].batch != EVERY_TUPLE)
 
     def lacks_input(self, hosted: HostedReplica) -> bool:
-        """Whether a standby is behind, and no producer has offered it what was kept back.
+        """Whether a standby is behind, and no producer has answered its request for the rest.
 
-        One that awaits its input has asked for it.
+        A standby that awaits its input has asked for it.
         """
         replica = hosted.replica
         if replica.role is not ReplicaRole.STANDBY or not replica.is_behind:
@@ -371,7 +370,7 @@ class ReplicaManager:
         return [*commands, *self._subscribe(set())]
 
     def open_sink(self, stream: str, durable: Durable | None) -> list[Command]:
-        """Have a sink receive what follows the tuples that its driver has kept for good."""
+        """Have a sink receive the tuples after those that its driver has kept for good."""
         if (sink := self.sinks.get(stream)) is None:
             return []
         sink.open(durable)
@@ -447,7 +446,7 @@ class ReplicaManager:
 
 
 def _stateless_primary(a: FragmentAssignment, replica: Replica) -> Iterator[Command]:
-    """Tell that a replica is listed as primary and has no state; the leader finds another one."""
+    """Report that a replica is listed as primary and has no state: the leader finds another."""
     if a.role == "primary" and replica.role is ReplicaRole.WARMING:
         yield Report(
             kind="cannot be primary", subject=a.fragment, detail="its state has not arrived"

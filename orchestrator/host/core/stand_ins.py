@@ -1,9 +1,9 @@
 """Streams that come from a standby instead of their primary, as a problem of this host.
 
-A host asks a standby to feed it when that has output which does not come from the primary. Whether
-it still does not come shows only while something comes at all: a stream that was sent in one burst,
-and rests since, tells nothing. So the problem ends when nothing has come for a while, and is told
-again if what comes then comes from the standby.
+A host asks a standby to feed it if the standby has output that does not come from the primary. New
+tuples show whether that is still so. A stream that was sent in one burst and then pauses shows
+nothing. So the problem ends when nothing has come for a while, and is reported again if the next
+tuples come from the standby.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Container
 from orchestrator.host.core.events import Outbox
 
 JUDGED_US = 5_000_000
-"""How long a stream tells who feeds it after something has come: several times as long as a host
-waits for a primary, also on a busy machine."""
+"""For how long after its last data a stream counts as fed by the standby: several times as long as
+a host waits for a primary, also on a busy machine."""
 
 
 class StandIns:
@@ -43,7 +43,7 @@ class StandIns:
         self._outbox.report("fed by primary", stream, f"by {primary} again")
 
     def look(self, streams: Container[str], now_us: int) -> None:
-        """Withdraw what nothing shows any more.
+        """End the problem of streams that have been quiet for a while.
 
         Parameters
         ----------
