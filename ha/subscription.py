@@ -286,9 +286,9 @@ class Subscription:
         """Note a producer's answer; returns the readers that learn of a newer generation by it.
 
         A reader without a position starts at the position in the answer. Replicas trim at different
-        times, so what they answer differs. Until data arrives, the latest position counts, because the
-        replica that sends may have trimmed older output. For a reader that begins from nothing the
-        earliest counts, because it needs all that anybody has.
+        times, so what they answer differs. Until data arrives, the latest position counts, because
+        the replica that sends may have trimmed older output. For a reader that begins from nothing
+        the earliest counts, because it needs all that anybody has.
         """
         link = self._links.get(node)
         if link is None or answer.generation < self.least_generation:
