@@ -7,6 +7,7 @@ to; no data flows.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.decision import Write
 from orchestrator.control.observe.awaited import AWAITED_US
+from orchestrator.control.observe.dataflow import AS_WRITTEN
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.process import Coordination
 from orchestrator.edges.site_checks import EdgeChecks
@@ -33,6 +35,7 @@ from orchestrator.records import (
     ReplicaId,
     ReplicaLoad,
     ReplicaStatus,
+    RunningQueryRecord,
     SinkStatus,
     SourceStatus,
     StreamRecord,
@@ -45,6 +48,7 @@ from orchestrator.store.protocol import (
     CLUSTER,
     NODES,
     QUERIES,
+    RUNNING_QUERIES,
     STREAMS,
     fragment_key,
 )
@@ -215,12 +219,21 @@ class ObedientCluster:
         self.coordination = Coordination(self.coordinator_store, f"coordinator-{self._lives}")
         self.now_us += 60_000_000
 
-    def apply(self, manifests: Manifests) -> None:
-        """Write what `vivace apply` writes."""
+    def apply(
+        self, manifests: Manifests, running: Mapping[str, RunningQueryRecord] = AS_WRITTEN
+    ) -> None:
+        """Write what `vivace apply` writes, of streams and queries that are not there yet."""
+        view = self.view()
         for stream in manifests.streams:
-            self.store.create(STREAMS.key(stream.record.name), stream.record)
+            if stream.record.name not in view.streams:
+                self.store.create(STREAMS.key(stream.record.name), stream.record)
         for query in manifests.queries:
-            self.store.create(QUERIES.key(query.record.name), query.record)
+            name = query.record.name
+            if name in view.queries:
+                continue
+            if name in running:
+                self.store.create(RUNNING_QUERIES.key(name), running[name])
+            self.store.create(QUERIES.key(name), query.record)
 
     def settle(self) -> None:
         """Let coordinator and hosts do all they have to do."""

@@ -15,19 +15,25 @@ import msgspec
 
 from orchestrator.api.cluster_status import problems
 from orchestrator.api.connection import Cluster
-from orchestrator.api.deciding import admitted
 from orchestrator.api.edge_checks import check_edges
 from orchestrator.api.plans import PlanDocument, plan_document
-from orchestrator.api.trial import with_trials
 from orchestrator.control.decide.admission import Admission, admit
 from orchestrator.control.decide.placing import PLANNED_AGAIN, with_first_epochs
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Refused, Unreachable
+from orchestrator.host.shell.trial import run_trial
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent, PlanRecord
-from orchestrator.store.protocol import PLANS, QUERIES, STREAMS, RecordInvalid, Store
+from orchestrator.store.protocol import (
+    PLANS,
+    QUERIES,
+    RUNNING_QUERIES,
+    STREAMS,
+    RecordInvalid,
+    Store,
+)
 
 PROTECTED_TIMEOUT_S = 60.0
 """How long fragments may take to run with a warm standby; a second or two is usual, but a lost
@@ -108,18 +114,11 @@ def check_cluster(view: ClusterView, manifest: ClusterManifest) -> None:
             )
 
 
-def write(
-    store: Store, view: ClusterView, manifests: Manifests, plans: Sequence[PlanRecord]
-) -> None:
-    """Write what is new: streams, then for each query its plan and the query itself.
+def write(store: Store, view: ClusterView, manifests: Manifests, admission: Admission) -> None:
+    """Write what is new: streams, then for each query how it runs, its plan and the query itself.
 
     A client that dies on the way leaves streams that nobody reads yet, and at most a plan without
     its query, which the leader deletes.
-
-    Parameters
-    ----------
-    plans
-        In the order in which they were made: each rests on those before it.
 
     Raises
     ------
@@ -130,12 +129,14 @@ def write(
         if stream.name not in view.streams:
             store.create(STREAMS.key(stream.name), stream)
             note(store, view, "applied", f"stream {stream.name}", f"enters at {stream.site}")
-    submitted = {plan.query: plan for plan in plans}
+    submitted = {plan.query: plan for plan in admission.submissions}
     new = {q.record.name: q.record for q in manifests.queries if q.record.name not in view.queries}
     for name in dict.fromkeys((*submitted, *new)):
         if name in submitted:
             _submit(store, submitted[name], cluster_now_us(view.cluster_clocks))
         if name in new:
+            if name in admission.running:
+                store.create(RUNNING_QUERIES.key(name), admission.running[name])
             store.create(QUERIES.key(name), new[name])
             detail = f"deadline {new[name].deadline_ms:g} ms, "
             detail += f"recovery bound {new[name].recovery_bound_ms:g} ms"
@@ -209,14 +210,13 @@ def apply(
     view = _view_without_retiring(store, manifests, on_progress)
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
-    tried = with_trials(view, manifests)
-    view, manifests, admission = _admitted(store, view, tried, on_progress)
+    view, admission = _admitted(store, view, manifests, on_progress)
     check_edges(store, view, manifests, admission.flow, on_progress)
     made = changes(view, manifests)
     planned_again: dict[str, str] = {}
     if not dry_run:
         begun_us = cluster_now_us(view.cluster_clocks)
-        write(store, view, manifests, admission.submissions)
+        write(store, view, manifests, admission)
         if wait:
             await_protected(store, [each.record.name for each in manifests.queries], on_progress)
         view = read_view(store)
@@ -267,8 +267,8 @@ def _view_without_retiring(
 
 def _admitted(
     store: Store, view: ClusterView, manifests: Manifests, on_progress: Progress
-) -> tuple[ClusterView, Manifests, Admission]:
-    """The plan of manifests, with the view that it rests on and how their statements are made.
+) -> tuple[ClusterView, Admission]:
+    """The plan of manifests, with the view that it rests on.
 
     What is refused because of latencies is tried again until they are known: the first round trips
     of hosts that have just started are slow.
@@ -276,7 +276,7 @@ def _admitted(
     give_up = time.monotonic() + SETTLES_S
     while True:
         try:
-            return view, *admitted(view, manifests)
+            return view, admit(view, manifests.streams, manifests.queries, run_trial)
         except Refused as refused:
             if not refused.guessed or time.monotonic() > give_up:
                 raise

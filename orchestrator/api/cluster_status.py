@@ -216,7 +216,7 @@ def status(cluster: Cluster) -> StatusDocument:
         told[event.subject].append(event)
     records = [found.record for found in view.fragments.values()]
     # By query, producers before consumers.
-    planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+    planning = Planning.of(view)
     place = {name: i for i, name in enumerate(view.dataflow.fragments)}
     records.sort(key=lambda r: (r.query, place.get(r.fragment, len(place)), r.fragment))
     return StatusDocument(

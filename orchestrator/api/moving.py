@@ -461,7 +461,7 @@ def _withdraw(store: Store, name: str) -> None:
 
 
 def _planning(view: ClusterView) -> Planning:
-    return Planning(view, view.stream_records, view.query_records, view.dataflow)
+    return Planning.of(view)
 
 
 def _fragment(view: ClusterView, name: str) -> FragmentRecord:

@@ -7,13 +7,12 @@ import math
 import msgspec
 
 from orchestrator.api.connection import Cluster
-from orchestrator.api.deciding import admitted
 from orchestrator.api.loads import PlaceLoad, place_loads
-from orchestrator.api.trial import with_trials
-from orchestrator.control.decide.admission import Admission
+from orchestrator.control.decide.admission import Admission, admit
 from orchestrator.control.observe.view import ClusterView, read_view
+from orchestrator.host.shell.trial import run_trial
 from orchestrator.manifest import Manifests
-from orchestrator.records import Sharing, Split
+from orchestrator.records import Rewrite
 from placement.paths import way
 from placement.records import PlacedOperator
 
@@ -85,10 +84,8 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
         File of the coordinate map, if one was drawn.
     loads
         How busy nodes and machines would be; nothing of those that do not tell their processors.
-    splits
-        Query → fragment whose statement may be split → what was decided, and why.
-    sharing
-        Query some of whose statements others compute → what was decided, and why.
+    rewrites
+        Query → what was decided of its statements that may run in another way than written.
     """
 
     fragments: tuple[FragmentPlan, ...]
@@ -96,8 +93,7 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
     waiting: dict[str, str]
     map: str | None = None
     loads: tuple[PlaceLoad, ...] = ()
-    splits: dict[str, dict[str, Split]] = {}
-    sharing: dict[str, Sharing] = {}
+    rewrites: dict[str, tuple[Rewrite, ...]] = {}
 
 
 NOTHING = Manifests(cluster=None, streams=(), queries=())
@@ -116,7 +112,7 @@ def plan(cluster: Cluster, manifests: Manifests = NOTHING) -> PlanDocument:
         No plan can give what a manifest asks for.
     """
     view = read_view(cluster.store)
-    _, admission = admitted(view, with_trials(view, manifests))
+    admission = admit(view, manifests.streams, manifests.queries, run_trial)
     return plan_document(view, admission)
 
 
@@ -167,8 +163,9 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
         ),
         waiting=dict(admission.waiting),
         loads=place_loads(admission.places),
-        splits={query: dict(found) for query, found in admission.splits.items()},
-        sharing=dict(admission.sharing),
+        rewrites={
+            name: query.rewrites for name, query in admission.running.items() if query.rewrites
+        },
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from orchestrator.api.split_ways import ways_to_split
 from orchestrator.control.observe.dataflow import (
     Dataflow,
     Fragment,
@@ -15,13 +14,14 @@ from orchestrator.control.observe.dataflow import (
     located,
 )
 from orchestrator.control.planning.collisions import check_collisions
+from orchestrator.control.planning.split_ways import ways_to_split
 from orchestrator.edges.sources import recorded
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.manifest.cluster import remarks
 from orchestrator.manifest.kinds import QueryManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
-from orchestrator.records import ClusterRecord, Partial, Split
+from orchestrator.records import ClusterRecord, Partial, Rewrite
 from streams.language import parse
 from streams.plan.choice import way_of
 from streams.plan.compiler import compile_statement
@@ -57,7 +57,7 @@ class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
     queries: dict[str, dict[str, tuple[str, ...]]]
     evaluations: dict[str, dict[str, str]]
     pushdowns: dict[str, dict[str, tuple[str, ...]]]
-    splits: dict[str, dict[str, tuple[Split, ...]]]
+    splits: dict[str, dict[str, tuple[Rewrite, ...]]]
     unchecked: tuple[str, ...]
     not_found: dict[str, str]
     remarks: tuple[str, ...] = ()

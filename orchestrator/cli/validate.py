@@ -38,7 +38,7 @@ def _view(document: api.ValidateDocument) -> RenderableType:
                 table.add_row("", "", "", f"[dim]{name}: {line}[/]")
         for name, ways in document.splits.get(query, {}).items():
             for way in ways:
-                below = "" if way.without is None else f" below {way.without}"
+                below = f" below {way.without[0]}" if way.without else ""
                 told = f"{name}: may be split{below}; its panes: {' '.join(way.panes)}"
                 table.add_row("", "", "", f"[dim]{escape(told)}[/]")
     remarks = [f"! {remark}" for remark in document.remarks]

@@ -138,7 +138,7 @@ def planned_recoveries_ms(view: ClusterView) -> dict[str, float]:
 
     What makes it longer at present because hosts are late is part of it.
     """
-    planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+    planning = Planning.of(view)
     placed: dict[str, float] = {}
     for query in filter(planning.runs, view.query_records):
         with suppress(PlacementError, InvalidQuery):

@@ -83,8 +83,6 @@ def in_words(record: StreamRecord | QueryRecord) -> dict[str, str]:
             fields["sites"] = [fields.pop("site"), standby]
         fields["from"] = _driver(fields.pop("source"))
     else:
-        # A trial's figures differ each time, and what follows from them.
-        del fields["trials"], fields["splits"], fields["sharing"]
         deadlines_ms, sinks = fields.pop("deadlines_ms"), fields.pop("sinks")
         overflow = fields.pop("overflow")
         fields["outputs"] = {

@@ -61,6 +61,15 @@ from orchestrator.records.hosts import (
     SourceStatus,
     WaitingInput,
 )
+from orchestrator.records.running_queries import (
+    Rewrite,
+    RewriteKind,
+    RunningQueryRecord,
+    Trial,
+    TrialResult,
+    Tried,
+    TriedFragment,
+)
 from orchestrator.records.spec import (
     DEFAULT_MEMORY_BYTES,
     ClusterRecord,
@@ -71,13 +80,10 @@ from orchestrator.records.spec import (
     Partial,
     QueryRecord,
     Scheme,
-    Sharing,
     Shed,
     SourceSpec,
-    Split,
     Standby,
     StreamRecord,
-    Trial,
 )
 
 __all__ = [
@@ -126,9 +132,11 @@ __all__ = [
     "ReplicaLoss",
     "ReplicaStatus",
     "Restarts",
+    "Rewrite",
+    "RewriteKind",
+    "RunningQueryRecord",
     "Scheme",
     "ServicesRecord",
-    "Sharing",
     "Shed",
     "SinkAssignment",
     "SinkStatus",
@@ -137,12 +145,14 @@ __all__ = [
     "SourceAssignment",
     "SourceSpec",
     "SourceStatus",
-    "Split",
     "Standby",
     "StreamRecord",
     "TakeOver",
     "ThirdReplica",
     "Timing",
     "Trial",
+    "TrialResult",
+    "Tried",
+    "TriedFragment",
     "WaitingInput",
 ]

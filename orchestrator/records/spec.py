@@ -138,22 +138,6 @@ class Estimate(Record, frozen=True, kw_only=True):
     """Processing time per input tuple."""
 
 
-class Trial(Record, frozen=True, kw_only=True):
-    """Behaviour of a fragment whose statement was tried out before it ran: what counts for figures
-    that its owner does not give."""
-
-    selectivity: float
-    """Bytes out per byte in."""
-    fixed_us: float
-    """Processor time of an evaluation, whatever its tuples …"""
-    per_tuple_us: float
-    """… and of each tuple that it takes in, on processors of `speed`."""
-    speed: float = 1.0
-    """How fast the executors' processors were when it was tried (`HostLoad.speed`)."""
-    row_bytes: float | None = None
-    """Width of a row that it emits, if its texts are longer than plans take texts to be."""
-
-
 class Partial(Enum):
     """Whether panes are aggregated by a fragment of their own, which may run nearer to the data."""
 
@@ -162,39 +146,6 @@ class Partial(Enum):
     ALWAYS = "always"
     """Wherever the result is the same."""
     NEVER = "never"
-
-
-class Split(Record, frozen=True, kw_only=True):
-    """What was decided of a statement that may be split into partial and final ones."""
-
-    why: str
-    statements: tuple[str, ...] = ()
-    """What runs in its place, each a fragment; none: it is not split. They are kept as they were
-    written when the query was applied, whatever would be written today."""
-    without: str | None = None
-    """The statement of the same query that is not made any more: the union that it read."""
-
-    @property
-    def made(self) -> bool:
-        """Whether it is split."""
-        return bool(self.statements)
-
-    @property
-    def panes(self) -> tuple[str, ...]:
-        """Those of the statements that aggregate panes; after them come their union, if they are
-        several, and the final one."""
-        return self.statements[: -1 if self.without is None else -2]
-
-
-class Sharing(Record, frozen=True, kw_only=True):
-    """What was decided of statements that other queries compute already."""
-
-    why: str
-    statements: dict[str, str] = {}
-    """Fragment → the statement that forwards another query's rows in its place
-    (`streams.plan.sharing`); empty if nothing is shared."""
-    without: tuple[str, ...] = ()
-    """Statements that are not made, since only such fragments read them."""
 
 
 class OnError(Enum):
@@ -248,18 +199,10 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     overflow: dict[str, Overflow] = {}
     """Output stream → what happens if its sink keeps nothing for long; it waits, if not named."""
     estimates: dict[str, Estimate] = {}
-    trials: dict[str, Trial] = {}
-    """Fragment → what a trial found; no part of what the owner wrote."""
     on_error: OnError = OnError.STOP
     partial: Partial = Partial.AUTO
-    splits: dict[str, Split] = {}
-    """Fragment whose statement may be split (`streams.plan.partial`) → what was decided when the
-    query was applied; no part of what the owner wrote. A running query keeps it."""
     share: bool = False
     """Whether statements are computed once for this query and others that say so, too."""
-    sharing: Sharing | None = None
-    """What was decided of that when the query was applied; no part of what the owner wrote. A
-    running query keeps it."""
     primaries: dict[str, tuple[str, ...]] = {}
     """Fragment → nodes that its primary may run on while they are there; any, if it is not named.
     """

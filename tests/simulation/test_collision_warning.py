@@ -129,7 +129,7 @@ class Car:
             )
             self._store.create(FRAGMENTS.key(f"collision.{fragment}"), record)
         view = read_view(self._store)
-        planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+        planning = Planning.of(view)
         nodes = [found.record for found in view.nodes.values()]
         clocks = revised_clocks(view.cluster_clocks, nodes)
         for name, each in assignments(planning, clocks).items():

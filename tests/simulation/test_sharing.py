@@ -6,15 +6,15 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.api.sharing import with_sharing
+from orchestrator.control.decide.admission import admit
 from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
-from orchestrator.manifest import Manifests, QueryManifest
-from orchestrator.records import QueryRecord
+from orchestrator.manifest import QueryManifest
+from orchestrator.records import QueryRecord, RunningQueryRecord
 from orchestrator.simulation.world.scenario import Scenario
-from orchestrator.store.protocol import QUERIES
+from orchestrator.store.protocol import QUERIES, RUNNING_QUERIES
 from tests.pairs import SETTLE_S, STATEMENTS, Input, answer
 
 SECONDS = 20
@@ -34,7 +34,9 @@ def test_shared_rows_come_once_although_the_computing_host_dies(tmp_path: Path) 
     scenario.run_for(5)
     kept: list[Deliver] = []
     scenario.deliveries["copy_counts"] = kept
-    scenario.store.create(QUERIES.key("copy"), shared(scenario, offered.record))
+    record, running = shared(scenario, offered.record)
+    scenario.store.create(RUNNING_QUERIES.key("copy"), running)
+    scenario.store.create(QUERIES.key("copy"), record)
     scenario.run_for(4)
     fragments = read_view(scenario.store).fragments
     assert fragments.keys() == {
@@ -51,7 +53,7 @@ def test_shared_rows_come_once_although_the_computing_host_dies(tmp_path: Path) 
     assert rows == [row for row in recording.expected()["pair_counts"] if row[0] >= rows[0][0]]
 
 
-def shared(scenario: Scenario, offered: QueryRecord) -> QueryRecord:
+def shared(scenario: Scenario, offered: QueryRecord) -> tuple[QueryRecord, RunningQueryRecord]:
     """A query that computes the same under other names, as it is decided to be made."""
     statements = STATEMENTS.replace("pair_counts", "copy_counts").replace("AS pairs", "AS n")
     for name in ("strong", "pairs"):
@@ -61,8 +63,7 @@ def shared(scenario: Scenario, offered: QueryRecord) -> QueryRecord:
         offered, name="copy", statements=statements, outputs={"copy_counts": "exit"}
     )
     query = QueryManifest(file="copy.yaml:1", statements_line=1, record=record)
-    manifests = Manifests(cluster=None, streams=(), queries=(query,))
-    (decided,) = with_sharing(read_view(scenario.store), manifests).queries
-    assert decided.record.sharing is not None
-    assert decided.record.sharing.statements.keys() == {"copy_counts"}
-    return decided.record
+    running = admit(read_view(scenario.store), (), [query]).running["copy"]
+    (rewrite,) = running.rewrites
+    assert (rewrite.fragment, rewrite.made) == ("copy_counts", True)
+    return record, running

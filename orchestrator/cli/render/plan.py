@@ -30,14 +30,13 @@ def plan_view(document: api.PlanDocument, *, explain: bool = False) -> Renderabl
         if document.loads:
             parts.append(loads_table(document.loads))
     parts += [
-        Text(f"{fragment} is {'split' if one.made else 'not split'}: {one.why}", style="dim")
-        for splits in document.splits.values()
-        for fragment, one in splits.items()
+        Text(
+            f"{one.fragment} is {'' if one.made else 'not '}{one.kind.value}: {one.why}",
+            style="dim",
+        )
+        for rewrites in document.rewrites.values()
+        for one in rewrites
     ]
-    for query, one in document.sharing.items():
-        subject = f"{', '.join(one.statements)} is shared"
-        told = subject if one.statements else f"Query {query} shares nothing"
-        parts.append(Text(f"{told}: {one.why}", style="dim"))
     for query, why in document.waiting.items():
         parts.append(Text.assemble("Query ", (query, "bold"), f" has no place: {why}"))
     if document.map:

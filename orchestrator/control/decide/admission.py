@@ -15,7 +15,10 @@ from orchestrator.control.observe.latencies import latency_uncertainty_ms
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.collisions import check_collisions
 from orchestrator.control.planning.planner import Planning, order
+from orchestrator.control.planning.rewriting import Rewriting
+from orchestrator.control.planning.sharing import computed_by
 from orchestrator.control.planning.task import MIN_EXECUTORS, settled, unsettled
+from orchestrator.control.planning.trying import StatementTrials, Tries
 from orchestrator.control.planning.utilisation import (
     ROUNDING_CORES,
     Overload,
@@ -26,7 +29,7 @@ from orchestrator.errors import Refused
 from orchestrator.manifest.changes import refuse_change
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
-from orchestrator.records import NodeKind, PlanRecord, QueryRecord, Sharing, Split, StreamRecord
+from orchestrator.records import NodeKind, PlanRecord, QueryRecord, RunningQueryRecord, StreamRecord
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.errors import (
     BoundUnattainable,
@@ -51,25 +54,22 @@ class Admission:
         Queries that run, at their places and with the figures they have there; new ones where they
         would go.
     submissions
-        Plans of the new queries to be submitted, in the order in which they were made.
+        Plans of the new queries, in the order in which they were made.
+    running
+        How the queries that have a place run.
     waiting
         Query that is in the store but has no place → why.
     places
         How busy nodes and machines would be.
-    splits
-        Query that has a place → fragment whose statement may be split → what was decided.
-    sharing
-        Query that has a place, and some of whose statements others compute → what was decided.
     flow
         Streams and fragments of all of them.
     """
 
     plan: Plan
     submissions: tuple[PlanRecord, ...]
+    running: Mapping[str, RunningQueryRecord]
     waiting: Mapping[str, str]
     places: tuple[PredictedPlace, ...]
-    splits: Mapping[str, Mapping[str, Split]]
-    sharing: Mapping[str, Sharing]
     flow: Dataflow
 
 
@@ -77,8 +77,17 @@ def admit(
     view: ClusterView,
     streams: Sequence[StreamManifest] = (),
     queries: Sequence[QueryManifest] = (),
+    tries: Tries | None = None,
 ) -> Admission:
     """Plan what is applied around everything that runs. What runs is evaluated, not planned.
+
+    Queries are placed one after the other, so all together may be refused although each could be
+    placed. Then nothing is shared.
+
+    Parameters
+    ----------
+    tries
+        Runs trials of statements; None: nothing is tried.
 
     Raises
     ------
@@ -87,73 +96,116 @@ def admit(
     Refused
         It is right, but cannot be had: with the constraint that stands in the way.
     """
-    all_streams, all_queries = _with_applied(view, streams, queries)
-    try:
-        flow = dataflow(all_streams, all_queries)
-        check_collisions(
-            flow,
-            [stream for stream in streams if stream.record.name not in view.streams],
-            [query for query in queries if query.record.name not in view.queries],
-        )
-    except InvalidQuery as problem:
-        raise located(problem, queries) from None
-    _check_retired(view, queries)
-    _check_live_places(view, streams, queries)
-    planning = Planning(view, all_streams, all_queries, flow)
-    applied = {manifest.record.name: manifest for manifest in queries}
-    running = {name for name in all_queries if planning.runs(name)}
-    if applied.keys() - running:
-        _check_network(view)
-        _check_clocks(planning, [applied[name] for name in sorted(applied.keys() - running)])
-    # Those that the leader is about to place, if a new query reads their streams.
-    wanted = {upstream for name in applied for upstream in flow.upstream_queries(name)}
-    plans: list[Plan] = []
-    submissions: list[PlanRecord] = []
-    waiting = {problem.query: str(problem) for problem in view.problems}
-    # Queries that run come first: new ones are placed around them, never the other way round.
-    for name in sorted(order(flow, all_queries), key=lambda name: name not in running):
+    applied = _Applied(view, streams, queries)
+    applied.check()
+    trials = StatementTrials(view, tries)
+    running = trials.of_new(
+        applied.new, applied.all_streams, applied.all_queries, view.running_records
+    )
+    running = view.running_records | running
+    if any(applied.all_queries[name].share for name in applied.new):
+        computed = computed_by(applied.all_streams, applied.all_queries)
+        offered = [n for n, query in view.query_records.items() if query.share]
         try:
-            if name in running:
-                plans.append(planning.evaluate(name))
-            elif name in wanted:
-                plans.append(planning.place(name))
-                made = propose(planning, plans[-1])
+            return applied.admitted(running, Rewriting(trials, computed, offered))
+        except Refused:
+            pass
+    return applied.admitted(running, Rewriting(trials, None, []))
+
+
+class _Applied:
+    """Manifests among what a cluster runs."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        streams: Sequence[StreamManifest],
+        queries: Sequence[QueryManifest],
+    ) -> None:
+        self._view = view
+        self._streams = streams
+        self._queries = queries
+        self.all_streams, self.all_queries = _with_applied(view, streams, queries)
+        self.new = [q.record.name for q in queries if q.record.name not in view.queries]
+
+    def check(self) -> None:
+        """Refuse mistakes."""
+        view, streams, queries = self._view, self._streams, self._queries
+        try:
+            flow = dataflow(self.all_streams, self.all_queries, view.running_records)
+            check_collisions(
+                flow,
+                [stream for stream in streams if stream.record.name not in view.streams],
+                [query for query in queries if query.record.name not in view.queries],
+            )
+        except InvalidQuery as problem:
+            raise located(problem, queries) from None
+        _check_retired(view, queries)
+        _check_live_places(view, streams, queries)
+
+    def admitted(
+        self, running: Mapping[str, RunningQueryRecord], rewriting: Rewriting
+    ) -> Admission:
+        """The placement, with new queries written in the way that is best."""
+        view, queries, all_queries = self._view, self._queries, self.all_queries
+        flow = dataflow(self.all_streams, all_queries, running)
+        planning = Planning(view, self.all_streams, all_queries, flow, running)
+        applied = {manifest.record.name: manifest for manifest in queries}
+        placed = {name for name in all_queries if planning.runs(name)}
+        if applied.keys() - placed:
+            _check_network(view)
+            _check_clocks(planning, [applied[name] for name in sorted(applied.keys() - placed)])
+        # Those that the leader is about to place, if a new query reads their streams.
+        wanted = {upstream for name in applied for upstream in flow.upstream_queries(name)}
+        plans: list[Plan] = []
+        submissions: list[PlanRecord] = []
+        waiting = {problem.query: str(problem) for problem in view.problems}
+        # Queries that run come first: new ones are placed around them, never the other way round.
+        for name in sorted(order(flow, all_queries), key=lambda name: name not in placed):
+            try:
+                if name in placed:
+                    plans.append(planning.evaluate(name))
+                    continue
+                if name not in wanted:
+                    waiting[name] = (
+                        "the leader has not placed it; `vivace status` tells its problems"
+                    )
+                    continue
+                if name in self.new:
+                    way = rewriting.place(planning, all_queries[name])
+                    planning, plan = way.planning, way.plan
+                else:
+                    plan = planning.place(name)
+                plans.append(plan)
+                made = propose(planning, plan)
                 for record in (*made.updated, *made.created):
                     planning.note(record)
                 if name in applied:
                     submissions.append(made)
-            else:
-                waiting[name] = "the leader has not placed it; `vivace status` tells its problems"
-        except InvalidQuery as problem:
-            if name in applied:
-                raise located(problem, queries) from None
-            waiting[name] = str(problem)
-        except PlacementError as error:
-            if name in applied:
-                raise _refused(error, applied[name], planning) from None
-            waiting[name] = str(error)
-    return Admission(
-        plan=Plan(
-            placements=tuple(placed for plan in plans for placed in plan.placements),
-            queries=tuple(figures for plan in plans for figures in plan.queries),
-        ),
-        submissions=tuple(submissions),
-        waiting=waiting,
-        places=planning.places(),
-        splits={
-            figures.query: all_queries[figures.query].splits
-            for plan in plans
-            for figures in plan.queries
-            if all_queries[figures.query].splits
-        },
-        sharing={
-            figures.query: decided
-            for plan in plans
-            for figures in plan.queries
-            if (decided := all_queries[figures.query].sharing) is not None
-        },
-        flow=flow,
-    )
+            except InvalidQuery as problem:
+                if name in applied:
+                    raise located(problem, queries) from None
+                waiting[name] = str(problem)
+            except PlacementError as error:
+                if name in applied:
+                    raise _refused(error, applied[name], planning) from None
+                waiting[name] = str(error)
+        return Admission(
+            plan=Plan(
+                placements=tuple(each for plan in plans for each in plan.placements),
+                queries=tuple(figures for plan in plans for figures in plan.queries),
+            ),
+            submissions=tuple(submissions),
+            running={
+                figures.query: planning.decided[figures.query]
+                for plan in plans
+                for figures in plan.queries
+                if figures.query in planning.decided
+            },
+            waiting=waiting,
+            places=planning.places(),
+            flow=planning.flow,
+        )
 
 
 def _with_applied(
@@ -174,7 +226,6 @@ def _with_applied(
         readers = [other for other in view.queries if name in flow.upstream_queries(other)]
         running = view.query_records.get(name, query.record)
         refuse_change(query, running, _way(view, readers))
-        # The one that runs knows more: what was found when it was tried.
         all_queries[name] = running
     return all_streams, all_queries
 

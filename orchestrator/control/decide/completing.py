@@ -118,9 +118,7 @@ def _place_again(
     """Submit the moves to where the query is placed with the nodes that are there now."""
     view = pending.view
     try:
-        steps = _steps(
-            Planning(view, view.stream_records, view.query_records, view.dataflow), query, records
-        )
+        steps = _steps(Planning.of(view), query, records)
     except (PlacementError, InvalidQuery) as error:
         pending.problems.append(f"{told}, and cannot be placed again: {error}")
         return

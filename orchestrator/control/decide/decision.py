@@ -106,7 +106,7 @@ class PendingDecision:
         self.view = view
         self.now_us = now_us
         self.settings = settings
-        self.planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+        self.planning = Planning.of(view)
         self.fragments = self.planning.fragments
         self.writes: list[Write] = []
         self.problems = [str(each) for each in (*view.invalid, *view.problems)]

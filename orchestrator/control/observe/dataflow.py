@@ -1,10 +1,9 @@
 """All queries of a cluster as one dataflow: fragments, and the streams between them.
 
-A statement gives one stream and is one fragment, or several if it was split into partial and final
-ones, which are kept in the query's record (`orchestrator.api.splitting`). One that another query
-computes already may only forward that one's rows (`orchestrator.api.sharing`). Names of streams are
-global, so a query may read the streams of another one. Statements may stand in any order, within a
-query and across queries.
+A statement gives one stream and is one fragment, unless it was decided that it runs in another way
+(`orchestrator.control.planning.rewriting`): split into partial and final ones, or as one that
+forwards the rows of another query. Names of streams are global, so a query may read the streams of
+another one. Statements may stand in any order, within a query and across queries.
 """
 
 from __future__ import annotations
@@ -18,7 +17,14 @@ import msgspec
 from foundation.suggestions import nearest
 from orchestrator.errors import InvalidInput, in_sentences
 from orchestrator.manifest.kinds import QueryManifest, place_of
-from orchestrator.records import OnError, QueryRecord, Sharing, StreamRecord
+from orchestrator.records import (
+    OnError,
+    QueryRecord,
+    Rewrite,
+    RewriteKind,
+    RunningQueryRecord,
+    StreamRecord,
+)
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
 from streams.plan.compiler import compile_statement
@@ -30,6 +36,9 @@ Columns = Mapping[str, str]
 
 NOW_MS = 1
 """Range of a window `[NOW]`: nothing in it is there at a later timestamp."""
+
+AS_WRITTEN: Mapping[str, RunningQueryRecord] = {}
+"""Nothing was decided: statements run as they were written."""
 
 _StreamColumns = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 
@@ -184,8 +193,12 @@ class Dataflow:
         }
 
 
-def dataflow(streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]) -> Dataflow:
-    """Compile all queries.
+def dataflow(
+    streams: Mapping[str, StreamRecord],
+    queries: Mapping[str, QueryRecord],
+    running: Mapping[str, RunningQueryRecord] = AS_WRITTEN,
+) -> Dataflow:
+    """Compile all queries, as they run.
 
     Of two queries that give streams of one name, the later one in the mapping is wrong.
 
@@ -194,22 +207,30 @@ def dataflow(streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRec
     InvalidQuery
         The first problem found.
     """
-    return _compiled(*_texts(streams, queries))
+    return _compiled(*_texts(streams, queries, running))
 
 
 def sound_dataflow(
-    streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]
+    streams: Mapping[str, StreamRecord],
+    queries: Mapping[str, QueryRecord],
+    running: Mapping[str, RunningQueryRecord] = AS_WRITTEN,
 ) -> tuple[Dataflow, tuple[InvalidQuery, ...]]:
     """Compile the queries that are valid; returns them and the problems of the others."""
-    return _sound(*_texts(streams, queries))
+    return _sound(*_texts(streams, queries, running))
 
 
 def _texts(
-    streams: Mapping[str, StreamRecord], queries: Mapping[str, QueryRecord]
+    streams: Mapping[str, StreamRecord],
+    queries: Mapping[str, QueryRecord],
+    running: Mapping[str, RunningQueryRecord],
 ) -> tuple[_StreamColumns, tuple[bytes, ...]]:
     """What compiling depends on."""
     columns = tuple((name, tuple(streams[name].columns.items())) for name in sorted(streams))
-    return columns, tuple(msgspec.json.encode(query) for query in queries.values())
+    texts: list[bytes] = []
+    for name, query in queries.items():
+        decided = running.get(name)
+        texts.append(msgspec.json.encode((query, () if decided is None else decided.rewrites)))
+    return columns, tuple(texts)
 
 
 @lru_cache(maxsize=16)
@@ -223,7 +244,7 @@ def _sound(
             return _compiled(columns, tuple(left)), tuple(problems)
         except InvalidQuery as problem:
             problems.append(problem)
-            names = [msgspec.json.decode(text, type=QueryRecord).name for text in left]
+            names = [_written(text)[0].name for text in left]
             del left[names.index(problem.query)]
 
 
@@ -231,13 +252,14 @@ def _sound(
 @lru_cache(maxsize=16)
 def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
     catalogue: dict[str, Columns] = {name: dict(columns) for name, columns in streams}
-    queries = [msgspec.json.decode(text, type=QueryRecord) for text in texts]
+    decided = [_written(text) for text in texts]
+    queries = [query for query, _ in decided]
     owners: dict[str, str] = {}
     waiting: dict[str, tuple[QueryRecord, Statement]] = {}
-    for query in queries:
+    for query, rewrites in decided:
         try:
             statements = parse(query.statements)
-            running = _running(query, statements)
+            running = _running(statements, rewrites)
         except QueryError as error:
             raise _in_statements(query.name, error) from None
         except Exception as error:
@@ -263,24 +285,32 @@ def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
             rejected = statement.name + REJECTED_SUFFIX
             if rejected in query.outputs and query.on_error is OnError.SKIP:
                 waiting[rejected] = query, statement
-    _check_made(waiting, owners, {q.name: q.sharing.without for q in queries if q.sharing})
+    unshared = {
+        name
+        for _, rewrites in decided
+        for each in rewrites
+        if each.kind is RewriteKind.SHARED
+        for name in each.without
+    }
+    _check_made(waiting, owners, unshared)
     fragments = _in_order(waiting, catalogue)
     for query in queries:
         _check_names(query, {f.name for f in fragments.values() if f.query == query.name})
     return Dataflow(fragments=fragments, columns=catalogue)
 
 
-def _running(query: QueryRecord, written: Iterable[Statement]) -> list[Statement]:
-    """A query's statements: of those that were split the parts, and what shared ones forward."""
-    splits, sharing = query.splits, query.sharing or Sharing(why="")
-    without = {one.without for one in splits.values() if one.made} | {*sharing.without}
+def _written(text: bytes) -> tuple[QueryRecord, tuple[Rewrite, ...]]:
+    return msgspec.json.decode(text, type=tuple[QueryRecord, tuple[Rewrite, ...]])
+
+
+def _running(written: Iterable[Statement], rewrites: Iterable[Rewrite]) -> list[Statement]:
+    """A query's statements, with those in place that were decided to run instead."""
+    made = {each.fragment: each for each in rewrites if each.made}
+    without = {name for each in made.values() for name in each.without}
     found: list[Statement] = []
     for statement in written:
-        decided = splits.get(statement.name)
-        if (forwards := sharing.statements.get(statement.name)) is not None:
-            found += parse(forwards)
-        elif decided is not None and decided.made:
-            found += [part for text in decided.statements for part in parse(text)]
+        if (rewrite := made.get(statement.name)) is not None:
+            found += [part for text in rewrite.statements for part in parse(text)]
         elif statement.name not in without:
             found.append(statement)
     return found
@@ -289,14 +319,14 @@ def _running(query: QueryRecord, written: Iterable[Statement]) -> list[Statement
 def _check_made(
     waiting: Mapping[str, tuple[QueryRecord, Statement]],
     owners: Mapping[str, str],
-    unshared: Mapping[str, Collection[str]],
+    unshared: Collection[str],
 ) -> None:
     """Refuse to read what is not made, since its reader was split below it, or is shared."""
     for query, statement in waiting.values():
         for stream in sorted(_reads(statement)):
             if stream in owners and stream not in waiting:
                 owner = owners[stream]
-                if stream in unshared.get(owner, ()):
+                if stream in unshared:
                     problem = f"is not made: query {owner} shares what would be made from it"
                     remedy = f"Apply query {owner} with `share: false`."
                 else:

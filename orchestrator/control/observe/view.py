@@ -28,6 +28,7 @@ from orchestrator.records import (
     ReplicaId,
     ReplicaLoad,
     ReplicaStatus,
+    RunningQueryRecord,
     ServicesRecord,
     StreamRecord,
 )
@@ -42,6 +43,7 @@ from orchestrator.store.protocol import (
     NODES,
     PLANS,
     QUERIES,
+    RUNNING_QUERIES,
     SERVICES,
     STREAMS,
     Key,
@@ -125,6 +127,7 @@ class ClusterView:
     nodes: Mapping[str, Versioned[NodeRecord]] = field(default_factory=_nothing)
     streams: Mapping[str, Versioned[StreamRecord]] = field(default_factory=_nothing)
     queries: Mapping[str, Versioned[QueryRecord]] = field(default_factory=_nothing)
+    running_queries: Mapping[str, Versioned[RunningQueryRecord]] = field(default_factory=_nothing)
     fragments: Mapping[str, Versioned[FragmentRecord]] = field(default_factory=_nothing)
     plans: Mapping[str, Versioned[PlanRecord]] = field(default_factory=_nothing)
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
@@ -154,16 +157,16 @@ class ClusterView:
         queries = sorted(
             self.query_records.items(), key=lambda each: (each[0] not in running, each[0])
         )
-        dataflow, problems = sound_dataflow(self.stream_records, dict(queries))
+        dataflow, problems = sound_dataflow(
+            self.stream_records, dict(queries), self.running_records
+        )
         object.__setattr__(self, "dataflow", dataflow)
         object.__setattr__(self, "problems", problems)
 
     def broken(self, folder: RecordFolder[R]) -> dict[str, RecordInvalid]:
         """A folder's records that cannot be used, by name."""
         return {
-            error.path.rpartition("/")[2]: error
-            for error in self.invalid
-            if error.path.split("/")[-2:-1] == [folder.path]
+            error.path.rpartition("/")[2]: error for error in self.invalid if _of(folder, error)
         }
 
     @property
@@ -187,6 +190,11 @@ class ClusterView:
     def query_records(self) -> dict[str, QueryRecord]:
         """Queries without versions."""
         return {name: found.record for name, found in self.queries.items()}
+
+    @property
+    def running_records(self) -> dict[str, RunningQueryRecord]:
+        """How queries run, without versions."""
+        return {name: found.record for name, found in self.running_queries.items()}
 
     @property
     def service_records(self) -> list[ServicesRecord]:
@@ -401,13 +409,20 @@ def read_view(store: RecordReader) -> ClusterView:
     cluster, settings_readable = _one(store, CLUSTER, invalid)
     clocks, clocks_readable = _one(store, CLOCKS, invalid)
     # The order matters. Fragments and assignments are read before the nodes they name, so that a
-    # node that seems gone is gone. A client writes a plan before its query: whoever has read the
-    # query finds the plan.
+    # node that seems gone is gone. Plans, and how queries run, are written before the queries:
+    # whoever has read a query finds them.
+    fragments = _sound(store, FRAGMENTS, invalid, lambda record: record.key, _fragment_fault)
+    assignments = _sound(store, ASSIGNMENTS, invalid)
+    queries = _sound(store, QUERIES, invalid, lambda record: record.name)
+    running = _sound(store, RUNNING_QUERIES, invalid, lambda record: record.name)
+    # How a query runs is not decided twice: without the decision it is as if it could not be read.
+    undecided = {error.path.rpartition("/")[2] for error in invalid if _of(RUNNING_QUERIES, error)}
     return ClusterView(
         cluster=cluster,
-        fragments=_sound(store, FRAGMENTS, invalid, lambda record: record.key, _fragment_fault),
-        assignments=_sound(store, ASSIGNMENTS, invalid),
-        queries=_sound(store, QUERIES, invalid, lambda record: record.name),
+        fragments=fragments,
+        assignments=assignments,
+        queries={name: found for name, found in queries.items() if name not in undecided},
+        running_queries=running,
         plans=_sound(store, PLANS, invalid, lambda record: record.query, _plan_fault),
         cordons=_sound(store, CORDONS, invalid, lambda record: record.node),
         moves=_sound(store, MOVES, invalid, lambda record: record.name),
@@ -423,6 +438,11 @@ def read_view(store: RecordReader) -> ClusterView:
         clocks=clocks,
         clocks_readable=clocks_readable,
     )
+
+
+def _of(folder: RecordFolder[Any], error: RecordInvalid) -> bool:
+    """Whether a record that cannot be used is one of a folder."""
+    return error.path.split("/")[-2:-1] == [folder.path]
 
 
 def _one(

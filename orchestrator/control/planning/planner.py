@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 
 import msgspec
 
-from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery
+from orchestrator.control.observe.dataflow import (
+    AS_WRITTEN,
+    Dataflow,
+    InvalidQuery,
+    sound_dataflow,
+)
 from orchestrator.control.observe.remembered import remembered_fragments
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.feeding import fed_standbys, fed_timing, feedings, with_feeding
@@ -36,7 +42,14 @@ from orchestrator.control.planning.task import (
 )
 from orchestrator.control.planning.utilisation import PredictedPlace, overload, places, room_cores
 from orchestrator.control.planning.workload import Workload, workload
-from orchestrator.records import FragmentRecord, NodeKind, QueryRecord, StreamRecord, Timing
+from orchestrator.records import (
+    FragmentRecord,
+    NodeKind,
+    QueryRecord,
+    RunningQueryRecord,
+    StreamRecord,
+    Timing,
+)
 from placement.errors import PlacementError
 from placement.evaluation.single import running_secondaries
 from placement.planner import described
@@ -53,6 +66,8 @@ class Planning:
         Hosts, settings, measured costs, and what runs.
     streams, queries, flow
         The dataflow to run: that of the store, or with the manifests to be applied.
+    decided
+        How queries run.
 
     Attributes
     ----------
@@ -72,12 +87,14 @@ class Planning:
         streams: Mapping[str, StreamRecord],
         queries: Mapping[str, QueryRecord],
         flow: Dataflow,
+        decided: Mapping[str, RunningQueryRecord] = AS_WRITTEN,
     ) -> None:
         self.view = view
         self.streams = dict(streams)
         self.queries = queries
+        self.decided = decided
         self.flow = flow
-        self.work = workload(view, flow, streams, queries)
+        self.work = workload(view, flow, streams, queries, decided)
         self.fragments: dict[str, FragmentRecord] = {}
         self.running: dict[str, RunningFragment] = {}
         self._healed: dict[str, RunningFragment] = {}
@@ -89,6 +106,28 @@ class Planning:
             cost_ms = record.timing.cost_ms if work is None else work.instance_ms
             timing = msgspec.structs.replace(record.timing, cost_ms=cost_ms)
             self.note(msgspec.structs.replace(record, timing=timing))
+
+    @staticmethod
+    def of(view: ClusterView) -> Planning:
+        """The problem of what is in the store."""
+        return Planning(
+            view, view.stream_records, view.query_records, view.dataflow, view.running_records
+        )
+
+    def fork(self) -> Planning:
+        """The same problem with the same content, in which other decisions can be made."""
+        other = copy(self)
+        other.fragments, other.running = dict(self.fragments), dict(self.running)
+        other._healed = dict(self._healed)
+        return other
+
+    def written(self, query: RunningQueryRecord) -> Planning:
+        """A fork in which a query that has no place yet is written in another way."""
+        other = self.fork()
+        other.decided = {**self.decided, query.name: query}
+        other.flow, _ = sound_dataflow(self.streams, self.queries, other.decided)
+        other.work = workload(self.view, other.flow, self.streams, self.queries, other.decided)
+        return other
 
     @property
     def settings(self) -> Settings:

@@ -6,9 +6,9 @@ it.
 
 Rates follow from the manifests: a stream brings the rate it declares; a fragment turns it into
 `selectivity` bytes out per byte in; tuples are counted by the width of their rows, for which
-strings are taken to be `STRING_BYTES` long, if no trial shows that they are longer. Costs are
-measured ones as soon as there are; until then those that the owner states, else those that a trial
-found (`api.trial`), else `COST_US`.
+strings are taken to be 16 bytes long (`streams.vectors.widths`), if no trial shows that they are
+longer. Costs are measured ones as soon as there are; until then those that the owner states, else
+those that a trial found (`planning.trying`), else `COST_US`.
 
 The processor time that a replica takes is a rate times a cost, for everything that it does:
 
@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from orchestrator.control.observe.dataflow import Columns, Dataflow, Fragment
+from orchestrator.control.observe.dataflow import AS_WRITTEN, Dataflow, Fragment
 from orchestrator.control.observe.measured_load import mean_speed
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.evaluations import (
@@ -40,18 +40,14 @@ from orchestrator.records import (
     Estimate,
     QueryRecord,
     ReplicaLoad,
+    RunningQueryRecord,
     StreamRecord,
+    Tried,
 )
 from orchestrator.records.assignments import SINK_PREFIX
 from placement.graph import Link, Operator, QueryGraph
 from streams.scheduling.chains import merge_chains
-
-STRING_BYTES = 16
-"""Identifiers and call signs with Arrow's offsets; longer texts are rare in sensor streams."""
-
-_type_bytes = {"int": 8, "float": 8, "bool": 1, "string": STRING_BYTES}
-
-TIMESTAMP_BYTES = 8
+from streams.vectors.widths import row_bytes
 
 LEAST_COST_MS = 0.2
 """Least cost of an instance: that of dispatching it, however few tuples it has. A sub-deadline in
@@ -65,14 +61,8 @@ LAG_SHARE = 0.25
 no plan knows: a busy machine, and other replicas that catch up at the same time."""
 
 
-def row_bytes(columns: Columns) -> int:
-    """Expected width of a row."""
-    return TIMESTAMP_BYTES + sum(_type_bytes[kind] for kind in columns.values())
-
-
-def emitted_row_bytes(query: QueryRecord, fragment: Fragment) -> float:
+def emitted_row_bytes(query: QueryRecord, fragment: Fragment, tried: Tried | None) -> float:
     """Width of a row that a fragment emits."""
-    tried = query.trials.get(fragment.name)
     stated = query.estimates.get(fragment.name, Estimate()).selectivity
     if stated is None and tried is not None and tried.row_bytes is not None:
         return tried.row_bytes
@@ -328,6 +318,7 @@ def workload(
     flow: Dataflow,
     streams: Mapping[str, StreamRecord],
     queries: Mapping[str, QueryRecord],
+    running: Mapping[str, RunningQueryRecord] = AS_WRITTEN,
 ) -> Workload:
     """The work of all fragments.
 
@@ -335,11 +326,11 @@ def workload(
     ----------
     view
         Gives the cluster's settings and measured costs.
-    flow, streams, queries
+    flow, streams, queries, running
         The dataflow to run: that of the store, or with the manifests to be applied.
     """
     batch_ms = view.settings.batch_ms
-    stream_rates = rates(flow, streams, queries, batch_ms, _together(view, streams))
+    stream_rates = rates(flow, streams, queries, batch_ms, _together(view, streams), running)
     due_ms = urgency_ms(flow, queries)
 
     speed = mean_speed(view.executors.values())
@@ -368,7 +359,7 @@ def workload(
         if name in query.outputs:
             readers_ms[name][SINK_PREFIX + name] = query.deadline_of(name)
         taken = taken_by(fragment, stream_rates)
-        planned = _planned_cost(query, name)
+        planned = _planned_cost(query, name, _tried(running, fragment))
         known = _measured_cost(view.measured_cost(fragment))
         cost = known or (planned if view.settings.emulate_costs else planned.at_speed(speed))
         measured = view.measured_load(fragment)
@@ -419,6 +410,7 @@ def rates(
     queries: Mapping[str, QueryRecord],
     batch_ms: float,
     together: Mapping[str, float] | None = None,
+    running: Mapping[str, RunningQueryRecord] = AS_WRITTEN,
 ) -> dict[str, Rate]:
     """Expected rate of every stream.
 
@@ -433,8 +425,9 @@ def rates(
     found = {name: _entering(each, batch_ms, come.get(name)) for name, each in streams.items()}
     for fragment in flow.fragments.values():
         taken, query = taken_by(fragment, found), queries[fragment.query]
-        given_bytes_s = taken.bytes_s * _selectivity(query, fragment.name)
-        tuples_s = given_bytes_s / emitted_row_bytes(query, fragment)
+        tried = _tried(running, fragment)
+        given_bytes_s = taken.bytes_s * _selectivity(query, fragment.name, tried)
+        tuples_s = given_bytes_s / emitted_row_bytes(query, fragment, tried)
         burst = taken.burst * tuples_s / taken.tuples_s if taken.tuples_s else 0.0
         found[fragment.name] = Rate(bytes_s=given_bytes_s, tuples_s=tuples_s, burst=burst)
     return found
@@ -498,11 +491,16 @@ def _entering(stream: StreamRecord, batch_ms: float, together: float | None) -> 
     )
 
 
-def _selectivity(query: QueryRecord, fragment: str) -> float:
+def _tried(running: Mapping[str, RunningQueryRecord], fragment: Fragment) -> Tried | None:
+    """What a trial found of a fragment."""
+    decided = running.get(fragment.query)
+    return None if decided is None else decided.trials.get(fragment.name)
+
+
+def _selectivity(query: QueryRecord, fragment: str, tried: Tried | None) -> float:
     stated = query.estimates.get(fragment, Estimate()).selectivity
     if stated is not None:
         return stated
-    tried = query.trials.get(fragment)
     return 1.0 if tried is None else tried.selectivity
 
 
@@ -512,13 +510,12 @@ def _site(stream: StreamRecord, hosts: Collection[str]) -> str:
     return next(iter(there or stream.sites))
 
 
-def _planned_cost(query: QueryRecord, fragment: str) -> Cost:
+def _planned_cost(query: QueryRecord, fragment: str, tried: Tried | None) -> Cost:
     """Cost of a fragment that has not run; it does not change with the load of processors, as what
     hosts are assigned and sub-deadlines depend on it."""
     stated_us = query.estimates.get(fragment, Estimate()).cost_us
     if stated_us is not None:
         return Cost(fixed_us=0.0, per_tuple_us=stated_us, basis=CostBasis.STATED)
-    tried = query.trials.get(fragment)
     if tried is not None:
         return Cost(
             fixed_us=tried.fixed_us,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import Any
 
 import msgspec
 import pytest
 
-from orchestrator.api.split_ways import ways_to_split
-from orchestrator.api.trial import with_trials
-from orchestrator.control.decide.admission import admit
 from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery, dataflow
+from orchestrator.control.planning.split_ways import ways_to_split
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import OnError, StreamRecord
 from streams.plan.program import REJECTED_COLUMNS
+from tests.decided import Decided
 from tests.obedient_cluster import ObedientCluster, query_manifest
 
 STREAM = StreamRecord(
@@ -77,11 +75,10 @@ def test_they_are_tried_and_placed_as_all_fragments_are() -> None:
         streams=(StreamManifest(file="streams.yaml:1", record=STREAM),),
         queries=(skipping(),),
     )
-    tried = with_trials(cluster.view(), given, count(0, 100).__next__)
-    (manifest,) = tried.queries
-    assert manifest.record.trials["some.rejected"].selectivity == 0.0
-    admission = admit(cluster.view(), tried.streams, tried.queries)
-    assert "some.rejected" in {each.operator for each in admission.plan.placements}
+    found = Decided.of(given, cluster)
+    (running,) = found.admission.running.values()
+    assert running.trials["some.rejected"].selectivity == 0.0
+    assert "some.rejected" in {each.operator for each in found.admission.plan.placements}
 
 
 def test_what_skips_is_not_split() -> None:

@@ -483,7 +483,7 @@ def test_move_that_breaks_the_bound_is_refused_with_the_reason(cluster: Obedient
 
 def test_nothing_moves_while_part_of_the_query_runs_nowhere(cluster: ObedientCluster) -> None:
     view = cluster.view()
-    planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+    planning = Planning.of(view)
     del planning.running["north_tracks"]
     primary, secondary = nodes(record(cluster))
     with pytest.raises(MoveRefused, match="north_tracks runs nowhere at present"):

@@ -245,7 +245,7 @@ def test_while_the_first_of_two_sites_is_away_queries_are_placed_by_the_other(
     cluster.kill(NORTH)
     cluster.settle()
     view = cluster.view()
-    planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+    planning = Planning.of(view)
     assert planning.task("proximity").pinned["north"] == SOUTH
 
 

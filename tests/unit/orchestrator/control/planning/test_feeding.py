@@ -119,7 +119,7 @@ def costing(cluster: ObedientCluster, per_tuple_us: float) -> None:
 def decided(cluster: ObedientCluster) -> Planning:
     """What runs, as the planner sees it."""
     view = cluster.view()
-    return Planning(view, view.stream_records, view.query_records, view.dataflow)
+    return Planning.of(view)
 
 
 def changes(cluster: ObedientCluster) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -10,19 +9,17 @@ import msgspec
 import pytest
 
 from orchestrator import api
-from orchestrator.api.deciding import admitted
 from orchestrator.api.plans import plan_document
-from orchestrator.api.sharing import ALL_US, with_sharing
-from orchestrator.api.splitting import with_splits
-from orchestrator.api.trial import with_trials
 from orchestrator.cli.render.plan import plan_view
-from orchestrator.control.decide.admission import Admission, admit
 from orchestrator.control.observe.dataflow import InvalidQuery, dataflow
-from orchestrator.control.observe.view import ClusterView
+from orchestrator.control.planning.planner import Planning
+from orchestrator.control.planning.trying import ALL_US
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
-from orchestrator.manifest.changes import in_words
-from orchestrator.records import Estimate, OnError, Partial, QueryRecord, StreamRecord
+from orchestrator.records import Estimate, OnError, Partial, StreamRecord
+from placement.errors import NoNode
+from placement.records import Plan
+from tests.decided import Decided
 from tests.obedient_cluster import ObedientCluster, query_manifest
 from tests.unit.orchestrator.api.test_operations import connected
 from tests.unit.orchestrator.cli.render.test_loads import shown
@@ -71,52 +68,37 @@ def manifests(*queries: QueryManifest) -> Manifests:
     )
 
 
-def decided(*queries: QueryManifest, cluster: ObedientCluster | None = None) -> Manifests:
-    view = (cluster or ObedientCluster()).view()
-    return with_splits(view, with_sharing(view, with_trials(view, manifests(*queries))))
-
-
-def record_of(given: Manifests, name: str) -> QueryRecord:
-    (found,) = (each.record for each in given.queries if each.record.name == name)
-    return found
-
-
-def fragments(queries: Sequence[QueryManifest]) -> list[str]:
-    streams = {each.record.name: each.record for each in manifests().streams}
-    return sorted(dataflow(streams, {q.record.name: q.record for q in queries}).fragments)
+def decided(*queries: QueryManifest, cluster: ObedientCluster | None = None) -> Decided:
+    return Decided.of(manifests(*queries), cluster)
 
 
 def test_what_another_query_computes_is_forwarded_and_nothing_else_is_made() -> None:
     found = decided(first(), second())
-    assert record_of(found, "first").sharing is None
-    record = record_of(found, "second")
-    assert record.sharing is not None
-    assert record.sharing.statements == {"sums": FORWARDS}
-    assert record.sharing.without == ("big",)
-    assert record.sharing.why.startswith("query first computes it; network usage ")
-    assert record.trials.keys() == {"sums"}
-    assert fragments(found.queries) == ["large", "sums", "totals"]
-    view = ObedientCluster().view()
-    admission = admit(view, found.streams, found.queries)
-    document = plan_document(view, admission)
-    assert document.sharing == {"second": record.sharing}
-    assert f"sums is shared: {record.sharing.why}" in shown(plan_view(document))
+    assert not found.shared("first")
+    (shared,) = found.shared("second")
+    assert (shared.fragment, shared.statements) == ("sums", (FORWARDS,))
+    assert shared.without == ("big",)
+    assert shared.why.startswith("query first computes it; network usage ")
+    assert found.running("second").trials.keys() == {"sums"}
+    assert found.fragments == ["large", "sums", "totals"]
+    document = plan_document(ObedientCluster().view(), found.admission)
+    assert document.rewrites == {"second": (shared,)}
+    assert f"sums is shared: {shared.why}" in shown(plan_view(document))
 
 
 def test_a_query_that_runs_computes_for_those_that_come_later() -> None:
     cluster = ObedientCluster()
-    cluster.apply(decided(first(), cluster=cluster))
+    decided(first(), cluster=cluster).apply_to(cluster)
     cluster.settle()
     found = decided(second(), cluster=cluster)
-    sharing = record_of(found, "second").sharing
-    assert sharing is not None
-    cluster.apply(msgspec.structs.replace(found, streams=()))
+    assert found.shared("second")
+    found.apply_to(cluster)
     cluster.settle()
     running = {each.record.fragment for each in cluster.view().fragments.values()}
     assert running == {"large", "totals", "sums"}
     again = decided(second(), cluster=cluster)
-    assert record_of(again, "second").sharing is None
-    assert not admit(cluster.view(), again.streams, again.queries).submissions
+    assert again.running("second") == found.running("second")
+    assert not again.admission.submissions
     with pytest.raises(InvalidInput, match="makes streams that second reads or shares"):
         api.delete(connected(cluster), "first")
     api.delete(connected(cluster), "second")
@@ -125,14 +107,12 @@ def test_a_query_that_runs_computes_for_those_that_come_later() -> None:
 
 def test_what_runs_counts_as_it_was_decided_also_if_it_is_applied_again() -> None:
     cluster = ObedientCluster()
-    cluster.apply(decided(first(), second(), cluster=cluster))
+    decided(first(), second(), cluster=cluster).apply_to(cluster)
     cluster.settle()
     third = query("third", SECOND.replace("big", "huge").replace("sums", "other"), "other")
     found = decided(first(), second(), third, cluster=cluster)
-    sharing = record_of(found, "third").sharing
-    assert sharing is not None
-    (forwards,) = sharing.statements.values()
-    assert "FROM totals [NOW]" in forwards
+    (shared,) = found.shared("third")
+    assert "FROM totals [NOW]" in shared.statements[0]
 
 
 def test_the_same_rows_over_and_over_come_from_where_they_are_computed() -> None:
@@ -140,10 +120,8 @@ def test_the_same_rows_over_and_over_come_from_where_they_are_computed() -> None
         "third", SECOND.replace("big", "huge").replace("sums", "other"), "other"
     )  # fmt: skip
     found = decided(first(), second(), third)
-    sharing = record_of(found, "third").sharing
-    assert sharing is not None
-    (forwards,) = sharing.statements.values()
-    assert "FROM totals [NOW]" in forwards
+    (shared,) = found.shared("third")
+    assert "FROM totals [NOW]" in shared.statements[0]
 
 
 @pytest.mark.parametrize(
@@ -165,32 +143,34 @@ def test_what_nobody_offers_or_computes_is_computed_apart(
     one: QueryManifest, other: QueryManifest
 ) -> None:
     found = decided(one, other)
-    assert record_of(found, "second").sharing is None
-    assert fragments(found.queries) == ["big", "large", "sums", "totals"]
+    assert not found.shared("second")
+    assert found.fragments == ["big", "large", "sums", "totals"]
 
 
 def test_selections_are_not_worth_sharing() -> None:
     """They keep no state, and forwarding costs as much."""
     found = decided(first(), second(SECOND.replace("RANGE 10", "RANGE 20")))
-    assert record_of(found, "second").sharing is None
+    assert not found.shared("second")
 
 
 def test_a_statement_that_somebody_else_needs_is_made_too() -> None:
     reader = "REGISTER QUERY seen RSTREAM(SELECT id FROM big [NOW]);\n"
     found = decided(first(), second(SECOND + reader))
-    assert fragments(found.queries) == ["big", "large", "seen", "sums", "totals"]
+    assert found.fragments == ["big", "large", "seen", "sums", "totals"]
     named = decided(first(), second(estimates={"big": Estimate(cost_us=1.0)}))
-    assert "big" in fragments(named.queries)
+    assert "big" in named.fragments
     elsewhere = query("third", "REGISTER QUERY ids RSTREAM(SELECT id FROM big [NOW]);", "ids")
     several = decided(first(), second(), elsewhere)
-    assert "big" in fragments(several.queries)
+    assert "big" in several.fragments
 
 
 def test_what_is_not_made_cannot_be_read_later() -> None:
     found = decided(first(), second())
     elsewhere = query("third", "REGISTER QUERY ids RSTREAM(SELECT id FROM big [NOW]);", "ids")
+    queries = {each.record.name: each.record for each in (first(), second(), elsewhere)}
+    streams = {each.record.name: each.record for each in manifests().streams}
     with pytest.raises(InvalidQuery, match=r"'big' is not made.*`share: false`") as refused:
-        fragments((*found.queries, elsewhere))
+        dataflow(streams, queries, found.admission.running)
     assert refused.value.query == "third"
 
 
@@ -200,49 +180,41 @@ def test_only_the_output_of_a_chain_is_forwarded_if_its_beginning_is_an_output_t
         first(),
         second(statements, "last", outputs={"sums": "control-centre", "last": "control-centre"}),
     )
-    sharing = record_of(found, "second").sharing
-    assert sharing is not None
-    assert sharing.statements.keys() == {"sums"}
-    assert fragments(found.queries) == ["large", "last", "sums", "totals"]
+    assert [each.fragment for each in found.shared("second")] == ["sums"]
+    assert found.fragments == ["large", "last", "sums", "totals"]
 
 
-def test_sharing_that_would_break_the_deadline_is_left() -> None:
-    for deadline_ms in range(20, 400, 4):
-        found = decided(first(), second(deadline_ms=float(deadline_ms)))
-        sharing = record_of(found, "second").sharing
-        if sharing is not None and not sharing.statements:
-            assert sharing.why == (
-                "query first computes it, but so it cannot keep deadline and bound, or finds no "
-                "room"
-            )
-            told = shown(plan_view(plan_of(found)))
-            assert "Query second shares nothing: query first computes it, but" in told
-            return
-    raise AssertionError("no deadline is short enough")
+def test_sharing_that_would_break_the_deadline_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Planning.place
 
+    def too_late_if_shared(planning: Planning, name: str, **how: bool) -> Plan:
+        if name == "second" and planning.decided["second"].rewrites:
+            raise NoNode(name, "sums", "none is near enough")
+        return place(planning, name, **how)
 
-def plan_of(found: Manifests) -> api.PlanDocument:
-    view = ObedientCluster().view()
-    try:
-        return plan_document(view, admit(view, found.streams, found.queries))
-    except api.Refused:
-        (one, other) = found.queries
-        eased = msgspec.structs.replace(other.record, deadline_ms=1000.0)
-        queries = (one, msgspec.structs.replace(other, record=eased))
-        return plan_document(view, admit(view, found.streams, queries))
-
-
-def test_mistakes_are_admissions_to_name() -> None:
-    """Else what only the wrong statement reads would not be made, and that be blamed."""
-    wrong = query("third", "REGISTER QUERY seen RSTREAM(SELECT idd FROM big [NOW]);", "seen")
-    found = decided(first(), second(), wrong)
-    assert record_of(found, "second").sharing is None
-    with pytest.raises(InvalidInput, match="has no column idd"):
-        admit(ObedientCluster().view(), found.streams, found.queries)
-    nonsense = with_sharing(
-        ObedientCluster().view(), manifests(first(), second("REGISTER QUERY nonsense;"))
+    monkeypatch.setattr(Planning, "place", too_late_if_shared)
+    found = decided(first(), second())
+    (shared,) = found.shared("second")
+    assert not shared.made
+    assert shared.why == (
+        "query first computes it, but so it cannot keep deadline and bound, or finds no room"
     )
-    assert record_of(nonsense, "second").sharing is None
+    assert found.fragments == ["big", "large", "sums", "totals"]
+    document = plan_document(ObedientCluster().view(), found.admission)
+    assert "sums is not shared: query first computes it, but" in shown(plan_view(document))
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("REGISTER QUERY seen RSTREAM(SELECT idd FROM big [NOW]);", "has no column idd"),
+        ("REGISTER QUERY nonsense;", "line 1"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_shared(statement: str, problem: str) -> None:
+    """Else what only the wrong statement reads would not be made, and that be blamed."""
+    with pytest.raises(InvalidInput, match=problem):
+        decided(first(), second(), query("third", statement, "seen"))
 
 
 @pytest.mark.parametrize(
@@ -250,21 +222,19 @@ def test_mistakes_are_admissions_to_name() -> None:
 )
 def test_what_is_applied_again_with_changes_is_refused_as_ever(statements: str) -> None:
     cluster = ObedientCluster()
-    cluster.apply(decided(first(), cluster=cluster))
+    decided(first(), cluster=cluster).apply_to(cluster)
     cluster.settle()
-    found = decided(query("first", statements, "totals"), second(), cluster=cluster)
     with pytest.raises(InvalidInput, match="is not what runs"):
-        admit(cluster.view(), found.streams, found.queries)
+        decided(query("first", statements, "totals"), second(), cluster=cluster)
 
 
 def test_what_a_query_computes_that_shares_something_itself_is_shared_too() -> None:
     last = "REGISTER QUERY last RSTREAM(SELECT max(amount) AS m FROM sums [RANGE 20 SECONDS]);\n"
     renamed = (SECOND + last).replace("big", "huge").replace("sums", "other")
     third = query("third", renamed.replace("last", "final"), "final")
-    sharing = record_of(decided(first(), second(SECOND + last, "last"), third), "third").sharing
-    assert sharing is not None
-    assert sharing.statements.keys() == {"final"}
-    assert "FROM last [NOW]" in sharing.statements["final"]
+    (shared,) = decided(first(), second(SECOND + last, "last"), third).shared("third")
+    assert shared.fragment == "final"
+    assert "FROM last [NOW]" in shared.statements[0]
 
 
 def test_a_statement_that_runs_split_below_its_union_is_shared() -> None:
@@ -276,13 +246,12 @@ def test_a_statement_that_runs_split_below_its_union_is_shared() -> None:
     )
     cluster = ObedientCluster()
     one = query("one", union.format("a"), "am", partial=Partial.ALWAYS)
-    cluster.apply(decided(one, cluster=cluster))
+    decided(one, cluster=cluster).apply_to(cluster)
     cluster.settle()
     assert "am__partial_1" in {f.name for f in cluster.view().dataflow.of("one")}
     two = query("two", union.format("b"), "bm", partial=Partial.ALWAYS)
-    sharing = record_of(decided(two, cluster=cluster), "two").sharing
-    assert sharing is not None
-    assert sharing.statements.keys() == {"bm"}
+    (shared,) = decided(two, cluster=cluster).shared("two")
+    assert (shared.fragment, shared.made) == ("bm", True)
 
 
 LATEST = "REGISTER QUERY {} RSTREAM(SELECT id, size FROM north [ROWS 20]);"
@@ -294,36 +263,35 @@ def test_queries_are_priced_beside_those_that_are_applied_with_them() -> None:
     (stream,) = wide.streams
     busy = msgspec.structs.replace(stream.record, rate_bytes_s=1_000_000)
     wide = msgspec.structs.replace(wide, streams=(msgspec.structs.replace(stream, record=busy),))
-    view = ObedientCluster().view()
-    sharing = record_of(with_sharing(view, with_trials(view, wide)), "two").sharing
-    assert sharing is not None
-    assert sharing.statements == {}
-    assert "computes it, but network usage" in sharing.why
+    (shared,) = Decided.of(wide).shared("two")
+    assert not shared.made
+    assert "computes it, but network usage" in shared.why
 
 
 def test_what_is_refused_shared_is_planned_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decisions are made one after the other; all of them together may be too much."""
+    place = Planning.place
 
-    def only_apart(view: ClusterView, streams: Any, queries: Sequence[QueryManifest]) -> Admission:
-        if any(each.record.sharing is not None for each in queries):
-            raise Refused("query second", "deadline", None, "is too short", "Raise it.", {})
-        return admit(view, streams, queries)
+    def only_apart(planning: Planning, name: str, **how: bool) -> Plan:
+        if name == "third" and planning.decided["second"].rewrites:
+            raise NoNode(name, "third", "there is no room")
+        return place(planning, name, **how)
 
-    monkeypatch.setattr("orchestrator.api.deciding.admit", only_apart)
-    view = ObedientCluster().view()
-    made, admission = admitted(view, manifests(first(), second()))
-    assert record_of(made, "second").sharing is None
-    assert len(admission.submissions) == 2
+    monkeypatch.setattr(Planning, "place", only_apart)
+    third = query("third", LATEST.format("c"), "c", share=False)
+    found = decided(first(), second(), third)
+    assert not found.shared("second")
+    assert len(found.admission.submissions) == 3
     monkeypatch.undo()
     with pytest.raises(Refused):
-        admitted(view, manifests(first(deadline_ms=1.0), second()))
+        decided(first(deadline_ms=1.0), second())
 
 
 def test_many_at_once_do_not_take_minutes() -> None:
-    """Each that is shared is planned twice, and tried again."""
+    """Each that is shared is tried again."""
     many = [query(f"q{i}", LATEST.format(f"f{i}"), f"f{i}") for i in range(25)]
     at_us = count(0, 20_000)
-    with_sharing(ObedientCluster().view(), manifests(*many), at_us.__next__)
+    Decided.of(manifests(*many), processor_us=at_us.__next__)
     assert next(at_us) < 2 * ALL_US
 
 
@@ -331,14 +299,14 @@ def test_a_long_list_can_be_tried_and_compared() -> None:
     members = ", ".join(map(str, range(2000)))
     one, other = (LATEST.format(name).replace("]", f"] WHERE size IN ({members})") for name in "ab")
     found = decided(query("one", one, "a"), query("two", other, "b"))
-    assert record_of(found, "two").sharing is not None
+    assert found.shared("two")
 
 
 def test_a_partial_statement_that_is_named_names_the_whole_one() -> None:
     pinned: dict[str, Any] = {"partial": Partial.ALWAYS, "primaries": {"sums__partial": ("lyon",)}}
     found = decided(first(), second(**pinned))
-    assert record_of(found, "second").sharing is None
-    assert "sums__partial" in fragments(found.queries)
+    assert not found.shared("second")
+    assert "sums__partial" in found.fragments
 
 
 def test_a_query_depends_on_what_it_shares_and_nothing_else_of_its_owner() -> None:
@@ -351,17 +319,7 @@ def test_a_query_depends_on_what_it_shares_and_nothing_else_of_its_owner() -> No
         north, record=msgspec.structs.replace(north.record, name="south")
     )
     given = msgspec.structs.replace(given, streams=(north, south))
-    made = with_sharing(ObedientCluster().view(), given)
-    flow = dataflow(
-        {each.record.name: each.record for each in given.streams},
-        {each.record.name: each.record for each in made.queries},
-    )
+    flow = Decided.of(given).admission.flow
     assert flow.entering_streams("first") == {"north", "south"}
     assert flow.entering_streams("second") == {"north"}
     assert [each.name for each in flow.upstream("second")] == ["large", "totals", "sums"]
-
-
-def test_the_decision_is_no_part_of_what_the_owner_wrote() -> None:
-    record = record_of(decided(first(), second()), "second")
-    assert in_words(record) == in_words(second().record)
-    assert in_words(record)["share"] == "true"

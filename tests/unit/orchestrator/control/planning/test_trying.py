@@ -11,16 +11,17 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from orchestrator.api.trial import with_trials
-from orchestrator.control.decide.admission import admit
 from orchestrator.control.observe.dataflow import dataflow
+from orchestrator.control.observe.view import ClusterView
+from orchestrator.control.planning.trying import StatementTrials
 from orchestrator.control.planning.workload import CostBasis, rates, workload
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.replay import Replay
 from orchestrator.host.shell.processor_speed import REFERENCE_US
-from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
-from orchestrator.records import Estimate, HostLoad, StreamRecord, Trial
+from orchestrator.manifest import Manifests, StreamManifest
+from orchestrator.records import Estimate, HostLoad, RunningQueryRecord, StreamRecord, Tried
 from orchestrator.store.protocol import CLUSTER
+from tests.decided import Decided, by_clock, ticking
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, query_manifest
 
 RATE = 400.0
@@ -57,25 +58,34 @@ def manifests(
     )
 
 
-def ticking(step_us: int = 100) -> Callable[[], int]:
-    """A processor clock that goes on by as much at each reading."""
-    return count(0, step_us).__next__
+def of_new(
+    given: Manifests, view: ClusterView, processor_us: Callable[[], int]
+) -> dict[str, RunningQueryRecord]:
+    streams = {each.record.name: each.record for each in given.streams}
+    queries = {each.record.name: each.record for each in given.queries}
+    trials = StatementTrials(view, by_clock(processor_us))
+    return trials.of_new(queries, streams, queries, {})
 
 
-def tried(given: Manifests, cluster: ObedientCluster | None = None) -> QueryManifest:
-    found = with_trials((cluster or ObedientCluster()).view(), given, ticking())
-    return found.queries[0]
+def tried(
+    given: Manifests,
+    cluster: ObedientCluster | None = None,
+    processor_us: Callable[[], int] | None = None,
+) -> dict[str, Tried]:
+    view = (cluster or ObedientCluster()).view()
+    found = of_new(given, view, processor_us or ticking())
+    return found["proximity"].trials if found else {}
 
 
 def test_generated_rows_give_cost_and_selectivity() -> None:
-    trials = tried(manifests()).record.trials
+    trials = tried(manifests())
     assert trials.keys() == {"some", "counted"}
     # Rows have values from 0 to 100, so half of them pass.
     assert trials["some"].selectivity == pytest.approx(0.5, abs=0.1)
     assert evaluation_us(trials["some"]) == pytest.approx(REFERENCE_US, rel=0.1)
 
 
-def evaluation_us(some: Trial) -> float:
+def evaluation_us(some: Tried) -> float:
     """What an evaluation costs. By the clock here it takes as long as any other piece of work."""
     return some.fixed_us + some.per_tuple_us * RATE / 100
 
@@ -92,24 +102,24 @@ def on_executors(speed: float) -> ObedientCluster:
 def test_it_does_not_matter_how_slow_processors_are_where_a_query_is_tried() -> None:
     # As they are where others use them: here by five times.
     for step_us in (50, 100, 250):
-        (query,) = with_trials(ObedientCluster().view(), manifests(), ticking(step_us)).queries
-        cost_us = evaluation_us(query.record.trials["some"])
+        cost_us = evaluation_us(tried(manifests(), processor_us=ticking(step_us))["some"])
         assert cost_us == pytest.approx(REFERENCE_US, rel=0.15), step_us
 
 
 @pytest.mark.parametrize("speed", [0.25, 0.5, 2.0])
 def test_costs_are_those_of_processors_as_fast_as_the_executors(speed: float) -> None:
-    some = tried(manifests(), on_executors(speed)).record.trials["some"]
+    some = tried(manifests(), on_executors(speed))["some"]
     assert evaluation_us(some) == pytest.approx(REFERENCE_US / speed, rel=0.1)
     assert some.speed == pytest.approx(speed)
 
 
 def test_what_was_tried_costs_more_once_executors_have_become_slower() -> None:
-    record = tried(manifests(), on_executors(1.0)).record
-    streams, queries = {"north": manifests().streams[0].record}, {record.name: record}
+    running = of_new(manifests(), on_executors(1.0).view(), ticking())
+    streams = {"north": manifests().streams[0].record}
+    queries = {"proximity": manifests().queries[0].record}
     flow = dataflow(streams, queries)
     before, after = (
-        workload(on_executors(speed).view(), flow, streams, queries).fragments["some"]
+        workload(on_executors(speed).view(), flow, streams, queries, running).fragments["some"]
         for speed in (1.0, 0.5)
     )
     assert after.cost.fixed_us == pytest.approx(2 * before.cost.fixed_us)
@@ -121,18 +131,14 @@ def test_what_was_tried_costs_more_once_executors_have_become_slower() -> None:
 def test_first_evaluations_may_take_as_long_as_libraries_take_to_load() -> None:
     # The first thirty readings are 40 ms apart, the others 0.1 ms.
     clock = chain(range(0, 30 * 40_000, 40_000), count(30 * 40_000, 100)).__next__
-    (query,) = with_trials(ObedientCluster().view(), manifests(), clock).queries
-    assert query.record.trials.keys() == {"some", "counted"}
-    assert query.record.trials["some"].fixed_us < 1_000
+    trials = tried(manifests(), processor_us=clock)
+    assert trials.keys() == {"some", "counted"}
+    assert trials["some"].fixed_us < 1_000
 
 
 def test_a_trial_ends_whose_first_evaluations_take_for_ever() -> None:
     readings = count(0, 800_000)
-    assert (
-        not with_trials(ObedientCluster().view(), manifests(), readings.__next__)
-        .queries[0]
-        .record.trials
-    )
+    assert not tried(manifests(), processor_us=readings.__next__)
     assert next(readings) < 20 * 800_000
 
 
@@ -142,9 +148,8 @@ def test_a_trial_goes_on_while_a_statement_has_had_too_little() -> None:
     more = f"{rarely}REGISTER QUERY more RSTREAM(SELECT number FROM counted [NOW]);"
     query = query_manifest(statements=more, outputs={"more": "control-centre"})
     given = msgspec.structs.replace(manifests(), queries=(query,))
-    clock = count(0, 400).__next__
-    (query,) = with_trials(ObedientCluster().view(), given, clock).queries
-    assert query.record.trials.keys() == {"some", "counted", "more"}
+    trials = tried(given, processor_us=count(0, 400).__next__)
+    assert trials.keys() == {"some", "counted", "more"}
 
 
 def test_of_many_queries_that_have_too_little_all_are_tried() -> None:
@@ -160,22 +165,25 @@ REGISTER QUERY counted_{n} ISTREAM(SELECT count(*) AS number FROM some_{n} [RANG
         for n in range(12)
     )
     given = msgspec.structs.replace(manifests(), queries=queries)
-    found = with_trials(ObedientCluster().view(), given, ticking(500)).queries
-    assert [n for n, each in enumerate(found) if f"some_{n}" not in each.record.trials] == []
+    found = of_new(given, ObedientCluster().view(), ticking(500))
+    assert [n for n in range(12) if f"some_{n}" not in found[f"query-{n}"].trials] == []
 
 
 def test_texts_that_are_longer_than_planned_count_as_they_are() -> None:
     longer = STATEMENTS.replace("SELECT id", f"SELECT concat(id, '{'-' * 59}') AS id")
     given = manifests(statements=longer)
-    found = tried(given)
-    some = found.record.trials["some"]
+    running = of_new(given, ObedientCluster().view(), ticking())
+    trials = running["proximity"].trials
+    some = trials["some"]
     # Timestamp, float, and a text of 64 bytes with its offset.
     assert some.row_bytes is not None
     assert some.row_bytes == pytest.approx(8 + 8 + 68, abs=1)
     assert some.selectivity == pytest.approx(0.5 * 84 / 32, rel=0.2)
-    assert found.record.trials["counted"].row_bytes is None
-    streams, queries = {"north": given.streams[0].record}, {found.record.name: found.record}
-    rate = rates(dataflow(streams, queries), streams, queries, 10.0)["some"]
+    assert trials["counted"].row_bytes is None
+    streams = {"north": given.streams[0].record}
+    queries = {"proximity": given.queries[0].record}
+    flow = dataflow(streams, queries)
+    rate = rates(flow, streams, queries, 10.0, running=running)["some"]
     assert rate.bytes_s == pytest.approx(rate.tuples_s * some.row_bytes)
     assert rate.tuples_s == pytest.approx(0.5 * RATE, rel=0.2)
 
@@ -190,7 +198,7 @@ def test_a_recording_is_tried_if_it_can_be_read(tmp_path: Path) -> None:
     )
     parquet.write_table(pa.Table.from_batches([rows]), path)
     replay = Replay(path=str(path), begin_ms=0, end_ms=4999, interval_ms=50)
-    trials = tried(manifests(replay)).record.trials
+    trials = tried(manifests(replay))
     assert trials["some"].selectivity == pytest.approx(0.25, abs=0.02)
 
 
@@ -211,25 +219,25 @@ def test_streams_of_different_pace_are_tried_at_the_same_time_of_theirs(tmp_path
     given = msgspec.structs.replace(
         given, streams=(*given.streams, StreamManifest(file="streams.yaml:2", record=south))
     )
-    found = with_trials(ObedientCluster().view(), given, ticking()).queries[0].record.trials
+    found = tried(given)
     # Although the recorded one brings a second while the other one brings ten milliseconds.
     assert found["counted"].selectivity == pytest.approx(1.0, rel=0.01)
 
 
 def test_a_recording_that_is_elsewhere_does_not_hinder(tmp_path: Path) -> None:
     replay = Replay(path=str(tmp_path / "gone.parquet"), begin_ms=0, end_ms=4999)
-    assert tried(manifests(replay)).record.trials.keys() == {"some", "counted"}
+    assert tried(manifests(replay)).keys() == {"some", "counted"}
 
 
 def test_stated_costs_need_no_trial_and_go_before_it() -> None:
     stated = {name: Estimate(cost_us=7.0, selectivity=0.5) for name in ("some", "counted")}
-    assert tried(manifests(estimates=stated)).record.trials == {}
-    half = tried(manifests(estimates={"some": Estimate(cost_us=7.0)})).record
+    assert tried(manifests(estimates=stated)) == {}
     view = ObedientCluster().view()
-    given = manifests()
+    given = manifests(estimates={"some": Estimate(cost_us=7.0)})
+    running = of_new(given, view, ticking())
     streams = {each.record.name: each.record for each in given.streams}
-    queries = {half.name: half}
-    work = workload(view, dataflow(streams, queries), streams, queries).fragments
+    queries = {each.record.name: each.record for each in given.queries}
+    work = workload(view, dataflow(streams, queries), streams, queries, running).fragments
     assert work["some"].cost.basis is CostBasis.STATED
     assert work["some"].cost.per_tuple_us == 7.0
     assert work["counted"].cost.basis is CostBasis.TRIED
@@ -237,10 +245,8 @@ def test_stated_costs_need_no_trial_and_go_before_it() -> None:
 
 def test_selectivities_that_are_not_stated_are_tried_even_if_costs_are() -> None:
     # Who writes the measured costs into a manifest must not lose what was known of selectivities.
-    record = tried(
-        manifests(estimates={name: Estimate(cost_us=7.0) for name in ("some", "counted")})
-    ).record
-    assert record.trials["some"].selectivity < 1
+    stated = {name: Estimate(cost_us=7.0) for name in ("some", "counted")}
+    assert tried(manifests(estimates=stated))["some"].selectivity < 1
 
 
 def test_emulated_costs_are_not_tried() -> None:
@@ -249,19 +255,14 @@ def test_emulated_costs_are_not_tried() -> None:
     assert found is not None
     emulated = msgspec.structs.replace(found.record, emulate_costs=True)
     cluster.store.update(CLUSTER, emulated, found.version)
-    assert tried(manifests(), cluster).record.trials == {}
+    assert tried(manifests(), cluster) == {}
 
 
 def test_what_was_tried_is_kept_when_the_same_manifest_is_applied_again() -> None:
     cluster = ObedientCluster()
-    given = with_trials(cluster.view(), manifests(), ticking())
-    cluster.apply(given)
+    Decided.of(manifests(), cluster).apply_to(cluster)
     cluster.settle()
-    again = with_trials(cluster.view(), manifests(), ticking())
-    assert again.queries[0].record.trials == {}
-    found = admit(cluster.view(), again.streams, again.queries)
-    assert not found.submissions
-    assert not found.waiting
-    kept = cluster.view().query_records["proximity"].trials
-    assert all(isinstance(each, Trial) for each in kept.values())
-    assert kept.keys() == {"some", "counted"}
+    again = Decided.of(manifests(), cluster, iter(()).__next__)
+    assert not again.admission.submissions
+    assert not again.admission.waiting
+    assert again.running("proximity").trials.keys() == {"some", "counted"}

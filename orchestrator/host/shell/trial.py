@@ -1,15 +1,15 @@
 """A short trial of statements whose cost or selectivity nobody has stated.
 
-Before a query is applied, its statements are compiled and run here, on what their streams will
-bring: on the beginning of the recording that a stream is played from, if this process can read it,
-else on rows of the stream's columns at its stated rate. The tuples come in the portions in which
-hosts get them, since a portion costs something whatever its tuples. The trial takes a second or
-two a query, three at most. Figures that are stated, or measured on hosts, go before what it finds.
+Before a query is applied, its statements are compiled and run on what their streams will bring: on
+the beginning of the recording that a stream is played from, if this process can read it, else on
+rows of the stream's columns at its stated rate. The tuples come in the portions in which hosts get
+them, since a portion costs something whatever its tuples. The trial takes a second or two, three at
+most.
 
-What a statement takes here, it does not take on an executor: this process may run on a faster
-machine, or on one whose processors are slow just now because others use them, up to several times.
-So a piece of work that hosts time, too (`host.processor_speed`), is timed between the portions, and
-costs are those of processors as fast as the executors'.
+A statement may take longer in a trial than on another machine, or on the same a moment later,
+because others use the processors, up to several times. So a piece of work that hosts time, too
+(`host.shell.processor_speed`), is timed between the portions. Costs are told as those of processors
+at speed 1.
 """
 
 from __future__ import annotations
@@ -19,38 +19,37 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
 from orchestrator.clock import thread_us
-from orchestrator.control.observe.dataflow import Dataflow, Fragment, sound_dataflow
-from orchestrator.control.observe.measured_load import mean_speed
-from orchestrator.control.observe.view import ClusterView
-from orchestrator.control.planning.workload import STRING_BYTES, row_bytes
 from orchestrator.edges import sources
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.host.shell.processor_speed import speed_ratio, timed_piece_us
-from orchestrator.manifest import Manifests, QueryManifest
-from orchestrator.records import Estimate, SourceAssignment, StreamRecord, Trial
+from orchestrator.records import (
+    SourceAssignment,
+    StreamRecord,
+    Trial,
+    TrialResult,
+    Tried,
+    TriedFragment,
+)
 from streams.evaluate.engine import EvaluationError, FragmentEngine
 from streams.language import parse
 from streams.plan.compiler import compile_statement
 from streams.scheduling.cost_model import CostModel
 from streams.vectors.chunk import Chunk, stream_schema
+from streams.vectors.widths import STRING_BYTES, row_bytes
 
 QUERY_US = 400_000
-"""Processor time after which the trial of a query ends, counted from when its statements have been
-compiled and the first evaluations are done, which are not counted either, ..."""
+"""Processor time after which a trial ends, counted from when its statements have been compiled and
+the first evaluations are done, which are not counted either, ..."""
 
 MOST_US = 1_500_000
 """... or up to this much, while one of its statements has had too little to evaluate. The first
 evaluations may take as much, too."""
-
-ALL_US = 5_000_000
-"""Processor time after which queries are applied untried: many at once must not take minutes."""
 
 PORTIONS = 2_000
 """Portions of input after which a trial ends."""
@@ -90,7 +89,7 @@ class Portion:
 class _Tried:
     """A fragment in a trial, and what it has taken so far."""
 
-    fragment: Fragment
+    fragment: TriedFragment
     engine: FragmentEngine
     cost: CostModel = field(default_factory=lambda: CostModel(PRIOR_US, PRIOR_US))
     evaluations: int = 0
@@ -146,15 +145,15 @@ class _Tried:
         """Whether there was enough to evaluate."""
         return self.with_tuples >= LEAST_SAMPLES
 
-    def found(self, widths: Mapping[str, float], here: float, hosts: float) -> Trial:
+    def found(self, widths: Mapping[str, float], speed: float) -> Tried:
         """What the trial says, if there was `enough`.
 
         Parameters
         ----------
         widths
             How wide the rows of other fragments are.
-        here, hosts
-            How fast processors were in the trial, and are on executors.
+        speed
+            How fast processors were in the trial.
         """
         inputs = self.fragment.inputs
         offered = sum(
@@ -163,88 +162,36 @@ class _Tried:
         )
         taken = offered * self.tuples_in / sum(self.offered.values())
         width = self.row_bytes
-        return Trial(
+        return Tried(
             selectivity=self.next_seq * width / taken,
-            fixed_us=self.cost.fixed_us * here / hosts,
-            per_tuple_us=self.cost.per_tuple_us * here / hosts,
-            speed=hosts,
+            fixed_us=self.cost.fixed_us * speed,
+            per_tuple_us=self.cost.per_tuple_us * speed,
             row_bytes=width if width > row_bytes(self.fragment.columns) else None,
         )
 
 
-def with_trials(
-    view: ClusterView, manifests: Manifests, processor_us: Callable[[], int] = thread_us
-) -> Manifests:
-    """The manifests, with what trials have found for the new queries' fragments.
+def run_trial(trial: Trial, processor_us: Callable[[], int] = thread_us) -> TrialResult:
+    """Run statements for a while.
 
-    Nothing is tried if costs are emulated. What cannot be tried, or fails, is left as it is:
-    admission names mistakes, and hosts report failures.
+    A statement that fails ends the trial, without a result: hosts report failures.
     """
-    if view.settings.emulate_costs:
-        return manifests
-    streams = view.stream_records | {each.record.name: each.record for each in manifests.streams}
-    queries = {each.record.name: each.record for each in manifests.queries} | view.query_records
-    flow, _ = sound_dataflow(streams, queries)
-    began_us = processor_us()
-    left = sum(each.record.name not in view.queries for each in manifests.queries)
-
-    def tried(query: QueryManifest) -> QueryManifest:
-        nonlocal left
-        record = query.record
-        left_us = ALL_US - (processor_us() - began_us)
-        if record.name in view.queries or left_us < 0:
-            return query
-        patience_us = left_us / left
-        left -= 1
-        fragments = flow.of(record.name)
-        estimates = (record.estimates.get(each.name, Estimate()) for each in fragments)
-        if all(each.cost_us is not None and each.selectivity is not None for each in estimates):
-            return query
-        found = try_query(record.name, flow, streams, view, processor_us, patience_us)
-        return msgspec.structs.replace(query, record=msgspec.structs.replace(record, trials=found))
-
-    return msgspec.structs.replace(manifests, queries=tuple(map(tried, manifests.queries)))
-
-
-def try_query(
-    query: str,
-    flow: Dataflow,
-    streams: Mapping[str, StreamRecord],
-    view: ClusterView,
-    processor_us: Callable[[], int] = thread_us,
-    patience_us: float = MOST_US,
-) -> dict[str, Trial]:
-    """Run a query's statements, and those whose streams it reads, for a while.
-
-    Parameters
-    ----------
-    view
-        Gives the cluster's settings and how fast its executors are.
-    patience_us
-        How long it may go on beyond `QUERY_US` while a statement has had too little; `MOST_US` at
-        most.
-
-    Returns
-    -------
-    dict
-        Fragment of the query → what was found; fragments of which nothing was found are missing.
-    """
-    fragments = flow.upstream(query)
-    entering = sorted({s for each in fragments for s in each.inputs if s in streams})
-    portions = _portions([streams[name] for name in entering], view.settings.batch_ms)
+    entering = [stream.name for stream in trial.streams]
+    recordings = {stream.name: _recorded(stream, trial.batch_ms) for stream in trial.streams}
+    portions = _portions(trial.streams, recordings, trial.batch_ms)
+    recorded = tuple(name for name, found in recordings.items() if found is not None)
     next_seq = dict.fromkeys(entering, 0)
-    most_us = min(max(patience_us, QUERY_US), MOST_US)
-    began_us = processor_us()
+    most_us = min(max(trial.patience_us, QUERY_US), MOST_US)
+    started_us = began_us = processor_us()
     pieces = pieces_us = 0
     try:
-        tried = [_begin(fragment) for fragment in fragments]
-        own = [each for each in tried if each.fragment.query == query]
+        tried = [_begin(fragment) for fragment in trial.fragments]
+        asked = [each for each in tried if each.fragment.asked]
         for number in range(PORTIONS):
             if number == UNCOUNTED + 1:
                 began_us = processor_us()
             # The first evaluations load libraries, however many queries wait.
             limit_us = MOST_US if number <= UNCOUNTED else most_us
-            if all(each.enough for each in own):
+            if all(each.enough for each in asked):
                 limit_us = QUERY_US
             if processor_us() - began_us > limit_us:
                 break
@@ -260,13 +207,17 @@ def try_query(
                 pieces += 1
                 pieces_us += timed_piece_us(processor_us)
     except (EvaluationError, RecursionError):
-        return {}
+        return TrialResult(tried={}, recorded=recorded, took_us=processor_us() - started_us)
     widths = {each.fragment.name: each.row_bytes for each in tried}
-    speeds = speed_ratio(pieces_us, pieces), mean_speed(view.executors.values())
-    return {each.fragment.name: each.found(widths, *speeds) for each in own if each.enough}
+    speed = speed_ratio(pieces_us, pieces)
+    return TrialResult(
+        tried={each.fragment.name: each.found(widths, speed) for each in asked if each.enough},
+        recorded=recorded,
+        took_us=processor_us() - started_us,
+    )
 
 
-def _begin(fragment: Fragment) -> _Tried:
+def _begin(fragment: TriedFragment) -> _Tried:
     (statement,) = parse(fragment.statement)
     program = compile_statement(statement, fragment.inputs)
     return _Tried(fragment, FragmentEngine(program.rejections if fragment.rejected else program))
@@ -287,33 +238,35 @@ def _pass_on(stream: str, chunk: Chunk, tried: Sequence[_Tried]) -> None:
             each.offer(stream, chunk)
 
 
-def _portions(streams: Sequence[StreamRecord], batch_ms: float) -> dict[str, Iterator[Portion]]:
+def _portions(
+    streams: Sequence[StreamRecord],
+    recordings: Mapping[str, Iterator[Portion] | None],
+    batch_ms: float,
+) -> dict[str, Iterator[Portion]]:
     """What each stream brings, portion by portion; made up rows are as old as recorded ones."""
     found: dict[str, Iterator[Portion]] = {}
-    every_ms: dict[str, float] = {}
     begins_ms: list[int] = []
-    for stream in streams:
-        together_ms = stream.source.together_ms if stream.source else 0.0
-        every_ms[stream.name] = max(together_ms, batch_ms, 1.0)
-        recorded = _recorded(stream, every_ms[stream.name])
+    for name, recorded in recordings.items():
         if recorded is not None:
             first = next((each for each in recorded if len(each.watermarks_ms)), None)
-            found[stream.name] = recorded if first is None else chain([first], recorded)
+            found[name] = recorded if first is None else chain([first], recorded)
             begins_ms += [] if first is None else [int(first.watermarks_ms[0])]
     for stream in streams:
         if stream.name not in found:
             begin_ms = min(begins_ms, default=0)
-            found[stream.name] = _generated(stream, every_ms[stream.name], begin_ms)
+            found[stream.name] = _generated(stream, _every_ms(stream, batch_ms), begin_ms)
     return found
 
 
-def readable(stream: StreamRecord) -> bool:
-    """Whether a trial reads the stream's recording, and does not have to make up rows."""
-    return _recorded(stream, 1.0) is not None
+def _every_ms(stream: StreamRecord, batch_ms: float) -> float:
+    """Between two portions of a stream."""
+    together_ms = stream.source.together_ms if stream.source else 0.0
+    return max(together_ms, batch_ms, 1.0)
 
 
-def _recorded(stream: StreamRecord, every_ms: float) -> Iterator[Portion] | None:
+def _recorded(stream: StreamRecord, batch_ms: float) -> Iterator[Portion] | None:
     """The beginning of a stream's recording; None if it cannot be read here."""
+    every_ms = _every_ms(stream, batch_ms)
     try:
         driver = sources.recorded(stream)
         if driver is None or os.path.getsize(driver.recording) > MOST_RECORDED_BYTES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -11,14 +10,20 @@ import pytest
 from pyarrow import parquet
 
 from orchestrator.api.plans import plan_document
-from orchestrator.api.splitting import with_splits
-from orchestrator.api.trial import with_trials
-from orchestrator.control.decide.admission import admit
-from orchestrator.control.observe.dataflow import InvalidQuery, dataflow
+from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery, dataflow
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.replay import Replay
-from orchestrator.manifest import Manifests, StreamManifest
-from orchestrator.records import Estimate, Partial, Split, StreamRecord
+from orchestrator.errors import InvalidInput, Refused
+from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
+from orchestrator.records import (
+    Estimate,
+    Partial,
+    Rewrite,
+    RewriteKind,
+    RunningQueryRecord,
+    StreamRecord,
+)
+from tests.decided import Decided
 from tests.obedient_cluster import ObedientCluster, query_manifest
 
 SLIDING = """\
@@ -86,44 +91,38 @@ def manifests(
     )
 
 
-def decided(given: Manifests, cluster: ObedientCluster | None = None) -> Manifests:
-    view = (cluster or ObedientCluster()).view()
-    clock = count(0, 100).__next__
-    return with_splits(view, with_trials(view, given, clock), clock)
+def decided(given: Manifests, cluster: ObedientCluster | None = None) -> Decided:
+    return Decided.of(given, cluster)
 
 
-def fragments(given: Manifests) -> list[str]:
-    streams = {each.record.name: each.record for each in given.streams}
-    queries = {each.record.name: each.record for each in given.queries}
-    return list(dataflow(streams, queries).fragments)
+def split_of(found: Decided) -> Rewrite:
+    (split,) = found.split("proximity")
+    return split
 
 
 def test_few_groups_a_pane_are_split_and_rows_no_longer_cross_the_wide_link(
     recording: Path,
 ) -> None:
     found = decided(manifests(recording))
-    (split,) = found.queries[0].record.splits.values()
+    split = split_of(found)
     assert split.made, split.why
     assert "network usage" in split.why
-    assert fragments(found) == ["counted__partial", "counted"]
-    assert found.queries[0].record.trials.keys() == {"counted__partial", "counted"}
-    document = plan_document(
-        ObedientCluster().view(),
-        admit(ObedientCluster().view(), found.streams, found.queries),
-    )
+    assert found.fragments == ["counted", "counted__partial"]
+    assert found.running("proximity").trials.keys() == {"counted__partial", "counted"}
+    document = plan_document(ObedientCluster().view(), found.admission)
     places = {each.fragment: each.primary for each in document.fragments}
     assert places["counted__partial"] in ("amsterdam", "frankfurt")
     assert places["counted"] == "lyon"
-    assert document.splits == {"proximity": {"counted": split}}
+    assert document.rewrites == {"proximity": (split,)}
 
 
 def test_sums_of_floats_are_priced_with_the_texts_that_they_travel_as(recording: Path) -> None:
     statements = SLIDING.replace("sum(size)", "stddev(size / 7)")
-    record = decided(manifests(recording, statements=statements)).queries[0].record
-    (split,) = record.splits.values()
+    found = decided(manifests(recording, statements=statements))
+    split = split_of(found)
     assert split.made, split.why
     assert "exact_squares(" in split.statements[0]
-    width = record.trials["counted__partial"].row_bytes
+    width = found.running("proximity").trials["counted__partial"].row_bytes
     # Timestamp, key, two counts, and two texts that are longer than plans take texts to be.
     assert width is not None
     assert width > 8 + 16 + 8 + 8 + 16 + 16
@@ -133,71 +132,71 @@ def test_rows_that_are_fewer_than_groups_are_not_split(recording: Path) -> None:
     # With a key for each row, partial rows are as many as rows.
     statements = SLIDING.replace("GROUP BY id", "GROUP BY id, _ts, size")
     found = decided(manifests(recording, statements=statements))
-    (split,) = found.queries[0].record.splits.values()
+    split = split_of(found)
     assert not split.made
     assert "network usage" in split.why
-    assert fragments(found) == ["counted"]
+    assert found.fragments == ["counted"]
 
 
 def test_groups_that_nobody_knows_are_not_split() -> None:
     found = decided(manifests(None))
-    split = found.queries[0].record.splits["counted"]
+    split = split_of(found)
     assert not split.made
-    assert split.why == "the number of groups is not known: no recording of north here"
-    assert fragments(found) == ["counted"]
+    assert split.why == "the number of groups is not known: no recording of north"
+    assert found.fragments == ["counted"]
 
 
 def test_stated_estimates_are_of_the_whole_statement(recording: Path) -> None:
     stated = {"counted": Estimate(cost_us=5.0)}
     found = decided(manifests(recording, estimates=stated))
-    assert found.queries[0].record.splits == {
-        "counted": Split(why="its estimates are stated for the whole statement")
-    }
+    split = split_of(found)
+    assert not split.made
+    assert split.why == "its estimates are stated for the whole statement"
 
 
 def test_a_deadline_that_another_fragment_would_break_keeps_it_whole(recording: Path) -> None:
     for deadline_ms in range(20, 200, 4):
-        found = decided(manifests(recording, deadline_ms=float(deadline_ms)))
-        split = found.queries[0].record.splits["counted"]
-        if split.why != "the query cannot be placed":
+        try:
+            split = split_of(decided(manifests(recording, deadline_ms=float(deadline_ms))))
+        except Refused:
+            continue
+        if not split.made:
             assert split.why == "in two it cannot keep deadline and bound, or finds no room"
-            assert not split.made
             return
     raise AssertionError("no deadline is short enough")
 
 
 def test_owners_decide_otherwise(recording: Path) -> None:
-    assert fragments(decided(manifests(None, Partial.ALWAYS))) == ["counted__partial", "counted"]
+    asked = decided(manifests(None, Partial.ALWAYS))
+    assert asked.fragments == ["counted", "counted__partial"]
     never = decided(manifests(recording, Partial.NEVER))
-    assert never.queries[0].record.splits == {}
-    assert fragments(never) == ["counted"]
+    assert not never.split("proximity")
+    assert never.fragments == ["counted"]
 
 
 def test_a_running_query_keeps_what_was_decided(recording: Path) -> None:
     cluster = ObedientCluster()
-    cluster.apply(decided(manifests(recording), cluster))
+    decided(manifests(recording), cluster).apply_to(cluster)
     cluster.settle()
     running = {found.record.fragment for found in cluster.view().fragments.values()}
     assert running == {"counted__partial", "counted"}
     again = decided(manifests(recording), cluster)
-    assert again.queries[0].record.splits == {}
-    found = admit(cluster.view(), again.streams, again.queries)
-    assert not found.submissions
-    assert found.splits["proximity"]["counted"].made
-    assert [each.operator for each in found.plan.placements] == ["counted__partial", "counted"]
+    assert not again.admission.submissions
+    assert split_of(again).made
+    places = again.admission.plan.placements
+    assert [each.operator for each in places] == ["counted__partial", "counted"]
 
 
 def test_streams_of_two_sites_are_summed_up_where_they_come_from(recording: Path) -> None:
     found = decided(manifests(recording, statements=OVER_A_UNION))
-    split = found.queries[0].record.splits["counted"]
+    split = split_of(found)
     assert split.made, split.why
-    assert split.without == "both"
+    assert split.without == ("both",)
     assert "split below both" in split.why
-    assert set(fragments(found)) == {
+    assert set(found.fragments) == {
         *("counted__partial_1", "counted__partial_2", "counted__partial", "counted")
     }
-    admission = admit(ObedientCluster().view(), found.streams, found.queries)
-    places = {each.operator: each.primary for each in admission.plan.placements}
+    places = {each.operator: each.primary for each in found.admission.plan.placements}
     assert places["counted__partial_1"] in ("amsterdam", "frankfurt")
     assert places["counted__partial_2"] in ("lyon", "zurich")
 
@@ -205,7 +204,7 @@ def test_streams_of_two_sites_are_summed_up_where_they_come_from(recording: Path
 def test_a_split_below_a_union_must_save_traffic_too(recording: Path) -> None:
     # With a key for each row, partial rows are as many as rows.
     statements = OVER_A_UNION.replace("GROUP BY id", "GROUP BY id, _ts, size")
-    split = decided(manifests(recording, statements=statements)).queries[0].record.splits["counted"]
+    split = split_of(decided(manifests(recording, statements=statements)))
     assert not split.made
     assert "network usage" in split.why
 
@@ -213,10 +212,10 @@ def test_a_split_below_a_union_must_save_traffic_too(recording: Path) -> None:
 def test_a_union_that_somebody_needs_is_made(recording: Path) -> None:
     both = {"both": "control-centre", "counted": "control-centre"}
     wanted = decided(manifests(recording, Partial.ALWAYS, OVER_A_UNION, outputs=both))
-    assert set(fragments(wanted)) == {"both", "counted__partial", "counted"}
+    assert set(wanted.fragments) == {"both", "counted__partial", "counted"}
     reader = "REGISTER QUERY other RSTREAM(SELECT id FROM both [NOW]);\n"
     read = decided(manifests(recording, Partial.ALWAYS, OVER_A_UNION + reader))
-    assert set(fragments(read)) == {"both", "other", "counted__partial", "counted"}
+    assert set(read.fragments) == {"both", "other", "counted__partial", "counted"}
 
 
 def test_a_union_that_is_not_made_cannot_be_read(recording: Path) -> None:
@@ -226,18 +225,20 @@ def test_a_union_that_is_not_made_cannot_be_read(recording: Path) -> None:
         statements="REGISTER QUERY other RSTREAM(SELECT id FROM both [NOW]);",
         outputs={"other": "control-centre"},
     )
-    several = msgspec.structs.replace(found, queries=(*found.queries, reader))
     with pytest.raises(InvalidQuery, match=r"'both' is not made.*`partial: never`") as refused:
-        fragments(several)
+        beside(found, reader)
     assert refused.value.query == "reader"
     taken = msgspec.structs.replace(
         reader.record, statements="REGISTER QUERY both RSTREAM(SELECT id FROM north [NOW]);"
     )
-    several = msgspec.structs.replace(
-        found, queries=(*found.queries, msgspec.structs.replace(reader, record=taken))
-    )
     with pytest.raises(InvalidQuery, match="is the name of query proximity already"):
-        fragments(several)
+        beside(found, msgspec.structs.replace(reader, record=taken))
+
+
+def beside(found: Decided, other: QueryManifest) -> Dataflow:
+    streams = {each.record.name: each.record for each in found.manifests.streams}
+    queries = {each.record.name: each.record for each in (*found.manifests.queries, other)}
+    return dataflow(streams, queries, found.admission.running)
 
 
 def test_a_running_query_keeps_its_statements_as_they_were_written() -> None:
@@ -248,19 +249,19 @@ def test_a_running_query_keeps_its_statements_as_they_were_written() -> None:
         "REGISTER QUERY counted RSTREAM(SELECT a AS id, sum(b) AS number, sum(c) AS total "
         "FROM counted__partial [RANGE 2 SECONDS SLIDE 100 MILLISECONDS] GROUP BY a);",
     )
-    splits = {"counted": Split(why="asked for", statements=written)}
+    split = Rewrite(kind=RewriteKind.SPLIT, fragment="counted", why="asked for", statements=written)
     cluster = ObedientCluster()
-    cluster.apply(manifests(None, splits=splits))
+    running = RunningQueryRecord(name="proximity", rewrites=(split,))
+    cluster.apply(manifests(None), {"proximity": running})
     cluster.settle()
-    again = decided(manifests(None), cluster)
-    admit(cluster.view(), again.streams, again.queries)
+    assert decided(manifests(None), cluster).running("proximity") == running
     assert tuple(each.statement for each in cluster.view().dataflow.of("proximity")) == written
 
 
 def test_names_of_partial_statements_are_nobodys() -> None:
     given = manifests(None, statements=SLIDING.replace("counted", "counted__partial"))
-    with pytest.raises(InvalidQuery, match="contains __partial"):
-        fragments(given)
+    with pytest.raises(InvalidInput, match="contains __partial"):
+        decided(given)
 
 
 def test_costs_and_places_may_be_stated_of_the_partial_statement(recording: Path) -> None:
@@ -268,4 +269,4 @@ def test_costs_and_places_may_be_stated_of_the_partial_statement(recording: Path
     places = {"counted__partial": ("lyon",)}
     for partial in (Partial.ALWAYS, Partial.NEVER):
         found = decided(manifests(recording, partial, estimates=stated, primaries=places))
-        assert len(fragments(found)) == (2 if partial is Partial.ALWAYS else 1)
+        assert len(found.fragments) == (2 if partial is Partial.ALWAYS else 1)
