@@ -18,6 +18,7 @@ from orchestrator.control.observe.awaited import AWAITED_US
 from orchestrator.control.observe.dataflow import AS_WRITTEN
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.process import Coordination
+from orchestrator.control.publishing import EVERY_US
 from orchestrator.edges.site_checks import EdgeChecks
 from orchestrator.host.core.events import RecordLoss, RecordTakeover
 from orchestrator.host.shell.fragment_changes import FragmentChange, revised
@@ -247,6 +248,11 @@ class ObedientCluster:
             if not self._step() and before == self.server.entries:
                 return
         raise AssertionError("the cluster does not settle")
+
+    def publish_figures(self) -> None:
+        """Let the coordinator compute figures of what there is now, and publish them."""
+        self.now_us += EVERY_US
+        self._step()
 
     def settle_coordinator(self) -> None:
         """Let the coordinator alone do what it has to do."""

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from orchestrator.api.drilling import DrillDocument, drill, drills
     from orchestrator.api.lifecycle import DownDocument, UpDocument, down, serve, up
     from orchestrator.api.lines import opened
-    from orchestrator.api.loads import FragmentCost, PlaceLoad
     from orchestrator.api.mapping import CoordinateMap, Flow, Place, coordinate_map
     from orchestrator.api.metric_samples import MetricsDocument, Sample, exposition, metrics
     from orchestrator.api.moving import (
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
         uncordon,
         withdraw,
     )
-    from orchestrator.api.plans import FragmentPlan, PlanDocument, QueryPlan, plan
+    from orchestrator.api.plans import PlanDocument, plan
     from orchestrator.api.predicting import predict
     from orchestrator.api.sending import SentDocument, send
     from orchestrator.api.simulating import (
@@ -85,6 +84,7 @@ if TYPE_CHECKING:
     from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError
     from orchestrator.manifest import Manifests, load
     from orchestrator.progress import Progress
+    from orchestrator.records import FragmentCost, FragmentPlan, PlaceLoad, QueryPlan
 
 MODULES = {
     "api.applying": ("Applied", "Change", "Effect", "apply"),
@@ -94,7 +94,6 @@ MODULES = {
     ),
     "api.connection": ("Cluster", "connect"),
     "api.lines": ("opened",),
-    "api.loads": ("FragmentCost", "PlaceLoad"),
     "api.mapping": ("CoordinateMap", "Flow", "Place", "coordinate_map"),
     "api.moving": (
         *("CordonDocument", "MoveDocument", "MovesDocument", "cordon", "drain", "move", "switch"),
@@ -107,7 +106,7 @@ MODULES = {
     "api.drilling": ("DrillDocument", "drill", "drills"),
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),
     "api.metric_samples": ("MetricsDocument", "Sample", "exposition", "metrics"),
-    "api.plans": ("FragmentPlan", "PlanDocument", "QueryPlan", "plan"),
+    "api.plans": ("PlanDocument", "plan"),
     "api.predicting": ("predict",),
     "api.sending": ("SentDocument", "send"),
     "api.simulating": (
@@ -123,6 +122,7 @@ MODULES = {
     "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError"),
     "manifest": ("Manifests", "load"),
     "progress": ("Progress",),
+    "records": ("FragmentCost", "FragmentPlan", "PlaceLoad", "QueryPlan"),
 }
 """Module → its names that the API exports."""
 

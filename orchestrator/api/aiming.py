@@ -8,6 +8,7 @@ import os
 import msgspec
 
 from orchestrator.api.connection import Cluster
+from orchestrator.control.observe.published import read_figures
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills.blast import (
@@ -33,7 +34,7 @@ def aimed(
     """What a drill hits, and the store as it is then; raises as `api.drilling.drill` does."""
     view, blast = _aim(cluster, chosen, target, on_progress)
     if isinstance(chosen, Way):
-        planned_ms = planned_recoveries_ms(view)
+        planned_ms = planned_recoveries_ms(view, read_figures(cluster.store))
         found_ms = [planned_ms[name] for name in blast.primaries if name in planned_ms]
         longest_ms = max(found_ms) if len(found_ms) == len(blast.primaries) > 0 else None
         blast = msgspec.structs.replace(blast, planned_ms=longest_ms)

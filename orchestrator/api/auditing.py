@@ -17,6 +17,7 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.drilling import BEGUN, DRILLS, FAILED, PASSED
 from orchestrator.control.observe.audit_events import RECOVERED
 from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.published import PublishedFigures, read_figures
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills.blast import planned_recoveries_ms
 from orchestrator.drills.report import DrillReport, from_history
@@ -125,7 +126,7 @@ def drill_audit(cluster: Cluster) -> DrillAudit:
         at_us=cluster_now_us(view.cluster_clocks),
         since_us=min((each.event.at_us for each in history), default=None),
         drills=_records(cluster, view, runs),
-        fragments=_fragments(view, runs),
+        fragments=_fragments(view, read_figures(cluster.store), runs),
         runs=runs,
         unended=event_documents(_unended(history)),
     )
@@ -172,8 +173,10 @@ def _records(
     return tuple(found.values())
 
 
-def _fragments(view: ClusterView, runs: Sequence[DrilledRun]) -> tuple[DrilledFragment, ...]:
-    planned_ms = planned_recoveries_ms(view)
+def _fragments(
+    view: ClusterView, figures: PublishedFigures, runs: Sequence[DrilledRun]
+) -> tuple[DrilledFragment, ...]:
+    planned_ms = planned_recoveries_ms(view, figures)
     drills = {name: Counter[str]() for name in sorted(view.fragments)}
     for run in runs:
         for name in () if run.report is None else run.report.fragments:

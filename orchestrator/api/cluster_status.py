@@ -9,20 +9,23 @@ import msgspec
 
 from ha.roles import ReplicaRole
 from orchestrator.api.connection import Cluster
-from orchestrator.api.loads import FragmentCost, PlaceLoad, fragment_costs, place_loads
 from orchestrator.control.observe.audit_events import LOST, RESTORED
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.latencies import latency_uncertainty_ms
+from orchestrator.control.observe.published import PublishedFigures, read_figures
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.control.planning.planner import Planning
 from orchestrator.documents.units import timestamp_text
 from orchestrator.records import (
+    FragmentCost,
+    FragmentPlan,
     FragmentRecord,
     HistoryEvent,
     InputStatus,
     LostInput,
     MemoryStatus,
     NodeRecord,
+    PlaceLoad,
+    QueryPlan,
     ReplicaId,
     SinkStatus,
     Skipped,
@@ -80,6 +83,8 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     were left out since its state began, because it fails on them. `stopped` says why it runs
     nowhere, if it has failed too often.
     `lost_input` is what it lacked of its inputs when it began from nothing, by stream.
+    `plan` is what its place promises, by the leader's figures; None: they are of another place, or
+    there are none yet.
     """
 
     query: str
@@ -100,6 +105,7 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int = 0
     stopped: str | None = None
     lost_input: dict[str, LostInput] = {}
+    plan: FragmentPlan | None = None
 
     @property
     def lost_input_tuples(self) -> int:
@@ -190,8 +196,12 @@ class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a cluster.
 
-    `problems` are the leader's and the hosts' own words; `loads` are those of nodes, then those of
-    machines that several nodes share.
+    `problems` are the leader's and the hosts' own words. `loads`, `costs` and `queries` are figures
+    that the leader publishes every two seconds, as far as they have changed beyond rounding; those
+    of many queries a few at a time, after changes of their fragments first. `figures_age_s` is the
+    time since the loads were computed; None: there are no figures, since no leader has published
+    any yet. `loads` are those of nodes, then those of machines that several nodes share; `queries`
+    are what is promised to queries.
     """
 
     cluster: str
@@ -203,32 +213,36 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[EventDocument, ...]
     loads: tuple[PlaceLoad, ...] = ()
     costs: tuple[FragmentCost, ...] = ()
+    queries: tuple[QueryPlan, ...] = ()
+    figures_age_s: float | None = None
     links: tuple[LinkStatus, ...] = ()
     """Those that drills disturb."""
 
 
 def status(cluster: Cluster) -> StatusDocument:
     """How a cluster is, as its store says it now."""
-    view = read_view(cluster.store)
+    view, figures = read_view(cluster.store), read_figures(cluster.store)
+    figured = [each for name, each in figures.queries.items() if name in view.queries]
     events = cluster.store.history()
     told: defaultdict[str, list[HistoryEvent]] = defaultdict(list)
     for event in (each.event for each in events if each.event.kind in (LOST, RESTORED)):
         told[event.subject].append(event)
     records = [found.record for found in view.fragments.values()]
     # By query, producers before consumers.
-    planning = Planning.of(view)
     place = {name: i for i, name in enumerate(view.dataflow.fragments)}
     records.sort(key=lambda r: (r.query, place.get(r.fragment, len(place)), r.fragment))
     return StatusDocument(
         cluster=view.settings.name,
-        problems=problems(cluster.store, view),
+        problems=(*problems(cluster.store, view), *figures.lacking),
         nodes=tuple(_node(view, node, records) for _, node in sorted(view.hosts.items())),
-        fragments=tuple(_fragment(view, record, told[record.key]) for record in records),
+        fragments=tuple(_fragment(view, figures, record, told[record.key]) for record in records),
         streams=_streams(view),
         outputs=_outputs(view),
         history=event_documents(events[-RECENT:]),
-        loads=place_loads(planning.places()),
-        costs=fragment_costs(view, planning.work),
+        loads=() if figures.loads is None else figures.loads.places,
+        costs=tuple(cost for each in figured for cost in each.costs),
+        queries=tuple(each.plan for each in figured if each.plan is not None),
+        figures_age_s=figures.age_s(cluster_now_us(view.cluster_clocks)),
         links=_links(view),
     )
 
@@ -265,7 +279,10 @@ def _node(view: ClusterView, node: NodeRecord, records: list[FragmentRecord]) ->
 
 
 def _fragment(
-    view: ClusterView, record: FragmentRecord, told: Sequence[HistoryEvent]
+    view: ClusterView,
+    figures: PublishedFigures,
+    record: FragmentRecord,
+    told: Sequence[HistoryEvent],
 ) -> FragmentStatus:
     primary = view.status(record.primary, record.fragment)
     secondary = view.status(record.secondary, record.fragment)
@@ -306,6 +323,7 @@ def _fragment(
             if status.generation == record.generation
             for stream, lost in status.lost_input.items()
         },
+        plan=figures.plan_of(record),
     )
 
 

@@ -85,6 +85,9 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         for each in document.nodes
         for event, times in sorted(each.counters.items())
     ))  # fmt: skip
+    what = "How long ago the leader computed loads; without a leader there are no figures of it."
+    ages_s = [] if document.figures_age_s is None else [document.figures_age_s]
+    yield _gauge("figures_age_seconds", what, (), (((), age_s) for age_s in ages_s))
     yield from _tabled(document.loads, "place", ("name",), (
         ("measured_cores", "Processors that its hosts have taken lately.", "measured_cores", 1),
         ("predicted_cores", "Processors that its hosts should take.", "predicted_cores", 1),
@@ -103,6 +106,13 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ("checkpoint_bytes", "Size of the state in its last checkpoint.", "checkpoint_bytes", 1),
         ("rejected_tuples_total", "Tuples left out because it fails on them.", "rejected", 1),
         ("lost_input_tuples", "Input without results, of a state lost.", "lost_input_tuples", 1),
+    ))  # fmt: skip
+    yield from _tabled(document.queries, "query", ("query",), (
+        ("planned_latency_seconds", "Of its slowest output, as planned.", "latency_ms", 1000),
+        ("slack_seconds", "What its deadline leaves of that.", "slack_ms", 1000),
+        ("planned_recovery_seconds", "The longest of its fragments.", "recovery_ms", 1000),
+        ("recovery_bound_seconds", "Longest that a recovery may take.", "bound_ms", 1000),
+        ("network_usage_bytes", "Bytes under way, standbys included.", "network_usage_bytes", 1),
     ))  # fmt: skip
     yield from _tabled(document.streams, "stream", ("stream", "site"), (
         ("tuples_total", "Tuples that have entered.", "entered", 1),

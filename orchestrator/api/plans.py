@@ -2,75 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from orchestrator.api.connection import Cluster
-from orchestrator.api.loads import PlaceLoad, place_loads
 from orchestrator.control.decide.admission import Admission, admit
+from orchestrator.control.decide.figures import fragment_plans, place_loads, query_plans
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.host.shell.trial import run_trial
 from orchestrator.manifest import Manifests
-from orchestrator.records import Rewrite
-from placement.paths import way
-from placement.records import PlacedOperator
-
-
-class FragmentPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One fragment.
-
-    Attributes
-    ----------
-    secondary, transfer_ms, recovery_ms
-        None while no secondary runs: should the primary die then, the fragment's state is lost.
-    runs
-        Whether it is at these places now.
-    domains
-        Failure domains of primary and secondary; empty if all nodes lie in one.
-    standby_bytes_s, standby_why
-        What is sent because of the secondary, and why that; None while none runs.
-    """
-
-    query: str
-    fragment: str
-    primary: str
-    secondary: str | None
-    detection_ms: float
-    transfer_ms: float | None
-    reprocess_ms: float
-    recovery_ms: float | None
-    bound_ms: float
-    runs: bool
-    domains: tuple[str, ...] = ()
-    standby_bytes_s: float | None = None
-    standby_why: str | None = None
-
-
-class QueryPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One query.
-
-    Attributes
-    ----------
-    latency_ms, path
-        Of its slowest output.
-    recovery_ms
-        The longest of its fragments; None while one of them has no secondary.
-    """
-
-    query: str
-    latency_ms: float
-    deadline_ms: float
-    recovery_ms: float | None
-    bound_ms: float
-    network_usage_bytes: float
-    standby_usage_bytes: float
-    path: tuple[str, ...]
-
-    @property
-    def way(self) -> str:
-        """The path in one line; of an output only its site, which says it all."""
-        return way(self.path)
+from orchestrator.records import FragmentPlan, PlaceLoad, QueryPlan, Rewrite
 
 
 class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,56 +58,13 @@ def plan(cluster: Cluster, manifests: Manifests = NOTHING) -> PlanDocument:
 
 def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
     """A plan as a document, compared with the placements that run."""
-    plan = admission.plan
-    running = {found.record.fragment: found.record for found in view.fragments.values()}
-    bounds_ms = {query.query: query.bound_ms for query in plan.queries}
-    domains = {name: node.domain for name, node in view.executors.items()}
-    several = len(set(domains.values())) > 1
-
-    def fragment(placed: PlacedOperator) -> FragmentPlan:
-        record = running.get(placed.operator)
-        secondary = record.secondary.node if record and record.secondary else ""
-        return FragmentPlan(
-            query=placed.query,
-            fragment=placed.operator,
-            primary=placed.primary,
-            secondary=placed.secondary or None,
-            detection_ms=placed.detection_ms,
-            transfer_ms=_finite(placed.transfer_ms),
-            reprocess_ms=placed.reprocess_ms,
-            recovery_ms=_finite(placed.recovery_ms),
-            bound_ms=bounds_ms[placed.query],
-            runs=record is not None
-            and (record.primary.node, secondary) == (placed.primary, placed.secondary),
-            domains=tuple(
-                domains.get(node, "") for node in (placed.primary, placed.secondary) if several
-            ),
-            standby_bytes_s=None if placed.standby is None else placed.standby.bytes_s,
-            standby_why=None if placed.standby is None else placed.standby.why,
-        )
-
+    running = [found.record for found in view.fragments.values()]
     return PlanDocument(
-        fragments=tuple(map(fragment, plan.placements)),
-        queries=tuple(
-            QueryPlan(
-                query=query.query,
-                latency_ms=query.latency_ms,
-                deadline_ms=query.deadline_ms,
-                recovery_ms=_finite(query.recovery_ms),
-                bound_ms=query.bound_ms,
-                network_usage_bytes=query.network_usage,
-                standby_usage_bytes=query.standby_usage,
-                path=query.path,
-            )
-            for query in plan.queries
-        ),
+        fragments=fragment_plans(view, admission.plan, running),
+        queries=query_plans(admission.plan),
         waiting=dict(admission.waiting),
         loads=place_loads(admission.places),
         rewrites={
             name: query.rewrites for name, query in admission.running.items() if query.rewrites
         },
     )
-
-
-def _finite(ms: float) -> float | None:
-    return ms if math.isfinite(ms) else None

@@ -22,7 +22,7 @@ from orchestrator.control.observe.awaited import AwaitedHosts
 from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.store.ephemeral import EphemeralRecord
+from orchestrator.control.publishing import FiguresPublisher, Publications
 from orchestrator.store.protocol import (
     CORDONS,
     FRAGMENTS,
@@ -203,8 +203,8 @@ class Coordination:
         urgent = (QUERIES, STREAMS, FRAGMENTS, CORDONS, MOVES, LINKS)
         self._reader = ReadCache(store, RARELY_CHANGING, urgent=urgent, on_change=wake)
         self._read_whole_us = 0
-        self._published = EphemeralRecord(store, PROBLEMS)
-        self._published_in: tuple[int, tuple[str, ...]] = (0, ())
+        self._published = Publications(store)
+        self.figures = FiguresPublisher(self._published)
 
     def run_once(self, now_us: int) -> bool:
         """Take one step; returns whether there is reason to take the next one at once.
@@ -267,15 +267,18 @@ class Coordination:
         for event in events:
             self._store.append_history(event)
         self._before = view
-        decision = decide(view, now_us, self._settings)
+        figured = self.figures.due(now_us)
+        decision = decide(view, now_us, self._settings, figured)
         self._note_failures(decision.failures)
-        self._note_problems(decision.problems)
+        self._note_problems(self.figures.problems(decision.problems, was_due=figured is not None))
         if decision.writes:
             self._reader.clear()
         for write in decision.writes:
             if not self.election.leads:
                 return False
             self._apply(write)
+        if decision.figures is not None and self.election.leads:
+            self.figures.publish(decision.figures)
         return bool(decision.writes)
 
     def _apply(self, write: Write) -> None:
@@ -296,11 +299,9 @@ class Coordination:
             if problem not in self.problems:
                 _log.warning("%s", problem)
         self.problems = problems
-        # The record goes with the session that wrote it.
-        session, known = self._published_in
-        if problems != (known if session == self._store.session else ()):
-            self._published.publish(ProblemsRecord(problems=problems))
-            self._published_in = (self._store.session, problems)
+        held = self._published.held(PROBLEMS)
+        if problems != (() if held is None else held.problems):
+            self._published.put(PROBLEMS, ProblemsRecord(problems=problems))
 
 
 def rest_s(took_s: float) -> float:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
-from math import isfinite
 
 import msgspec
 
 from orchestrator.control.decide.late_hosts import lateness_ms
-from orchestrator.control.observe.dataflow import InvalidQuery
+from orchestrator.control.observe.published import PublishedFigures
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.control.planning.planner import Planning
-from placement.errors import PlacementError
 
 TIGHTEST = "the tightest recovery bound of the queries that are hit"
 """Why a drill's bound is what it is, unless it is a link's."""
@@ -133,16 +129,15 @@ def blast_of_switchover(view: ClusterView, node: str) -> Blast:
     )
 
 
-def planned_recoveries_ms(view: ClusterView) -> dict[str, float]:
-    """Fragment → how long its recovery takes by the plan; without those that have no secondary.
+def planned_recoveries_ms(view: ClusterView, figures: PublishedFigures) -> dict[str, float]:
+    """Fragment → how long its recovery takes by the plan; without those that have no secondary,
+    and those of whose present places the leader has published no figures.
 
     What makes it longer at present because hosts are late is part of it.
     """
-    planning = Planning.of(view)
-    placed: dict[str, float] = {}
-    for query in filter(planning.runs, view.query_records):
-        with suppress(PlacementError, InvalidQuery):
-            plan = planning.evaluate(query)
-            placed |= {f"{query}.{each.operator}": each.recovery_ms for each in plan.placements}
-    late_ms = {name: lateness_ms(view, found.record) for name, found in view.fragments.items()}
-    return {name: ms + (late_ms.get(name) or 0.0) for name, ms in placed.items() if isfinite(ms)}
+    found: dict[str, float] = {}
+    for name, fragment in view.fragments.items():
+        plan = figures.plan_of(fragment.record)
+        if plan is not None and plan.recovery_ms is not None:
+            found[name] = plan.recovery_ms + (lateness_ms(view, fragment.record) or 0.0)
+    return found

@@ -23,6 +23,14 @@ from orchestrator.records.base import (
     ReplicaId,
 )
 from orchestrator.records.edges import EdgeCheck, EdgeFault
+from orchestrator.records.figures import (
+    FiguresRecord,
+    FragmentCost,
+    FragmentPlan,
+    LoadsRecord,
+    PlaceLoad,
+    QueryPlan,
+)
 from orchestrator.records.fragments import (
     CordonRecord,
     DisturbedLink,
@@ -100,7 +108,10 @@ __all__ = [
     "EdgeCheck",
     "EdgeFault",
     "Estimate",
+    "FiguresRecord",
     "FragmentAssignment",
+    "FragmentCost",
+    "FragmentPlan",
     "FragmentRecord",
     "HistoryEvent",
     "HostLoad",
@@ -108,6 +119,7 @@ __all__ = [
     "Incident",
     "InputStatus",
     "LinkFault",
+    "LoadsRecord",
     "LostInput",
     "MemoryStatus",
     "MovePlan",
@@ -120,9 +132,11 @@ __all__ = [
     "Overflow",
     "Partial",
     "Peer",
+    "PlaceLoad",
     "PlanFigures",
     "PlanRecord",
     "Processors",
+    "QueryPlan",
     "QueryRecord",
     "Record",
     "RecoverySplit",

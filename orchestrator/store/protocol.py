@@ -2,21 +2,26 @@
 
 The paths below `/vivace/<cluster>`:
 
-    cluster                  ClusterRecord        settings that all processes must agree on clocks
-    ClocksRecord         the cluster's clock leader                   LeaderRecord
-    ephemeral: the coordinator that leads problems                 ProblemsRecord       ephemeral:
-    what hinders the one that leads nodes/<node>             NodeRecord           ephemeral: a live
-    host services/<name>          ServicesRecord       ephemeral: what Spark, ZooKeeper take
-    streams/<name>           StreamRecord queries/<name>           QueryRecord
-    running-queries/<name>   RunningQueryRecord         how a query runs, decided when it was
-    applied plans/<query>            PlanRecord           until the leader has carried it out
-    fragments/<q>.<f>        FragmentRecord cordons/<node>           CordonRecord         nothing
-    new is placed on the node links/<source>:<target>  DisturbedLink        until the drill is over,
-    or its time moves/<name>             MovePlan             replicas to be moved, and how far that
-    is assignments/<node>       Assignment claims/<node>            NameClaim            who may
-    call itself by a host's name checks/<name>            EdgeCheck            ephemeral: what a
-    site is to look at for a client history/<e|r>-<sequence> HistoryEvent         bounded; r: with
-    the report of a drill
+    cluster                  ClusterRecord        settings that all processes must agree on
+    clocks                   ClocksRecord         the cluster's clock
+    leader                   LeaderRecord         ephemeral: the coordinator that leads
+    problems                 ProblemsRecord       ephemeral: what hinders the one that leads
+    loads                    LoadsRecord          ephemeral: how busy it finds nodes and machines
+    figures/<query>          FiguresRecord        ephemeral: a query's costs, its plan's promises
+    nodes/<node>             NodeRecord           ephemeral: a live host
+    services/<name>          ServicesRecord       ephemeral: what Spark, ZooKeeper take
+    streams/<name>           StreamRecord
+    queries/<name>           QueryRecord
+    running-queries/<name>   RunningQueryRecord   how a query runs, decided when it was applied
+    plans/<query>            PlanRecord           until the leader has carried it out
+    fragments/<q>.<f>        FragmentRecord
+    cordons/<node>           CordonRecord         nothing new is placed on the node
+    links/<source>:<target>  DisturbedLink        until the drill is over, or its time
+    moves/<name>             MovePlan             replicas to be moved, and how far that is
+    assignments/<node>       Assignment
+    claims/<node>            NameClaim            who may call itself by a host's name
+    checks/<name>            EdgeCheck            ephemeral: what a site is to look at for a client
+    history/<e|r>-<sequence> HistoryEvent         bounded; r: with the report of a drill
 
 Every change of a record names the version that it rests on, 0 included; no call changes a record
 whatever its version. Two writers therefore never overwrite each other: one of them gets a
@@ -56,8 +61,10 @@ from orchestrator.records import (
     CordonRecord,
     DisturbedLink,
     EdgeCheck,
+    FiguresRecord,
     FragmentRecord,
     HistoryEvent,
+    LoadsRecord,
     MovePlan,
     NameClaim,
     NodeRecord,
@@ -145,6 +152,8 @@ CLUSTER = Key("cluster", ClusterRecord)
 CLOCKS = Key("clocks", ClocksRecord)
 LEADER = Key("leader", LeaderRecord)
 PROBLEMS = Key("problems", ProblemsRecord)
+LOADS = Key("loads", LoadsRecord)
+FIGURES = RecordFolder("figures", FiguresRecord)
 NODES = RecordFolder("nodes", NodeRecord)
 SERVICES = RecordFolder("services", ServicesRecord)
 STREAMS = RecordFolder("streams", StreamRecord)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -26,7 +28,7 @@ def plan_view(document: api.PlanDocument, *, explain: bool = False) -> Renderabl
         parts.append(_fragments(document))
         if explain:
             parts.append(_standbys(document))
-        parts.append(_queries(document))
+        parts.append(queries_table(document.queries))
         if document.loads:
             parts.append(loads_table(document.loads))
     parts += [
@@ -85,14 +87,15 @@ def _place(node: str, domain: tuple[str, ...]) -> str:
     return " ".join([node, *(f"[dim]{short_domain(each)}[/]" for each in domain)])
 
 
-def _queries(document: api.PlanDocument) -> Table:
+def queries_table(queries: Sequence[api.QueryPlan]) -> Table:
+    """What is promised to queries."""
     table = Table(title="\nQueries", title_justify="left", title_style="bold", box=None)
     table.add_column("query")
     table.add_column("latency / deadline", justify="right")
     table.add_column("recovery / bound", justify="right")
     table.add_column("network usage", justify="right")
     table.add_column("slowest path", style="dim")
-    for each in document.queries:
+    for each in queries:
         standby = bytes_text(each.standby_usage_bytes)
         table.add_row(
             each.query,

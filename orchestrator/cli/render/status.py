@@ -13,6 +13,7 @@ from orchestrator.cli.render.figures import count, ms, short_domain
 from orchestrator.cli.render.history import events_table
 from orchestrator.cli.render.loads import CORES, cores, machines_table
 from orchestrator.cli.render.loads import table as _table
+from orchestrator.cli.render.plan import queries_table
 from orchestrator.cli.render.tables import Table
 
 noteworthy = {
@@ -61,6 +62,11 @@ WAITS_S = 5.0
 """From then on a line names a stream whose accepted tuples wait: those of a stream that flows wait
 for the next ones only."""
 
+STALE_S = 30.0
+"""From then on a line names the age of the leader's figures: it computes them every two seconds."""
+
+NO_FIGURES = "· no leader has published loads, costs and promises yet"
+
 MOST_NAMED = 3
 """Names of a kind in the first line; the tables below have all."""
 
@@ -71,11 +77,17 @@ def status_view(document: api.StatusDocument) -> RenderableType:
     parts += [Text(f"! {problem}", style="bold red") for problem in document.problems]
     parts += [Text(f"! {_link_line(link)}", style="yellow") for link in document.links]
     parts += [Text(f"· {line}") for line in (*waits(document.streams), *ignores(document.streams))]
+    if document.figures_age_s is None:
+        parts.append(Text(NO_FIGURES))
+    elif document.figures_age_s > STALE_S:
+        parts.append(Text(f"· loads are {document.figures_age_s:.0f} s old", style="yellow"))
     parts.append(_nodes_table(document.nodes, document.loads))
     if any(load.is_machine for load in document.loads):
         parts.append(machines_table(document.loads))
     if document.fragments:
         parts.append(_fragments_table(document.fragments))
+    if document.queries:
+        parts.append(queries_table(document.queries))
     if document.streams:
         parts.append(_streams_table(document.streams))
     if document.outputs:

@@ -9,6 +9,7 @@ decision after the one that ended the move before, or that wrote the move's plan
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.control.decide.apart import go_apart
@@ -16,6 +17,12 @@ from orchestrator.control.decide.assignments import assignments, follows
 from orchestrator.control.decide.completing import complete
 from orchestrator.control.decide.decision import DecisionSettings, PendingDecision, Write
 from orchestrator.control.decide.drill_records import end_cordons, end_link_faults
+from orchestrator.control.decide.figures import (
+    SUBJECT,
+    ClusterFigures,
+    QueryFigured,
+    cluster_figures,
+)
 from orchestrator.control.decide.healing import heal, kept
 from orchestrator.control.decide.late_hosts import name_late_hosts
 from orchestrator.control.decide.misjudged_costs import note_drift, suggest_costs
@@ -38,14 +45,22 @@ class Decision:
     ----------
     failures
         Bugs that kept something from being decided; each is one of the problems too.
+    figures
+        What to publish; None: nothing.
     """
 
     writes: tuple[Write, ...]
     problems: tuple[str, ...]
     failures: tuple[Exception, ...] = ()
+    figures: ClusterFigures | None = None
 
 
-def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decision:
+def decide(
+    view: ClusterView,
+    now_us: int,
+    settings: DecisionSettings,
+    figured: Mapping[str, QueryFigured] | None = None,
+) -> Decision:
     """Everything there is to do.
 
     Parameters
@@ -54,6 +69,8 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
         As read from the store.
     now_us
         The cluster's clock.
+    figured
+        The queries' figures that were computed last, if figures are to be published now.
     """
     pending = PendingDecision(view, now_us, settings)
     if not view.settings_readable:
@@ -82,10 +99,17 @@ def decide(view: ClusterView, now_us: int, settings: DecisionSettings) -> Decisi
     pending.attempt("streams", lambda: note_slips(pending))
     pending.attempt("streams", lambda: keep_feeding(pending))
     _assign(pending)
+    figures: list[ClusterFigures] = []
+    if figured is not None:
+        # Last, of everything as it will be.
+        pending.attempt(
+            SUBJECT, lambda: figures.append(cluster_figures(pending.planning, now_us, figured))
+        )
     return Decision(
         writes=tuple(pending.writes),
         problems=tuple(pending.problems),
         failures=tuple(pending.failures),
+        figures=next(iter(figures), None),
     )
 
 

@@ -13,9 +13,8 @@ from orchestrator.api.cluster_status import (
     StatusDocument,
     StreamStatus,
 )
-from orchestrator.api.loads import PlaceLoad
 from orchestrator.api.metric_samples import exposition_of, samples
-from orchestrator.records import InputStatus, LostInput, WaitingInput
+from orchestrator.records import InputStatus, LostInput, PlaceLoad, WaitingInput
 
 NODE = NodeStatus(
     node="paris",

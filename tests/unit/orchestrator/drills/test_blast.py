@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from ha.failure_detector import LAGS_GRANTED
+from orchestrator.control.observe.published import read_figures
 from orchestrator.drills.blast import (
     blast_of_switchover,
     blast_radius,
@@ -63,11 +64,26 @@ def test_a_node_that_fails_hits_its_replicas_and_their_outputs(cluster: Obedient
 def test_hosts_that_are_late_are_part_of_what_the_plan_says(cluster: ObedientCluster) -> None:
     record = cluster.view().fragments["proximity.alerts"].record
     assert record.secondary is not None
-    before_ms = planned_recoveries_ms(cluster.view())["proximity.alerts"]
+    cluster.publish_figures()
+    figures = read_figures(cluster.store)
+    before_ms = planned_recoveries_ms(cluster.view(), figures)["proximity.alerts"]
     cluster.hosts[record.primary.node].tell(lag_ms=20.0)
     cluster.hosts[record.secondary.node].tell(lag_ms=5.0)
-    after_ms = planned_recoveries_ms(cluster.view())["proximity.alerts"]
+    after_ms = planned_recoveries_ms(cluster.view(), figures)["proximity.alerts"]
     assert after_ms - before_ms == pytest.approx(LAGS_GRANTED * 20.0 + 5.0)
+
+
+def test_what_is_planned_is_told_of_present_places_alone(cluster: ObedientCluster) -> None:
+    cluster.publish_figures()
+    figures = read_figures(cluster.store)
+    assert planned_recoveries_ms(cluster.view(), figures).keys() == cluster.view().fragments.keys()
+    found = cluster.view().fragments["proximity.alerts"]
+    cluster.take_over(found.record, found.version)
+    assert "proximity.alerts" not in planned_recoveries_ms(cluster.view(), figures)
+    cluster.settle()
+    cluster.publish_figures()
+    healed = planned_recoveries_ms(cluster.view(), read_figures(cluster.store))
+    assert healed.keys() == cluster.view().fragments.keys()
 
 
 def test_a_fragment_without_a_warm_secondary_would_lose_its_state(
