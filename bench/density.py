@@ -281,7 +281,7 @@ def _start_us(store: Store) -> int:
     """
     give_up = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < give_up:
-        start_us = read_view(store).stream_records[STREAM].start_at_us
+        start_us = read_view(store).entering[STREAM].running.start_at_us
         if start_us is not None:
             return start_us
         time.sleep(LOOK_S)

@@ -153,7 +153,7 @@ def _series(
 def _kill(store: Store) -> _Kill:
     """Kill the site that feeds the query, and wait until it stands by."""
     view = read_view(store)
-    site = view.stream_records[STREAM].feeding_site
+    site = view.entering[STREAM].feeding_site
     killed_us = cluster_now_us(view.cluster_clocks)
     host_process(view, site).kill()
     give_up = time.monotonic() + BACK_S
@@ -169,7 +169,7 @@ def _stands_by(store: Store, site: str) -> bool:
     view = read_view(store)
     found = view.nodes.get(site)
     status = None if found is None else found.record.sources.get(STREAM)
-    feeds_elsewhere = view.stream_records[STREAM].feeding_site != site
+    feeds_elsewhere = view.entering[STREAM].feeding_site != site
     stands_by = status is not None and status.role is ReplicaRole.STANDBY and not status.lags
     return feeds_elsewhere and stands_by
 

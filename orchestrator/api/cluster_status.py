@@ -358,7 +358,7 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
             next(iter(stream.sites[1:]), None),
             sources.get((stream.feeding_site, name), NOTHING_ENTERED),
         )
-        for name, stream in sorted(view.stream_records.items())
+        for name, stream in sorted(view.entering.items())
     ]
     now_us = cluster_now_us(view.cluster_clocks)
     return tuple(
@@ -433,7 +433,7 @@ def _outputs(view: ClusterView) -> tuple[OutputStatus, ...]:
             site=site,
             deadline_ms=query.deadline_of(stream),
             latency_uncertainty_ms=latency_uncertainty_ms(
-                view, view.dataflow, view.stream_records, stream, site
+                view, view.dataflow, view.entering, stream, site
             )
             if stream in view.dataflow.fragments
             else None,

@@ -7,6 +7,7 @@ read, so that what is left can run whenever the client dies.
 from __future__ import annotations
 
 from collections.abc import Collection, Set
+from contextlib import suppress
 
 import msgspec
 
@@ -16,7 +17,7 @@ from orchestrator.api.connection import Cluster
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.planning.planner import order
 from orchestrator.errors import InvalidInput
-from orchestrator.store.protocol import QUERIES, STREAMS, Store
+from orchestrator.store.protocol import QUERIES, STREAMS, RecordMissing, Store
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +46,7 @@ def delete(cluster: Cluster, *names: str, if_there: Collection[str] = ()) -> Del
     """
     store = cluster.store
     view = read_view(store)
-    known = {**view.stream_records, **view.queries}
+    known = {**view.streams, **view.queries}
     for name in names:
         if name not in known:
             raise _refusal(name, "is no query or stream here", nearest(name, known))
@@ -77,10 +78,10 @@ def _check_readers(
             problem = f"makes streams that {', '.join(readers)} reads or shares"
             raise _refusal(query, problem, "Delete the readers first, or name them too.")
     for stream in streams:
-        beside = view.stream_records[stream].beside
+        beside = view.streams[stream].record.beside
         if beside is not None and beside not in streams:
             raise _refusal(stream, f"is a side stream of {beside}", "It goes with that.")
-        sides = {name for name, each in view.stream_records.items() if each.beside == stream}
+        sides = {name for name, each in view.streams.items() if each.record.beside == stream}
         own = {stream, *sides}
         if readers := [each for each in kept if own & view.dataflow.entering_streams(each)]:
             remedy = "Delete these queries: a stream goes with the last one that reads it."
@@ -95,12 +96,11 @@ def _delete_streams(
     store: Store, view: ClusterView, unused: Set[str], kept: Set[str]
 ) -> tuple[str, ...]:
     """Delete streams, and their side streams that are not kept."""
-    beside = {name for name, each in view.stream_records.items() if each.beside in unused}
+    beside = {name for name, each in view.streams.items() if each.record.beside in unused}
     deleted = sorted(unused | (beside - kept))
     for stream in deleted:
-        # The version read now: the coordinator sets when a stream starts.
-        now = store.get(STREAMS.key(stream))
-        if now is not None:
-            store.delete(STREAMS.key(stream), now.version)
+        # What was decided of it is the leader's to delete.
+        with suppress(RecordMissing):
+            store.delete(STREAMS.key(stream), view.streams[stream].version)
             note(store, view, "deleted", f"stream {stream}", "nothing reads it any more")
     return tuple(deleted)

@@ -70,7 +70,7 @@ def coordinate_map(
     }
     primaries: dict[str, list[str]] = {}
     secondaries: dict[str, list[str]] = {}
-    makers = {name: stream.feeding_site for name, stream in streams.items()}
+    makers = {name: stream.feeding_site for name, stream in view.entering_of(streams).items()}
     for placed in plan.fragments:
         primaries.setdefault(placed.primary, []).append(placed.fragment)
         if placed.secondary is not None:

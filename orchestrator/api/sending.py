@@ -154,7 +154,7 @@ def send(
     except vivace.Unavailable as error:
         raise Unreachable(
             f"Stream {stream}",
-            view.stream_records[stream].feeding_site,
+            view.entering[stream].feeding_site,
             f"takes nothing: {error}",
             "Is there a query that reads it? `vivace status` shows what holds it up.",
         ) from None
@@ -283,11 +283,12 @@ def _address(view: ClusterView, stream: str) -> str:
             problem,
             f"Only streams with `from: http` take lines; here: {here}.",
         )
-    site = view.hosts.get(record.feeding_site)
+    feeding_site = view.entering[stream].feeding_site
+    site = view.hosts.get(feeding_site)
     status = None if site is None else site.sources.get(stream)
     if status is None or status.input is None or status.input.address is None:
         raise Unreachable(
-            f"Stream {stream}", record.feeding_site, "is not open", "`vivace status` says why."
+            f"Stream {stream}", feeding_site, "is not open", "`vivace status` says why."
         )
     return status.input.address
 

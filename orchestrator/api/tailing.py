@@ -90,18 +90,18 @@ def tail(
 
 def why_quiet(view: ClusterView, stream: str) -> str:
     """The likely reason that no tuple of a stream comes, in a sentence or two."""
-    record = view.stream_records.get(stream)
-    if record is None:
+    entering = view.entering.get(stream)
+    if entering is None:
         return (
             f"No tuple of {stream} has come since this command started. Those that its readers "
             "have acknowledged are no longer kept; new ones are shown as they come."
         )
-    site = view.hosts.get(record.feeding_site)
+    site = view.hosts.get(entering.feeding_site)
     source = None if site is None else site.sources.get(stream)
     if source is None:
-        return f"{stream} is not open at {record.feeding_site}: `vivace status` says why."
+        return f"{stream} is not open at {entering.feeding_site}: `vivace status` says why."
     if not source.next_seq:
-        if record.start_at_us is None:
+        if entering.running.start_at_us is None:
             return (
                 f"{stream} has not started: it does once a query reads it, and each fragment of "
                 "that query has a warm standby."

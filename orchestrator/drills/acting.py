@@ -167,7 +167,7 @@ def await_successor(acting: Acting, node: str, *, with_drivers: bool = False) ->
         if node not in view.nodes or view.nodes[node].record.incarnation == before.incarnation:
             return False
         record = view.nodes[node].record
-        elsewhere = {n for n, each in view.stream_records.items() if node not in each.opened_at}
+        elsewhere = {n for n, each in view.entering.items() if node not in each.opened_at}
         return not with_drivers or (
             before.sources.keys() - elsewhere <= record.sources.keys()
             and before.sinks.keys() <= record.sinks.keys()

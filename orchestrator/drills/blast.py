@@ -81,7 +81,7 @@ def blast_radius(view: ClusterView, nodes: Collection[str]) -> Blast:
     secondaries = tuple(
         n for n, r in records.items() if r.secondary is not None and r.secondary.node in nodes
     )
-    streams = tuple(n for n, s in sorted(view.stream_records.items()) if s.feeding_site in nodes)
+    streams = tuple(n for n, s in sorted(view.entering.items()) if s.feeding_site in nodes)
     flow = view.dataflow
     hit = {records[name].query for name in (*primaries, *secondaries)}
     for name, query in view.query_records.items():

@@ -254,7 +254,7 @@ def aimed_at(view: ClusterView, drill: Disturbance, target: str | None) -> str:
             f"Leave it out: the drill strikes {drill.aim.value}.",
         )  # fmt: skip
     if drill.aim is Aim.SOURCE_SITE:
-        streams = sorted(view.stream_records.items())
+        streams = sorted(view.entering.items())
         named = {name: stream.feeding_site for name, stream in streams}
     else:
         queries = view.query_records.values()
@@ -305,6 +305,6 @@ def run(drill: Disturbance, acting: Acting) -> Disturbed:
 
 def _has_lone_sources(acting: Acting) -> bool:
     """Whether streams are open at the struck site, and at no other."""
-    records = acting.view.stream_records
+    streams = acting.view.entering
     entering = acting.view.nodes[acting.node].record.sources
-    return any(name in records and len(records[name].opened_at) == 1 for name in entering)
+    return any(name in streams and len(streams[name].opened_at) == 1 for name in entering)

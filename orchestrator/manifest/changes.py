@@ -73,12 +73,6 @@ def in_words(record: StreamRecord | QueryRecord) -> dict[str, str]:
     """A record as a manifest would say it: dotted field → value with its unit."""
     fields: dict[str, Any] = msgspec.to_builtins(record)
     if isinstance(record, StreamRecord):
-        # When the stream starts, waits or begins anew is the coordinator's to say.
-        for field in (
-            *("start_at_us", "generation", "incarnation"),
-            *("slipped_ms", "primary", "epoch", "moved_us"),
-        ):
-            del fields[field]
         if (standby := fields.pop("standby")) is not None:
             fields["sites"] = [fields.pop("site"), standby]
         fields["from"] = _driver(fields.pop("source"))

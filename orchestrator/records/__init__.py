@@ -78,6 +78,7 @@ from orchestrator.records.running_queries import (
     Tried,
     TriedFragment,
 )
+from orchestrator.records.running_streams import RunningStreamRecord
 from orchestrator.records.spec import (
     DEFAULT_MEMORY_BYTES,
     ClusterRecord,
@@ -149,6 +150,7 @@ __all__ = [
     "Rewrite",
     "RewriteKind",
     "RunningQueryRecord",
+    "RunningStreamRecord",
     "Scheme",
     "ServicesRecord",
     "Shed",

@@ -162,8 +162,9 @@ class PlanRecord(Record, frozen=True, kw_only=True):
     query: str
     basis: dict[str, str]
     """Path of a record that the plan rests on → digest of that record; of a node's record →
-    incarnation. A digest tells versions apart also if a record is deleted and created again, when
-    ZooKeeper's own number begins anew."""
+    incarnation; of what has been decided of a stream → the site that feeds it. A digest tells
+    versions apart also if a record is deleted and created again, when ZooKeeper's own number begins
+    anew."""
     updated: tuple[FragmentRecord, ...]
     """Fragments that run, with the sub-deadlines that the plan gives them."""
     created: tuple[FragmentRecord, ...]

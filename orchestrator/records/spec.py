@@ -1,4 +1,5 @@
-"""What people have applied: the cluster's settings, streams and queries."""
+"""What people wrote: the cluster's settings, streams and queries. What the leader has decided of
+streams and queries is in `running_streams` and `running_queries`."""
 
 from __future__ import annotations
 
@@ -73,42 +74,13 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     standby: str | None = None
     """A second site that brings the same stream in, and feeds consumers when the first is lost. If
     the source cannot resume, it is opened there only then, and the stream begins anew."""
-    primary: str | None = None
-    """The one of the two sites that feeds consumers; None: `site`, as in the beginning."""
-    epoch: int = 0
-    """Takeovers since the stream was applied."""
-    moved_us: int | None = None
-    """When it last went to its other site because it could not be opened, cluster clock."""
-    start_at_us: int | None = None
-    """When the source starts on the cluster's clock; set by the coordinator once every
-    query that reads the stream has a warm secondary for each fragment."""
-    generation: int = 0
-    """How often the stream had to begin anew since it started, because its site was started again
-    and could not resume."""
-    incarnation: str | None = None
-    """The incarnation of the site that the generation belongs to; None: the stream has not started,
-    or resumes on any."""
-    slipped_ms: float = 0.0
-    """By how much its time axis has slipped so far, because its source had to wait for consumers: a
-    site that is started again goes on from there."""
     beside: str | None = None
     """The stream whose late or rejected input this is, and with which it starts."""
 
     @property
-    def feeding_site(self) -> str:
-        """The site that feeds consumers."""
-        return self.primary or self.site
-
-    @property
     def sites(self) -> tuple[str, ...]:
-        """The sites that bring it in, the one that feeds consumers first."""
-        named = (self.site,) if self.standby is None else (self.site, self.standby)
-        return tuple(sorted(named, key=lambda site: site != self.feeding_site))
-
-    @property
-    def opened_at(self) -> tuple[str, ...]:
-        """Those that have its source open: a source that cannot resume enters at one at a time."""
-        return self.sites if self.resumes else (self.feeding_site,)
+        """The sites that bring it in, as they are named."""
+        return (self.site,) if self.standby is None else (self.site, self.standby)
 
     @property
     def resumes(self) -> bool:

@@ -11,6 +11,7 @@ The paths below `/vivace/<cluster>`:
     nodes/<node>             NodeRecord           ephemeral: a live host
     services/<name>          ServicesRecord       ephemeral: what Spark, ZooKeeper take
     streams/<name>           StreamRecord
+    running-streams/<name>   RunningStreamRecord  what the leader has decided of a stream
     queries/<name>           QueryRecord
     running-queries/<name>   RunningQueryRecord   how a query runs, decided when it was applied
     plans/<query>            PlanRecord           until the leader has carried it out
@@ -49,6 +50,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from importlib.metadata import version as installed
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -72,6 +74,7 @@ from orchestrator.records import (
     QueryRecord,
     Record,
     RunningQueryRecord,
+    RunningStreamRecord,
     ServicesRecord,
     StreamRecord,
 )
@@ -157,6 +160,7 @@ FIGURES = RecordFolder("figures", FiguresRecord)
 NODES = RecordFolder("nodes", NodeRecord)
 SERVICES = RecordFolder("services", ServicesRecord)
 STREAMS = RecordFolder("streams", StreamRecord)
+RUNNING_STREAMS = RecordFolder("running-streams", RunningStreamRecord)
 QUERIES = RecordFolder("queries", QueryRecord)
 RUNNING_QUERIES = RecordFolder("running-queries", RunningQueryRecord)
 PLANS = RecordFolder("plans", PlanRecord)
@@ -535,6 +539,13 @@ def encode(record: Record) -> bytes:
     return data
 
 
+_OTHER_VERSION = (
+    "Another version of Vivace than this one ({}) wrote it. Either go on with that version, or end "
+    "the cluster with `vivace down`, start it with `vivace up` in another --data folder, and apply "
+    "its streams and queries again"
+)
+
+
 def decode(path: str, data: bytes, type: type[R], version: int, created: int = 0) -> Versioned[R]:
     """Decode a record strictly.
 
@@ -546,5 +557,8 @@ def decode(path: str, data: bytes, type: type[R], version: int, created: int = 0
     try:
         record = _decoder(type).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RecordInvalid(path, f"is not a {type.__name__}: {error}", version) from error
+        problem = f"is not a {type.__name__}: {error}"
+        if any(sign in problem for sign in ("unknown field", "missing required field")):
+            problem += f". {_OTHER_VERSION.format(installed('vivace'))}"
+        raise RecordInvalid(path, problem, version) from error
     return Versioned(record=record, version=version, created=created)

@@ -102,7 +102,7 @@ def test_what_was_acknowledged_arrives_once_although_its_site_stays_away(
             with away(cluster.store, site):
                 wait_until(
                     lambda other=other: (
-                        read_view(cluster.store).stream_records["readings"].feeding_site == other
+                        read_view(cluster.store).entering["readings"].feeding_site == other
                     )
                 )
                 client.goes_on(wait_until, BATCHES)

@@ -70,7 +70,7 @@ def set_while_away(scenario: Scenario, nodes: tuple[str, ...], by_us: int, *, re
 
 def assert_exact_and_alive(scenario: Scenario, recording: Input) -> None:
     view = read_view(scenario.store)
-    (start_us,) = {s.start_at_us for s in view.stream_records.values()}
+    (start_us,) = {s.running.start_at_us for s in view.entering.values()}
     assert start_us is not None
     now_ms = BEGIN_MS + (scenario.world.now_us - start_us) // 1000
     for stream, expected in recording.repeated(ROUNDS).expected().items():

@@ -233,7 +233,7 @@ def test_another_site_goes_on_where_the_first_one_stays_away(tmp_path: Path, see
     scenario.run_for(2.0 + 0.137 * seed)
     scenario.world.kill("west-site")
     scenario.run_for(AWAY_S)
-    assert read_view(scenario.store).stream_records["west"].feeding_site == "east-site"
+    assert read_view(scenario.store).entering["west"].feeding_site == "east-site"
     node = read_view(scenario.store).fragments["pairing.strong"].record.primary.node
     scenario.kill(node)
     scenario.run_for(2.0)
@@ -245,8 +245,8 @@ def test_another_site_goes_on_where_the_first_one_stays_away(tmp_path: Path, see
     scenario.run_for(AWAY_S)
     scenario.world.resume(scenario.world.hosts["east-site"])
     scenario.run_for(6.0)
-    records = read_view(scenario.store).stream_records.values()
-    assert {record.feeding_site for record in records} == {"west-site"}
+    streams = read_view(scenario.store).entering.values()
+    assert {stream.feeding_site for stream in streams} == {"west-site"}
     assert_exact(scenario, recording, BEGIN_MS + 30_000)
 
 

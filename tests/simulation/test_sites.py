@@ -80,7 +80,7 @@ def assert_exact_and_alive(scenario: Scenario, recording: Input) -> None:
 
 
 def started_us(scenario: Scenario) -> int:
-    (start_us,) = {s.start_at_us for s in read_view(scenario.store).stream_records.values()}
+    (start_us,) = {s.running.start_at_us for s in read_view(scenario.store).entering.values()}
     assert start_us is not None
     return start_us
 
@@ -236,7 +236,7 @@ def test_a_standby_takes_over_from_a_killed_site_within_the_bound(
         before_us = scenario.world.now_us - 500_000
         kill_for_a_while(scenario, site)
         assert longest_gap_ms(scenario, before_us) < BOUND_MS
-        assert read_view(scenario.store).stream_records["west"].feeding_site != site
+        assert read_view(scenario.store).entering["west"].feeding_site != site
     assert_exact_and_alive(scenario, recording)
     assert "source taken over: west" in history(scenario)
     assert not any("stream begins anew" in each for each in history(scenario))
@@ -304,7 +304,7 @@ def test_a_source_that_fails_while_its_site_lives_hands_over_to_the_other_site(
         before_us = scenario.world.now_us - 500_000
         missing.add(site)
         scenario.run_for(6.0)
-        assert read_view(scenario.store).stream_records["west"].feeding_site == other
+        assert read_view(scenario.store).entering["west"].feeding_site == other
         assert longest_gap_ms(scenario, before_us) < BOUND_MS
         missing.clear()
         # It is tried again ever more rarely.
@@ -329,7 +329,7 @@ def test_a_failed_source_is_handed_over_while_the_store_is_away(
     assert longest_gap_ms(scenario, before_us) < BOUND_MS
     scenario.world.server.come_back()
     scenario.run_for(2.0)
-    assert read_view(scenario.store).stream_records["west"].feeding_site == "east-site"
+    assert read_view(scenario.store).entering["west"].feeding_site == "east-site"
     assert_exact_and_alive(scenario, recording)
 
 
@@ -337,10 +337,10 @@ def test_a_site_that_cannot_open_the_source_after_both_were_killed_is_not_waited
     recording: Input, tmp_path: Path, missing: set[str]
 ) -> None:
     scenario = with_standbys(recording, tmp_path)
-    assert read_view(scenario.store).stream_records["west"].feeding_site == "west-site"
+    assert read_view(scenario.store).entering["west"].feeding_site == "west-site"
     missing.add("west-site")
     kill_for_a_while(scenario, "west-site", "east-site")
-    assert read_view(scenario.store).stream_records["west"].feeding_site == "east-site"
+    assert read_view(scenario.store).entering["west"].feeding_site == "east-site"
     assert_exact_and_alive(scenario, recording)
 
 

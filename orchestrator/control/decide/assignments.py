@@ -31,9 +31,8 @@ from orchestrator.records import (
     ReplicaId,
     SinkAssignment,
     SourceAssignment,
-    StreamRecord,
 )
-from orchestrator.store.protocol import FRAGMENTS, NODES, STREAMS
+from orchestrator.store.protocol import FRAGMENTS, NODES
 
 
 def assignments(
@@ -76,7 +75,7 @@ def follows(planning: Planning, name: str) -> bool:
     known = planning.work.fragments.keys()
     unknown = [record for record in records if record.fragment not in known]
     if view.nodes[name].record.kind is not NodeKind.EXECUTOR:
-        return not unknown and not view.broken(STREAMS)
+        return not unknown and not view.unreadable_streams
     here = view.replica(name)
     return all(here not in record.replicas for record in unknown)
 
@@ -228,7 +227,7 @@ def _sources(
 ) -> tuple[SourceAssignment, ...]:
     if node.kind is not NodeKind.SITE:
         return ()
-    streams, unreadable = planning.streams, planning.view.broken(STREAMS)
+    streams, unreadable = planning.streams, planning.view.unreadable_streams
     kept = [source for source in before.sources if source.stream in unreadable]
     # A host that has the stream knows better how far it has slipped since.
     same = before.incarnation == node.incarnation
@@ -236,15 +235,15 @@ def _sources(
     made = [
         SourceAssignment(
             stream=name,
-            columns=stream.columns,
-            fields=stream.fields,
-            source=stream.source,
-            start_at_us=stream.start_at_us,
-            shed=stream.shed,
-            generation=_entering_generation(planning, name),
-            slipped_ms=slipped_ms.get(name, stream.slipped_ms),
+            columns=stream.spec.columns,
+            fields=stream.spec.fields,
+            source=stream.spec.source,
+            start_at_us=stream.running.start_at_us,
+            shed=stream.spec.shed,
+            generation=stream.running.generation,
+            slipped_ms=slipped_ms.get(name, stream.running.slipped_ms),
             role="primary" if stream.feeding_site == node.node else "secondary",
-            epoch=entering_epoch(planning.view, stream),
+            epoch=stream.running.epoch,
             peer_site=next((site for site in stream.opened_at if site != node.node), None),
         )
         for name, stream in sorted(streams.items())
@@ -258,7 +257,7 @@ def _sinks(planning: Planning, node: NodeRecord, before: Assignment) -> tuple[Si
     view = planning.view
     placed = {record.fragment for record in planning.fragments.values()}
     # Streams of queries that run and cannot be read.
-    unreadable = (placed | view.broken(STREAMS).keys()) - view.dataflow.columns.keys()
+    unreadable = (placed | view.unreadable_streams) - view.dataflow.columns.keys()
     if node.kind is NodeKind.OBSERVER:
         wanted = set(node.wants) & view.dataflow.columns.keys()
     else:
@@ -326,7 +325,7 @@ def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, 
         return tuple(site for site in entering.opened_at if site in known)
     record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
     if record is None:
-        return before.producers.get(stream, ()) if stream in view.broken(STREAMS) else ()
+        return before.producers.get(stream, ()) if stream in view.unreadable_streams else ()
     if record.stopped is not None:
         return ()
     # A primary that somebody does not hear may live, and keeps output for those that read it only.
@@ -334,23 +333,9 @@ def _holders(planning: Planning, stream: str, before: Assignment) -> tuple[str, 
     return tuple(r.node for r in record.replicas if r in first or view.alive(r))
 
 
-def _entering_generation(planning: Planning, stream: str) -> int:
-    """Generation of a stream that enters from outside.
-
-    Beginning anew is a change of the store, so a stream that is deleted and applied again has a
-    greater number than it ever had before.
-    """
-    return planning.view.streams[stream].created + planning.streams[stream].generation
-
-
-def entering_epoch(view: ClusterView, stream: StreamRecord) -> int:
-    """Epoch of a stream that enters from outside, as its sites count it."""
-    return view.streams[stream.name].created + stream.generation + stream.epoch
-
-
 def _generation(planning: Planning, stream: str, before: Assignment) -> int:
-    if stream in planning.streams:
-        return _entering_generation(planning, stream)
+    if (entering := planning.streams.get(stream)) is not None:
+        return entering.running.generation
     record = next((r for r in planning.fragments.values() if r.fragment == stream), None)
     return before.generations.get(stream, 0) if record is None else record.generation
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import msgspec
 
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
 from orchestrator.records import FragmentRecord, HistoryEvent, Record
-from orchestrator.store.protocol import FRAGMENTS, Key
+from orchestrator.store.protocol import FRAGMENTS, RUNNING_STREAMS, Key, RecordFolder, Versioned
+
+R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,18 +118,20 @@ class PendingDecision:
         self.links = tuple(found.record for found in view.links.values())
         # A plan made later in the same decision may change a fragment that was created or changed
         # earlier in it.
-        self._versions = {name: found.version for name, found in view.fragments.items()}
-        self._versions |= {name: error.version for name, error in view.broken(FRAGMENTS).items()}
+        self._versions = _versions(view, FRAGMENTS, view.fragments)
+        self._versions |= _versions(view, RUNNING_STREAMS, view.running_streams)
 
     def attempt(self, subject: str, decide: Callable[[], None]) -> None:
         """Decide about one subject; if a bug prevents that, leave it as it is and go on."""
         planning, made = self.planning, len(self.writes)
-        before = dict(planning.fragments), dict(planning.running), dict(self._versions)
+        fragments, running = dict(planning.fragments), dict(planning.running)
+        streams, versions = dict(planning.streams), dict(self._versions)
         try:
             decide()
         except Exception as error:  # noqa: BLE001  Others must not suffer from it.
             del self.writes[made:]
-            planning.fragments, planning.running, self._versions = before
+            planning.fragments, planning.running = fragments, running
+            planning.streams, self._versions = streams, versions
             self.fragments = planning.fragments
             self.failures.append(error)
             self.problems.append(f"{subject}: nothing is decided, internal error: {error!r}")
@@ -147,9 +152,7 @@ class PendingDecision:
 
     def put_fragment(self, record: FragmentRecord, event: HistoryEvent | None) -> None:
         """Create or replace the record of a fragment."""
-        version = self._versions.get(record.key)
-        self.write(FRAGMENTS.key(record.key), record, version, event)
-        self._versions[record.key] = 0 if version is None else version + 1
+        self._put(FRAGMENTS.key(record.key), record, event)
         self.planning.note(record)
 
     def change_fragment(
@@ -161,5 +164,33 @@ class PendingDecision:
 
     def delete_fragment(self, name: str, event: HistoryEvent) -> None:
         """Delete the record of a fragment."""
-        self.write(FRAGMENTS.key(name), None, self._versions.pop(name), event)
+        self._delete(FRAGMENTS.key(name), event)
         self.planning.discard(name)
+
+    def change_stream(self, name: str, event: HistoryEvent | None, **fields: object) -> None:
+        """Write other values of some fields of what has been decided of a stream."""
+        stream = self.planning.streams[name]
+        running = msgspec.structs.replace(stream.running, **fields)
+        self._put(RUNNING_STREAMS.key(name), running, event)
+        self.planning.streams[name] = replace(stream, running=running)
+
+    def delete_stream(self, name: str) -> None:
+        """Delete what had been decided of a former stream."""
+        self._delete(RUNNING_STREAMS.key(name), None)
+
+    def _put(self, key: Key[Record], record: Record, event: HistoryEvent | None) -> None:
+        version = self._versions.get(key.path)
+        self.write(key, record, version, event)
+        self._versions[key.path] = 0 if version is None else version + 1
+
+    def _delete(self, key: Key[Record], event: HistoryEvent | None) -> None:
+        self.write(key, None, self._versions.pop(key.path), event)
+
+
+def _versions(
+    view: ClusterView, folder: RecordFolder[R], records: Mapping[str, Versioned[R]]
+) -> dict[str, int]:
+    """Path → version of a folder's records, those that cannot be read among them."""
+    found = {name: each.version for name, each in records.items()}
+    found |= {name: error.version for name, error in view.broken(folder).items()}
+    return {folder.key(name).path: version for name, version in found.items()}

@@ -35,6 +35,7 @@ from orchestrator.store.protocol import (
     NODES,
     PLANS,
     QUERIES,
+    RUNNING_STREAMS,
     STREAMS,
     encode,
 )
@@ -211,7 +212,7 @@ def retimed(planning: Planning, but: Collection[str]) -> tuple[FragmentRecord, .
 
 
 def basis(planning: Planning, query: str, nodes: Iterable[str]) -> dict[str, str]:
-    """The basis of a query's plan: path → digest, or incarnation of a node.
+    """The basis of a query's plan: path → digest, or a node's incarnation, or a stream's site.
 
     These are the cluster's settings, all fragments that run, the query itself and the placed ones
     that share streams with it, the streams that all of these read, and the nodes and sites that the
@@ -226,19 +227,8 @@ def basis(planning: Planning, query: str, nodes: Iterable[str]) -> dict[str, str
         **{
             FRAGMENTS.key(name).path: _placed(record) for name, record in planning.fragments.items()
         },
+        **{STREAMS.key(name).path: planning.streams[name].spec for name in entering},
     }
-    for name in entering:
-        # When a stream starts, moves, waits or begins anew changes no plan; where it enters does.
-        stream = msgspec.structs.replace(
-            planning.streams[name],
-            epoch=0,
-            moved_us=None,
-            start_at_us=None,
-            generation=0,
-            incarnation=None,
-            slipped_ms=0.0,
-        )
-        records[STREAMS.key(name).path] = stream
     if view.cluster is not None:
         records[CLUSTER.path] = view.cluster.record
     incarnations = {
@@ -246,7 +236,13 @@ def basis(planning: Planning, query: str, nodes: Iterable[str]) -> dict[str, str
         for name in nodes
         if name in view.nodes and not view.suspected(name) and name not in view.cordoned
     }
-    return {path: _digest(record) for path, record in records.items()} | incarnations
+    # When a stream starts, waits or begins anew changes no plan; which of its sites it enters at
+    # does.
+    sites = {
+        RUNNING_STREAMS.key(name).path: planning.streams[name].feeding_site for name in entering
+    }
+    digests = {path: _digest(record) for path, record in records.items()}
+    return digests | incarnations | sites
 
 
 def changes_since(planning: Planning, plan: PlanRecord) -> list[str]:

@@ -1,16 +1,35 @@
-"""The life of a stream that enters from outside: when it starts, begins anew and has slipped."""
+"""The life of a stream that enters from outside: it starts, waits, begins anew, and is gone.
+
+What is decided of it is a record of its own (`RunningStreamRecord`), which only the leader writes.
+Without one a stream has not started. One that has outlived its stream is deleted; until then
+nothing rests on it: its generation is less than the number of the creation of a stream that has
+been applied again.
+"""
 
 from __future__ import annotations
 
-import msgspec
-
 from orchestrator.control.decide.decision import PendingDecision
+from orchestrator.control.decide.stream_sites import begun_anew
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.records import NodeRecord
-from orchestrator.store.protocol import STREAMS
+from orchestrator.store.protocol import RUNNING_STREAMS, STREAMS
 
 SLIP_STEP_MS = 1000.0
 """What a source that waits must have slipped further before that is written again."""
+
+
+def retire_streams(pending: PendingDecision) -> None:
+    """Delete what was decided of streams that are gone, not of those that cannot be read."""
+    view = pending.view
+    kept = view.streams.keys() | view.broken(STREAMS).keys()
+    gone = (view.running_streams.keys() | view.broken(RUNNING_STREAMS).keys()) - kept
+    former = {
+        name
+        for name, found in view.running_streams.items()
+        if name in view.streams and found.record.generation < view.streams[name].created
+    }
+    for name in sorted(gone | former):
+        pending.delete_stream(name)
 
 
 def start_streams(pending: PendingDecision) -> None:
@@ -25,20 +44,17 @@ def start_streams(pending: PendingDecision) -> None:
     view, known = pending.view, pending.planning.streams
     begin_us = pending.now_us + pending.settings.start_delay_us
     for streams, queries in _connected_streams(view):
-        waiting = [name for name in streams if known[name].start_at_us is None]
+        starts_us = {name: known[name].running.start_at_us for name in streams}
+        waiting = [name for name, start_us in starts_us.items() if start_us is None]
         if not waiting or not _ready(pending, streams, queries):
             continue
-        started = [known[name].start_at_us for name in streams]
-        at_us = min((start for start in started if start is not None), default=begin_us)
+        at_us = min((each for each in starts_us.values() if each is not None), default=begin_us)
         for name in waiting:
-            site = view.nodes[known[name].feeding_site].record
-            known[name] = msgspec.structs.replace(
-                known[name],
-                start_at_us=at_us,
-                incarnation=None if known[name].resumes else site.incarnation,
-            )
+            stream = known[name]
+            site = view.nodes[stream.feeding_site].record
+            begun_at = None if stream.spec.resumes else site.incarnation
             event = pending.event("stream starts", name, "everything that reads it is protected")
-            pending.write(STREAMS.key(name), known[name], view.streams[name].version, event)
+            pending.change_stream(name, event, start_at_us=at_us, incarnation=begun_at)
 
 
 def renew_streams(pending: PendingDecision) -> None:
@@ -47,25 +63,21 @@ def renew_streams(pending: PendingDecision) -> None:
     The site was started again, or is assigned a stream that it was relieved of: then its host has
     discarded the log with the numbers.
     """
-    view, known = pending.view, pending.planning.streams
-    for name, stream in known.items():
-        site = view.nodes.get(stream.feeding_site)
-        if stream.incarnation is None or site is None:
+    view = pending.view
+    for name, stream in [*pending.planning.streams.items()]:
+        site, running = view.nodes.get(stream.feeding_site), stream.running
+        if running.incarnation is None or site is None:
             continue
-        if site.record.incarnation != stream.incarnation:
+        if site.record.incarnation != running.incarnation:
             why = "was started again"
         elif _relieved(view, site.record, name):
             why = "was relieved of it for a while"
         else:
             continue
-        renewed = msgspec.structs.replace(
-            stream, generation=stream.generation + 1, incarnation=site.record.incarnation
-        )
-        known[name] = renewed
+        renewed = begun_anew(running, site.record)
         detail = f"{stream.feeding_site} {why} and its source cannot resume; "
-        detail += f"generation {renewed.generation}"
-        event = pending.event("stream begins anew", name, detail)
-        pending.write(STREAMS.key(name), renewed, view.streams[name].version, event)
+        detail += f"generation {renewed['generation']}"
+        pending.change_stream(name, pending.event("stream begins anew", name, detail), **renewed)
 
 
 def note_slips(pending: PendingDecision) -> None:
@@ -73,18 +85,16 @@ def note_slips(pending: PendingDecision) -> None:
 
     While a source waits, hosts report more every second, so it is written in steps.
     """
-    view, known = pending.view, pending.planning.streams
-    for name, stream in known.items():
-        site = view.nodes.get(stream.feeding_site)
+    for name, stream in [*pending.planning.streams.items()]:
+        site, running = pending.view.nodes.get(stream.feeding_site), stream.running
         status = None if site is None else site.record.sources.get(name)
-        if status is None or stream.start_at_us is None or not stream.resumes:
+        if status is None or running.start_at_us is None or not stream.spec.resumes:
             continue
-        more_ms = status.slipped_ms - stream.slipped_ms
+        more_ms = status.slipped_ms - running.slipped_ms
         # Of two sites, the one that has taken over may have slipped less.
-        is_less = stream.standby is not None and more_ms <= -SLIP_STEP_MS
+        is_less = stream.spec.standby is not None and more_ms <= -SLIP_STEP_MS
         if is_less or more_ms >= SLIP_STEP_MS or (more_ms > 0 and not status.throttled):
-            known[name] = msgspec.structs.replace(stream, slipped_ms=status.slipped_ms)
-            pending.write(STREAMS.key(name), known[name], view.streams[name].version)
+            pending.change_stream(name, None, slipped_ms=status.slipped_ms)
 
 
 def _relieved(view: ClusterView, site: NodeRecord, stream: str) -> bool:
@@ -114,7 +124,7 @@ def _ready(pending: PendingDecision, streams: list[str], queries: set[str]) -> b
     """Whether everything that reads these streams, and delivers what is made of them, is there."""
     view = pending.view
     hosts = {name: found.record for name, found in view.nodes.items()}
-    entering = [(site, name) for name in streams for site in view.stream_records[name].opened_at]
+    entering = [(site, name) for name in streams for site in view.entering[name].opened_at]
     leaving = [
         (site, stream)
         for query in queries

@@ -30,7 +30,12 @@ from orchestrator.control.decide.moving import pursue
 from orchestrator.control.decide.placing import place_new
 from orchestrator.control.decide.schemes import choose_again
 from orchestrator.control.decide.stream_sites import keep_feeding
-from orchestrator.control.decide.streams import note_slips, renew_streams, start_streams
+from orchestrator.control.decide.streams import (
+    note_slips,
+    renew_streams,
+    retire_streams,
+    start_streams,
+)
 from orchestrator.control.observe.clocks import revised_clocks
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.utilisation import advice, largest
@@ -80,6 +85,7 @@ def decide(
     end_link_faults(pending)
     end_cordons(pending)
     _retire(pending)
+    pending.attempt("streams", lambda: retire_streams(pending))
     # Producers first: where they are decides where their consumers stand.
     for fragment in view.dataflow.fragments.values():
         if fragment.key in pending.fragments and fragment.key in view.fragments:

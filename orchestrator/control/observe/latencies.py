@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 from orchestrator.control.observe.clocks import uncertainty_us
 from orchestrator.control.observe.dataflow import Dataflow
+from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.records import StreamRecord
 
 
 def latency_uncertainty_ms(
-    view: ClusterView, flow: Dataflow, streams: Mapping[str, StreamRecord], output: str, site: str
+    view: ClusterView, flow: Dataflow, streams: Mapping[str, EnteringStream], output: str, site: str
 ) -> float | None:
     """By how much latencies of an output may be wrong, ms.
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ha.roles import ReplicaRole
 from orchestrator.control.observe.dataflow import Dataflow, Fragment, InvalidQuery, sound_dataflow
+from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.plausible import plausible
 from orchestrator.control.observe.read_cache import RecordReader
 from orchestrator.control.observe.readiness import Incomplete
@@ -29,6 +30,7 @@ from orchestrator.records import (
     ReplicaLoad,
     ReplicaStatus,
     RunningQueryRecord,
+    RunningStreamRecord,
     ServicesRecord,
     StreamRecord,
 )
@@ -44,6 +46,7 @@ from orchestrator.store.protocol import (
     PLANS,
     QUERIES,
     RUNNING_QUERIES,
+    RUNNING_STREAMS,
     SERVICES,
     STREAMS,
     Key,
@@ -85,6 +88,8 @@ class ClusterView:
 
     Attributes
     ----------
+    streams, running_streams
+        What people wrote of the streams that enter from outside, and what has been decided of them.
     fragments
         By `<query>.<fragment>`.
     plans
@@ -117,6 +122,8 @@ class ClusterView:
         What is missing of the manifest's hosts; None: nothing, or nobody has looked yet.
     begins
         Whether nothing runs yet, and the leader waits for that (`beginning`).
+    entering
+        The streams that enter from outside, but for those of which something cannot be read.
     dataflow, problems
         The queries that compile, and why the others do not.
     suspects
@@ -126,6 +133,7 @@ class ClusterView:
     cluster: Versioned[ClusterRecord] | None = None
     nodes: Mapping[str, Versioned[NodeRecord]] = field(default_factory=_nothing)
     streams: Mapping[str, Versioned[StreamRecord]] = field(default_factory=_nothing)
+    running_streams: Mapping[str, Versioned[RunningStreamRecord]] = field(default_factory=_nothing)
     queries: Mapping[str, Versioned[QueryRecord]] = field(default_factory=_nothing)
     running_queries: Mapping[str, Versioned[RunningQueryRecord]] = field(default_factory=_nothing)
     fragments: Mapping[str, Versioned[FragmentRecord]] = field(default_factory=_nothing)
@@ -146,12 +154,16 @@ class ClusterView:
     overloaded: frozenset[str] = frozenset()
     incomplete: Incomplete | None = None
     begins: bool = False
+    entering: Mapping[str, EnteringStream] = field(init=False)
     dataflow: Dataflow = field(init=False)
     problems: tuple[InvalidQuery, ...] = field(init=False)
     suspects: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "suspects", frozenset(self._suspects()))
+        unreadable = self.broken(RUNNING_STREAMS)
+        specs = {n: found.record for n, found in self.streams.items() if n not in unreadable}
+        object.__setattr__(self, "entering", self.entering_of(specs))
         # What runs comes first, so that a newcomer cannot take a name from it.
         running = {found.record.query for found in self.fragments.values()}
         queries = sorted(
@@ -181,10 +193,24 @@ class ClusterView:
         """By how much the cluster's clock is ahead of those of its machines, as far as known."""
         return ClocksRecord() if self.clocks is None else self.clocks.record
 
+    def entering_of(self, specs: Mapping[str, StreamRecord]) -> dict[str, EnteringStream]:
+        """Streams of the store or of manifests, with what has been decided of them."""
+        created = {name: found.created for name, found in self.streams.items()}
+        running = {name: found.record for name, found in self.running_streams.items()}
+        return {
+            name: EnteringStream.of(spec, created.get(name, 0), running.get(name))
+            for name, spec in specs.items()
+        }
+
     @property
     def stream_records(self) -> dict[str, StreamRecord]:
-        """Streams without versions."""
-        return {name: found.record for name, found in self.streams.items()}
+        """What people wrote of the streams that enter."""
+        return {name: stream.spec for name, stream in self.entering.items()}
+
+    @property
+    def unreadable_streams(self) -> set[str]:
+        """Streams of which something cannot be read: what runs of them stays as it is."""
+        return self.broken(STREAMS).keys() | self.broken(RUNNING_STREAMS).keys()
 
     @property
     def query_records(self) -> dict[str, QueryRecord]:
@@ -428,6 +454,7 @@ def read_view(store: RecordReader) -> ClusterView:
         moves=_sound(store, MOVES, invalid, lambda record: record.name),
         links=_sound(store, LINKS, invalid, lambda record: record.name),
         streams=_sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault),
+        running_streams=_sound(store, RUNNING_STREAMS, invalid, lambda record: record.name),
         nodes={
             name: plausible(found)
             for name, found in _sound(store, NODES, invalid, lambda record: record.node).items()

@@ -90,7 +90,7 @@ class Planning:
         decided: Mapping[str, RunningQueryRecord] = AS_WRITTEN,
     ) -> None:
         self.view = view
-        self.streams = dict(streams)
+        self.streams = view.entering_of(streams)
         self.queries = queries
         self.decided = decided
         self.flow = flow
@@ -125,9 +125,14 @@ class Planning:
         """A fork in which a query that has no place yet is written in another way."""
         other = self.fork()
         other.decided = {**self.decided, query.name: query}
-        other.flow, _ = sound_dataflow(self.streams, self.queries, other.decided)
-        other.work = workload(self.view, other.flow, self.streams, self.queries, other.decided)
+        other.flow, _ = sound_dataflow(self.specs, self.queries, other.decided)
+        other.work = workload(self.view, other.flow, self.specs, self.queries, other.decided)
         return other
+
+    @property
+    def specs(self) -> dict[str, StreamRecord]:
+        """What people wrote of the streams that enter."""
+        return {name: stream.spec for name, stream in self.streams.items()}
 
     @property
     def settings(self) -> Settings:

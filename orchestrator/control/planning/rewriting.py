@@ -122,7 +122,7 @@ class Rewriting:
     def _written(self, planning: Planning, query: RunningQueryRecord) -> WrittenWay:
         """The query written in another way, with trials of its statements."""
         written = planning.written(query)
-        tried = self._trials.tried(query, written.flow, written.streams)
+        tried = self._trials.tried(query, written.flow, written.specs)
         return _planned(written if tried == query else planning.written(tried), tried)
 
     def _shared(

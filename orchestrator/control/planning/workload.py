@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from orchestrator.control.observe.dataflow import AS_WRITTEN, Dataflow, Fragment
+from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.measured_load import mean_speed
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.evaluations import (
@@ -329,8 +330,9 @@ def workload(
     flow, streams, queries, running
         The dataflow to run: that of the store, or with the manifests to be applied.
     """
-    batch_ms = view.settings.batch_ms
-    stream_rates = rates(flow, streams, queries, batch_ms, _together(view, streams), running)
+    batch_ms, entering = view.settings.batch_ms, view.entering_of(streams)
+    together = _together(view, entering)
+    stream_rates = rates(flow, streams, queries, batch_ms, together, running)
     due_ms = urgency_ms(flow, queries)
 
     speed = mean_speed(view.executors.values())
@@ -387,7 +389,7 @@ def workload(
             readers_ms=readers_ms[name],
         )
     hosts = view.hosts.keys()
-    sites = {name: _site(stream, hosts) for name, stream in streams.items()}
+    sites = {name: _site(stream, hosts) for name, stream in entering.items()}
     return Workload(
         flow=flow,
         sites=sites,
@@ -457,7 +459,7 @@ def urgency_ms(flow: Dataflow, queries: Mapping[str, QueryRecord]) -> dict[str, 
     return found
 
 
-def _together(view: ClusterView, streams: Mapping[str, StreamRecord]) -> dict[str, float]:
+def _together(view: ClusterView, streams: Mapping[str, EnteringStream]) -> dict[str, float]:
     """Stream → tuples that have entered at once lately, as the site says that feeds consumers."""
     found: dict[str, float] = {}
     for name, stream in streams.items():
@@ -504,7 +506,7 @@ def _selectivity(query: QueryRecord, fragment: str, tried: Tried | None) -> floa
     return 1.0 if tried is None else tried.selectivity
 
 
-def _site(stream: StreamRecord, hosts: Collection[str]) -> str:
+def _site(stream: EnteringStream, hosts: Collection[str]) -> str:
     """Where a stream enters: of two sites the one that feeds consumers, if it is there."""
     there = [site for site in stream.sites if site in hosts]
     return next(iter(there or stream.sites))

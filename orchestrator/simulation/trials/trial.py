@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.control.decide.decision import DecisionSettings
+from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.view import read_view
 from orchestrator.edges.events import Deliver
 from orchestrator.host.core.events import Report
@@ -25,7 +26,6 @@ from orchestrator.records import (
     MovePlan,
     NodeKind,
     QueryRecord,
-    StreamRecord,
 )
 from orchestrator.simulation.trials.exposure import Exposure
 from orchestrator.simulation.trials.faults import (
@@ -47,7 +47,7 @@ from orchestrator.simulation.trials.strikes import Strikes
 from orchestrator.simulation.world.candidates import Candidates
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.world import World
-from orchestrator.store.protocol import CORDONS, MOVES, QUERIES, STREAMS
+from orchestrator.store.protocol import CORDONS, MOVES, QUERIES, RUNNING_STREAMS, STREAMS
 from streams.vectors.chunk import Chunk, Position
 
 START_LIMIT_S = 30.0
@@ -398,8 +398,12 @@ class FaultTrial:
 
     def _start_us(self) -> int:
         read = {name for program in self.setting.programs.values() for name in program.inputs}
-        records = {name: each.record for name, each in self.store.list(STREAMS).records.items()}
-        starts = [records[name].start_at_us for name in self.setting.recordings if name in read]
+        running = self.store.list(RUNNING_STREAMS).records
+        starts = [
+            running[name].record.start_at_us if name in running else None
+            for name in self.setting.recordings
+            if name in read
+        ]
         known = [start for start in starts if start is not None]
         return max(known) if len(known) == len(starts) else 0
 
@@ -442,16 +446,16 @@ class FaultTrial:
             all(host.runs and host.incarnation in known for host in hosts)
             # A host that is to end after its next write has yet to do so.
             and all(host.store.writes_left is None for host in hosts)
-            and all(self._feeds_alone(stream) for stream in view.stream_records.values())
+            and all(self._feeds_alone(name, stream) for name, stream in view.entering.items())
             and len(view.fragments) == len(self.observed.running)
             and all(view.settled(found.record) for found in view.fragments.values())
             and all(found.record.ended_us is not None for found in view.moves.values())
         )
 
-    def _feeds_alone(self, stream: StreamRecord) -> bool:
+    def _feeds_alone(self, name: str, stream: EnteringStream) -> bool:
         """Whether a stream is open where it should be, and one of its sites feeds consumers."""
         found = [
-            self.world.hosts[site].core.replica_manager.sources.get(stream.name)
+            self.world.hosts[site].core.replica_manager.sources.get(name)
             for site in stream.opened_at
         ]
         feeding = [source for source in found if source is not None and source.feeds_subscribers]

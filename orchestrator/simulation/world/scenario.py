@@ -163,7 +163,7 @@ class Scenario:
             self.store.create(QUERIES.key(query.name), query)
         self._place()
         self._wait(self._started, 30.0, "the queries do not start")
-        start_us = max(s.start_at_us or 0 for s in read_view(self.store).stream_records.values())
+        start_us = max(s.running.start_at_us or 0 for s in read_view(self.store).entering.values())
         self.run_for(max(start_us - self.world.now_us, 0) / 1e6)
 
     def observe(self, outputs: Sequence[str], region: str) -> None:
@@ -299,8 +299,8 @@ class Scenario:
         )
 
     def _started(self) -> bool:
-        streams = read_view(self.store).stream_records.values()
-        return all(stream.start_at_us is not None for stream in streams)
+        streams = read_view(self.store).entering.values()
+        return all(stream.running.start_at_us is not None for stream in streams)
 
     def _finished(self) -> bool:
         end_ms = max(found.end_ms for s in self._streams if (found := recorded(s)))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.manifest.applications import spread
@@ -75,7 +76,7 @@ class Stage:
                 )
                 for name, host in sorted(view.hosts.items())
             ],
-            streams=[_afresh(stream) for _, stream in sorted(view.stream_records.items())],
+            streams=[_as_fed(stream) for _, stream in sorted(view.entering.items())],
             queries=[query for _, query in sorted(view.query_records.items())],
             places={name: found.record for name, found in view.fragments.items()},
         )
@@ -102,8 +103,7 @@ def _hosts(cluster: ClusterManifest, record: ClusterRecord) -> list[HostSpec]:
     ]
 
 
-def _afresh(stream: StreamRecord) -> StreamRecord:
-    """A stream that nobody has started, fed by its first site."""
-    return msgspec.structs.replace(
-        stream, start_at_us=None, generation=0, incarnation=None, slipped_ms=0.0, epoch=0
-    )
+def _as_fed(stream: EnteringStream) -> StreamRecord:
+    """A stream whose first site is the one that feeds consumers now."""
+    site, *other = stream.sites
+    return msgspec.structs.replace(stream.spec, site=site, standby=next(iter(other), None))

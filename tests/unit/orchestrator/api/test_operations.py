@@ -364,10 +364,7 @@ def test_streams_of_refused_input_start_and_end_with_the_stream_they_stand_besid
     streams = (*manifests.streams, msgspec.structs.replace(north, record=late))
     cluster.apply(msgspec.structs.replace(manifests, streams=streams))
     cluster.settle()
-    started = {
-        name: found.record.start_at_us
-        for name, found in cluster.store.list(STREAMS).records.items()
-    }
+    started = {name: stream.running.start_at_us for name, stream in cluster.view().entering.items()}
     assert started.keys() == {"north", "north.late", "south"}
     assert len(set(started.values())) == 1
     assert None not in started.values()

@@ -156,6 +156,8 @@ def test_plan_is_written_before_its_query_and_names_all_it_rests_on(
     assert set(first.basis) - nodes == {
         "cluster",
         "queries/proximity",
+        "running-streams/north",
+        "running-streams/south",
         "streams/north",
         "streams/south",
     }
@@ -259,7 +261,7 @@ def test_streams_that_start_meanwhile_are_no_change(
     cluster.settle_coordinator()
     submitted = admit(cluster.view(), (), [COUNTING]).submissions
     cluster.settle()
-    assert cluster.view().streams["north"].record.start_at_us is not None
+    assert cluster.view().entering["north"].running.start_at_us is not None
     cluster.store.create(PLANS.key("counting"), submitted[0])
     cluster.store.create(QUERIES.key("counting"), COUNTING.record)
     cluster.settle()

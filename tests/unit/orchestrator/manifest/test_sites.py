@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import load
 from orchestrator.manifest.changes import RunsOtherwise, in_words, refuse_change
@@ -34,10 +35,9 @@ def test_the_second_site_stands_by(tmp_path: Path) -> None:
     (found,) = load([written(tmp_path, stream("sites: [a, b]"))]).streams
     assert (found.record.site, found.record.standby) == ("a", "b")
     assert found.record.sites == ("a", "b")
-    taken_over = msgspec.structs.replace(found.record, primary="b", epoch=1)
-    assert taken_over.sites == ("b", "a")
-    # That says no other than the manifest.
-    refuse_change(found, taken_over, "")
+    running = EnteringStream.of(found.record, 0, None).running
+    taken_over = msgspec.structs.replace(running, primary="b", epoch=1)
+    assert EnteringStream.of(found.record, 0, taken_over).sites == ("b", "a")
     assert in_words(found.record)["sites"] == "[a, b]"
 
 
@@ -124,5 +124,7 @@ def test_what_clients_send_enters_at_one_of_two_sites_at_a_time(
 ) -> None:
     (found,) = load([written(tmp_path, stream("sites: [a, b]", source))]).streams
     assert found.record.sites == ("a", "b")
-    assert found.record.opened_at == ("a",)
-    assert msgspec.structs.replace(found.record, primary="b").opened_at == ("b",)
+    entering = EnteringStream.of(found.record, 0, None)
+    assert entering.opened_at == ("a",)
+    moved = msgspec.structs.replace(entering.running, primary="b")
+    assert EnteringStream.of(found.record, 0, moved).opened_at == ("b",)

@@ -12,12 +12,13 @@ import pytest
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.stream_sites import TRIED_US
 from orchestrator.control.observe.awaited import AWAITED_US
+from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.latencies import latency_uncertainty_ms
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
 from orchestrator.drills import acting
-from orchestrator.records import Assignment, SourceSpec, SourceStatus, StreamRecord
-from orchestrator.store.protocol import NODES, STREAMS
+from orchestrator.records import Assignment, SourceSpec, SourceStatus
+from orchestrator.store.protocol import NODES, RUNNING_STREAMS, STREAMS
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 REFUSED = SourceSpec(driver="side", resumable=True, waits=True)
@@ -48,12 +49,22 @@ def cluster(request: pytest.FixtureRequest) -> ObedientCluster:
     return made
 
 
-def north(cluster: ObedientCluster) -> StreamRecord:
-    return cluster.view().streams["north"].record
+def north(cluster: ObedientCluster) -> EnteringStream:
+    return cluster.view().entering["north"]
 
 
 def first_epoch(cluster: ObedientCluster) -> int:
     return cluster.view().streams["north"].created
+
+
+def feeds(cluster: ObedientCluster) -> tuple[str, int]:
+    """The site that feeds consumers, and the epoch, counted from 0."""
+    return north(cluster).feeding_site, north(cluster).running.epoch - first_epoch(cluster)
+
+
+def begun(cluster: ObedientCluster) -> tuple[str, int]:
+    """The site that feeds consumers, and how often the stream has begun anew."""
+    return north(cluster).feeding_site, north(cluster).running.generation - first_epoch(cluster)
 
 
 def assigned(cluster: ObedientCluster, site: str) -> tuple[str, int, str | None]:
@@ -127,7 +138,7 @@ def test_a_takeover_is_recorded_and_the_site_that_comes_back_stands_by(
 ) -> None:
     report(cluster, SOUTH, ReplicaRole.PRIMARY, 1)
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 1)
+    assert feeds(cluster) == (SOUTH, 1)
     assert assigned(cluster, SOUTH) == ("primary", 1, NORTH)
     assert assigned(cluster, NORTH) == ("secondary", 1, SOUTH)
     assert len(told(cluster)) == 1
@@ -147,7 +158,7 @@ def test_a_standby_that_was_not_ready_is_named_once_it_is(cluster: ObedientClust
     report(cluster, SOUTH, ReplicaRole.STANDBY, 0)
     cluster.kill(NORTH)
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 1)
+    assert feeds(cluster) == (SOUTH, 1)
     assert assigned(cluster, SOUTH) == ("primary", 1, NORTH)
 
 
@@ -157,7 +168,7 @@ def test_a_primary_that_has_stepped_down_for_nobody_is_named_again(
     report(cluster, NORTH, ReplicaRole.STANDBY, 3)
     report(cluster, SOUTH, ReplicaRole.STANDBY, 0)
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).epoch) == (NORTH, 4)
+    assert feeds(cluster) == (NORTH, 4)
 
 
 def test_a_site_that_has_yet_to_hear_of_its_role_or_to_open_the_source_is_waited_for(
@@ -170,7 +181,7 @@ def test_a_site_that_has_yet_to_hear_of_its_role_or_to_open_the_source_is_waited
     cluster.settle_coordinator()
     cluster.hosts[SOUTH].tell(sources={})
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 1)
+    assert feeds(cluster) == (SOUTH, 1)
 
 
 def test_sites_that_are_started_again_slip_as_the_one_did_that_fed_consumers_last(
@@ -178,10 +189,10 @@ def test_sites_that_are_started_again_slip_as_the_one_did_that_fed_consumers_las
 ) -> None:
     report(cluster, NORTH, ReplicaRole.PRIMARY, 0, slipped_ms=30_000.0)
     cluster.settle_coordinator()
-    assert north(cluster).slipped_ms == 30_000.0
+    assert north(cluster).running.slipped_ms == 30_000.0
     report(cluster, SOUTH, ReplicaRole.PRIMARY, 1, slipped_ms=500.0)
     cluster.settle_coordinator()
-    assert north(cluster).slipped_ms == 500.0
+    assert north(cluster).running.slipped_ms == 500.0
     assert not cluster.coordination.run_once(cluster.now_us)
 
 
@@ -190,7 +201,7 @@ def test_a_site_whose_source_has_failed_is_relieved_of_the_stream(cluster: Obedi
     report(cluster, SOUTH, ReplicaRole.STANDBY, 0)
     cluster.hosts[NORTH].tell(failed_sources=("north",))
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 1)
+    assert feeds(cluster) == (SOUTH, 1)
 
 
 def test_a_site_that_cannot_open_the_source_is_not_waited_for(cluster: ObedientCluster) -> None:
@@ -210,7 +221,7 @@ def test_while_the_source_has_failed_at_both_sites_neither_is_named(
         report(cluster, site, ReplicaRole.WARMING, 0)
         cluster.hosts[site].tell(failed_sources=("north",))
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).epoch) == (NORTH, 0)
+    assert feeds(cluster) == (NORTH, 0)
     assert told(cluster) == []
 
 
@@ -222,12 +233,12 @@ def test_of_two_sites_that_stand_by_the_one_is_named_that_does_not_lag(
     lagging = msgspec.structs.replace(cluster.hosts[NORTH].record.sources["north"], lags=True)
     cluster.hosts[NORTH].tell(sources=cluster.hosts[NORTH].record.sources | {"north": lagging})
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).epoch) == (SOUTH, 4)
+    assert feeds(cluster) == (SOUTH, 4)
 
 
 def test_what_stands_beside_a_stream_is_opened_before_the_stream(cluster: ObedientCluster) -> None:
     """The stream may refuse tuples as soon as it is open."""
-    stream = north(cluster)
+    stream = north(cluster).spec
     for side in ("late", "rejected"):
         beside = msgspec.structs.replace(
             stream, name=f"north.{side}", standby=None, beside="north", source=REFUSED
@@ -264,7 +275,7 @@ def opened_at(cluster: ObedientCluster) -> set[str]:
 
 @sent
 def test_what_cannot_resume_is_open_at_one_site(cluster: ObedientCluster) -> None:
-    assert north(cluster).start_at_us is not None
+    assert north(cluster).running.start_at_us is not None
     assert opened_at(cluster) == {NORTH}
     assert assigned(cluster, NORTH) == ("primary", 0, None)
     assert producers(cluster) == {(NORTH,)}
@@ -277,8 +288,8 @@ def test_it_begins_anew_at_the_other_site_once_its_own_is_gone_and_stays_there(
     south = cluster.hosts[SOUTH].record.incarnation
     cluster.kill(NORTH)
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).generation) == (SOUTH, 1)
-    assert north(cluster).incarnation == south
+    assert begun(cluster) == (SOUTH, 1)
+    assert north(cluster).running.incarnation == south
     assert opened_at(cluster) == {SOUTH}
     assert producers(cluster) == {(SOUTH,)}
     (detail,) = told(cluster)
@@ -286,10 +297,10 @@ def test_it_begins_anew_at_the_other_site_once_its_own_is_gone_and_stays_there(
     cluster.up(NORTH)
     cluster.settle()
     assert opened_at(cluster) == {SOUTH}
-    assert (north(cluster).feeding_site, north(cluster).generation) == (SOUTH, 1)
+    assert begun(cluster) == (SOUTH, 1)
     cluster.kill(SOUTH)
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).generation) == (NORTH, 2)
+    assert begun(cluster) == (NORTH, 2)
 
 
 @sent
@@ -298,7 +309,7 @@ def test_it_begins_anew_where_it_was_if_its_site_is_started_again_first(
 ) -> None:
     cluster.restart(NORTH)
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).generation) == (NORTH, 1)
+    assert begun(cluster) == (NORTH, 1)
     assert told(cluster) == []
 
 
@@ -307,25 +318,25 @@ def test_it_waits_if_neither_site_is_there(cluster: ObedientCluster) -> None:
     cluster.kill(SOUTH)
     cluster.kill(NORTH)
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).generation) == (NORTH, 0)
+    assert begun(cluster) == (NORTH, 0)
     cluster.up(SOUTH)
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).generation) == (SOUTH, 1)
+    assert begun(cluster) == (SOUTH, 1)
 
 
 @sent
 def test_before_it_has_started_it_moves_without_beginning_anew(cluster: ObedientCluster) -> None:
     cluster.hosts[NORTH].tell(sources={})
     cluster.settle_coordinator()
-    waiting = msgspec.structs.replace(north(cluster), start_at_us=None, incarnation=None)
-    cluster.store.update(STREAMS.key("north"), waiting, cluster.view().streams["north"].version)
+    running = cluster.view().running_streams["north"]
+    cluster.store.delete(RUNNING_STREAMS.key("north"), running.version)
     cluster.kill(NORTH)
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).generation) == (SOUTH, 0)
-    assert (north(cluster).start_at_us, north(cluster).incarnation) == (None, None)
+    assert begun(cluster) == (SOUTH, 0)
+    assert (north(cluster).running.start_at_us, north(cluster).running.incarnation) == (None, None)
     cluster.settle()
-    assert north(cluster).start_at_us is not None
-    assert north(cluster).incarnation == cluster.hosts[SOUTH].record.incarnation
+    assert north(cluster).running.start_at_us is not None
+    assert north(cluster).running.incarnation == cluster.hosts[SOUTH].record.incarnation
 
 
 @sent
@@ -336,7 +347,7 @@ def test_a_site_whose_record_cannot_be_read_keeps_it(cluster: ObedientCluster) -
     cluster.server.plant(path, newer)
     cluster.now_us += AWAITED_US
     cluster.settle_coordinator()
-    assert (north(cluster).feeding_site, north(cluster).generation) == (NORTH, 0)
+    assert begun(cluster) == (NORTH, 0)
 
 
 def fail(cluster: ObedientCluster, site: str) -> None:
@@ -384,7 +395,7 @@ def test_how_certain_latencies_are_depends_on_the_site_that_feeds(cluster: Obedi
         view = cluster.view()
         query = view.query_records["proximity"]
         ((output, site), *_) = query.outputs.items()
-        return latency_uncertainty_ms(view, view.dataflow, view.stream_records, output, site)
+        return latency_uncertainty_ms(view, view.dataflow, view.entering, output, site)
 
     before_ms = uncertainty_ms()
     assert before_ms is not None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.decide.writes import decide
-from orchestrator.manifest import Manifests
-from orchestrator.records import Record, Shed, SourceSpec, SourceStatus
-from orchestrator.store.protocol import ASSIGNMENTS, QUERIES, STREAMS, Key
+from orchestrator.records import Record
+from orchestrator.store.protocol import QUERIES, STREAMS, Key
 from tests.obedient_cluster import ObedientCluster, aircraft, places_ms, query_manifest, replica
 
 ALERTS = "proximity.alerts"
@@ -44,7 +42,7 @@ def test_new_query_is_planned_and_streams_start_together_once_it_is_protected() 
         "stream starts: north",
         "stream starts: south",
     ]
-    starts = {s.record.start_at_us for s in view.streams.values()}
+    starts = {s.running.start_at_us for s in view.entering.values()}
     assert starts == {cluster.now_us + DecisionSettings().start_delay_us}
     cluster.check_invariants()
 
@@ -55,11 +53,11 @@ def test_streams_wait_for_a_cold_secondary() -> None:
         host.cold = True
     cluster.apply(aircraft())
     cluster.settle()
-    assert all(s.record.start_at_us is None for s in cluster.view().streams.values())
+    assert all(s.running.start_at_us is None for s in cluster.view().entering.values())
     for host in cluster.hosts.values():
         host.cold = False
     cluster.settle()
-    assert all(s.record.start_at_us is not None for s in cluster.view().streams.values())
+    assert all(s.running.start_at_us is not None for s in cluster.view().entering.values())
 
 
 def test_query_waits_for_a_second_executor() -> None:
@@ -324,146 +322,3 @@ def test_decided_again_after_its_writes_yields_nothing() -> None:
     cluster = running()
     view = cluster.view()
     assert decide(view, cluster.now_us + 1, DecisionSettings()).writes == ()
-
-
-def with_source(source: SourceSpec | None, shed: Shed | None) -> Manifests:
-    streams = [
-        msgspec.structs.replace(
-            each, record=msgspec.structs.replace(each.record, source=source, shed=shed)
-        )
-        for each in aircraft().streams
-    ]
-    return msgspec.structs.replace(aircraft(), streams=tuple(streams))
-
-
-RECORDED = SourceSpec(driver="replay", resumable=True)
-
-
-def generations(cluster: ObedientCluster) -> dict[str, int]:
-    """Generations of the sources that sites are assigned."""
-    assigned = [found.record for found in cluster.view().assignments.values()]
-    return {source.stream: source.generation for each in assigned for source in each.sources}
-
-
-@pytest.mark.parametrize(
-    ("source", "shed", "anew"),
-    [
-        (RECORDED, None, False),
-        (RECORDED, Shed(tuples=1, per_ms=10.0), True),
-        (SourceSpec(driver="sensor"), None, True),
-    ],
-    ids=["resumes", "sheds", "cannot resume"],
-)
-def test_stream_begins_anew_only_if_its_restarted_site_cannot_resume_it(
-    source: SourceSpec, shed: Shed | None, anew: bool
-) -> None:
-    cluster = ObedientCluster()
-    cluster.apply(with_source(source, shed))
-    cluster.settle()
-    before = generations(cluster)
-    for lives in range(1, 4):
-        cluster.up("north-receiver")
-        cluster.settle()
-        raised = lives if anew else 0
-        assert generations(cluster) == {
-            "north": before["north"] + raised,
-            "south": before["south"],
-        }
-        events = cluster.history().count("stream begins anew: north")
-        assert events == raised
-    cluster.check_invariants()
-
-
-@pytest.mark.parametrize(("source", "anew"), [(RECORDED, 0), (SourceSpec(driver="sensor"), 1)])
-def test_stream_that_its_site_was_relieved_of_begins_anew_unless_it_resumes(
-    source: SourceSpec, anew: int
-) -> None:
-    # Its host has discarded the log, and would number the tuples from 0 again.
-    cluster = ObedientCluster()
-    cluster.apply(with_source(source, None))
-    cluster.settle()
-    before = generations(cluster)
-    site = ASSIGNMENTS.key("north-receiver")
-    found = cluster.store.get(site)
-    assert found is not None
-    without = msgspec.structs.replace(found.record, sources=())
-    cluster.store.update(site, without, found.version)
-    cluster.settle()
-    assert generations(cluster) == {"north": before["north"] + anew, "south": before["south"]}
-    assert cluster.history().count("stream begins anew: north") == anew
-    cluster.check_invariants()
-
-
-def slips(cluster: ObedientCluster, slipped_ms: float, *, throttled: bool) -> float:
-    """What the store keeps after the site of `north` reports so much."""
-    status = SourceStatus(next_seq=0, slipped_ms=slipped_ms, throttled=throttled)
-    cluster.hosts["north-receiver"].tell(sources={"north": status})
-    cluster.settle_coordinator()
-    return cluster.view().streams["north"].record.slipped_ms
-
-
-def assigned_slip_ms(cluster: ObedientCluster) -> float:
-    (source,) = cluster.view().assignments["north-receiver"].record.sources
-    return source.slipped_ms
-
-
-def test_a_restarted_site_is_told_how_far_its_source_had_slipped() -> None:
-    cluster = ObedientCluster()
-    cluster.apply(with_source(RECORDED, None))
-    cluster.settle()
-    assert slips(cluster, 900.0, throttled=True) == 0
-    assert slips(cluster, 1500.0, throttled=True) == 1500
-    assert slips(cluster, 1600.0, throttled=True) == 1500, "written in steps while it grows"
-    assert slips(cluster, 1600.0, throttled=False) == 1600
-    assert slips(cluster, 0.0, throttled=False) == 1600, "it never gets less"
-    assert assigned_slip_ms(cluster) == 0, "the host knows better"
-    cluster.up("north-receiver")
-    cluster.settle()
-    assert assigned_slip_ms(cluster) == 1600
-    cluster.check_invariants()
-
-
-def test_stream_whose_site_has_lost_its_session_only_does_not_begin_anew() -> None:
-    cluster = ObedientCluster()
-    cluster.apply(with_source(SourceSpec(driver="sensor"), None))
-    cluster.settle()
-    before = generations(cluster)
-    host = cluster.hosts["north-receiver"]
-    host.store.expire()
-    cluster.settle_coordinator()
-    host.store.resume()
-    host.tell()
-    cluster.settle()
-    assert generations(cluster) == before
-
-
-def test_stream_that_has_not_started_does_not_begin_anew() -> None:
-    cluster = ObedientCluster()
-    for host in cluster.hosts.values():
-        host.cold = True
-    cluster.apply(with_source(SourceSpec(driver="sensor"), None))
-    cluster.settle()
-    before = generations(cluster)
-    cluster.up("north-receiver")
-    cluster.settle()
-    assert generations(cluster) == before
-
-
-def test_stream_and_query_of_a_former_name_are_told_apart() -> None:
-    cluster = ObedientCluster()
-    lives: list[tuple[dict[str, int], set[int]]] = []
-    for _ in range(2):
-        cluster.apply(with_source(RECORDED, None))
-        cluster.settle()
-        assigned = [found.record for found in cluster.view().assignments.values()]
-        sinks = {sink.life for each in assigned for sink in each.sinks}
-        lives.append((generations(cluster), sinks))
-        view = cluster.view()
-        cluster.store.delete(QUERIES.key("proximity"), view.queries["proximity"].version)
-        for name, found in view.streams.items():
-            cluster.store.delete(STREAMS.key(name), found.version)
-        cluster.settle()
-    (first, first_sinks), (second, second_sinks) = lives
-    assert all(second[name] > first[name] for name in first)
-    assert len(first_sinks) == len(second_sinks) == 1
-    assert first_sinks != second_sinks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import msgspec
 import pytest
 
@@ -10,6 +12,8 @@ from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, query_m
 
 ALERTS = "proximity.alerts"
 GRACE_US = 100_000_000
+DECIDED = ("fragments", "queries", "streams", "running-streams")
+FOLDERS = (*DECIDED, "nodes")
 
 
 @pytest.fixture
@@ -50,26 +54,23 @@ def let_time_pass(cluster: ObedientCluster) -> None:
     cluster.settle_coordinator()
 
 
-@pytest.mark.parametrize(
-    "folder", ["cluster", "clocks", "fragments", "queries", "streams", "nodes", "everything"]
-)
+@pytest.mark.parametrize("folder", ["cluster", "clocks", *FOLDERS, "everything"])
 def test_what_runs_stays_as_it_is_while_records_cannot_be_read(
     cluster: ObedientCluster, folder: str
 ) -> None:
-    folders = ("fragments", "queries", "streams", "nodes")
     chosen = [folder] if folder in ("cluster", "clocks") else []
-    for each in folders if folder == "everything" else (folder,):
+    for each in FOLDERS if folder == "everything" else (folder,):
         chosen = chosen or []
         chosen = [*chosen, *paths(cluster, each)]
-    before = data(cluster, "assignments", "fragments", "streams", "queries")
+    before = data(cluster, "assignments", *DECIDED)
     history = cluster.history()
     originals = {path: plant_newer(cluster, path) for path in chosen}
-    planted = data(cluster, "fragments", "queries", "streams")
+    planted = data(cluster, *DECIDED)
     let_time_pass(cluster)
     after = data(cluster, "assignments")
     assert after == {path: record for path, record in before.items() if path in after}
     assert len(after) == len(paths(cluster, "assignments"))
-    assert data(cluster, "fragments", "queries", "streams") == planted
+    assert data(cluster, *DECIDED) == planted
     problems = "\n".join(cluster.coordination.problems)
     assert all(path in problems for path in chosen)
     for path, original in originals.items():
@@ -77,13 +78,15 @@ def test_what_runs_stays_as_it_is_while_records_cannot_be_read(
         cluster.server.plant(path, original)
         cluster.server.entries[path].owner = owner
     cluster.settle_coordinator()
-    assert data(cluster, "assignments", "fragments", "streams", "queries") == before
+    assert data(cluster, "assignments", *DECIDED) == before
     told = set(cluster.history()[len(history) :])
     assert not {each for each in told if not each.startswith("redundancy")}
     assert cluster.coordination.problems == ()
 
 
-@pytest.mark.parametrize("path", ["queries/proximity", "streams/north", f"fragments/{ALERTS}"])
+@pytest.mark.parametrize(
+    "path", ["queries/proximity", "streams/north", "running-streams/north", f"fragments/{ALERTS}"]
+)
 def test_one_unreadable_record_changes_no_assignment(cluster: ObedientCluster, path: str) -> None:
     before = data(cluster, "assignments")
     plant_newer(cluster, path)
@@ -225,3 +228,33 @@ def test_node_that_cannot_be_read_gets_nothing_new(cluster: ObedientCluster) -> 
     after = cluster.view().fragments[ALERTS].record.secondary
     assert after is not None
     assert after.node not in idle[:1]
+
+
+def test_a_cluster_that_the_version_before_has_stored_is_left_alone_and_says_what_to_do(
+    cluster: ObedientCluster,
+) -> None:
+    """It kept what the leader decides of a stream in the record of what people wrote."""
+    before = data(cluster, "assignments", "fragments", "queries")
+    for path in paths(cluster, "streams"):
+        spec = msgspec.json.decode(cluster.server.entries[path].data)
+        decided = {
+            "primary": None,
+            "epoch": 0,
+            "moved_us": None,
+            "start_at_us": 2_000_000,
+            "generation": 0,
+            "incarnation": None,
+            "slipped_ms": 0.0,
+        }
+        cluster.server.plant(path, msgspec.json.encode(spec | decided))
+    for path in paths(cluster, "running-streams"):
+        del cluster.server.entries[path]
+    stored = data(cluster, "streams")
+    let_time_pass(cluster)
+    assert data(cluster, "assignments", "fragments", "queries") == before
+    assert data(cluster, "streams", "running-streams") == stored
+    problem = next(each for each in cluster.coordination.problems if "streams/north" in each)
+    assert "is not a StreamRecord: Object contains unknown field `primary`" in problem
+    assert f"Another version of Vivace than this one ({version('vivace')}) wrote it" in problem
+    assert "`vivace down`" in problem
+    assert "`vivace up` in another --data folder" in problem
