@@ -360,6 +360,11 @@ class ObedientCluster:
             assert record.secondary is None or record.secondary.node != record.primary.node
             assert 1 <= record.generation <= record.epoch
         for name, found in view.assignments.items():
+            for source in found.record.sources:
+                # An assignment may lag behind what is decided of a stream, never run ahead of it.
+                stream = view.entering.get(source.stream)
+                assert stream is None or source.generation <= stream.running.generation
+                assert stream is None or source.epoch <= stream.running.epoch
             for replica in found.record.fragments:
                 assert replica.peer_replica != name, (
                     f"{replica.fragment} has both replicas on {name}"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.decide.writes import decide
 from orchestrator.records import CordonRecord, MovePlan, MoveStep
-from orchestrator.store.protocol import CORDONS, MOVES
+from orchestrator.store.protocol import CORDONS, MOVES, QUERIES, STREAMS
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, places_ms
 
 nodes = st.sampled_from(tuple(places_ms))
@@ -24,6 +24,7 @@ actions = st.lists(
         st.tuples(st.just("move primary"), nodes),
         st.tuples(st.just("move secondary"), nodes),
         st.tuples(st.just("cordon"), nodes),
+        st.tuples(st.just("apply again"), st.just("")),
     ),
     max_size=14,
 )
@@ -56,6 +57,14 @@ def act(cluster: ObedientCluster, action: str, node: str) -> None:
             if node not in cluster.view().cordoned:
                 record = CordonRecord(node=node, since_us=cluster.now_us)
                 cluster.store.create(CORDONS.key(node), record)
+        case "apply again":
+            view = cluster.view()
+            cluster.store.delete(QUERIES.key("proximity"), view.queries["proximity"].version)
+            cluster.settle_coordinator()
+            # The leader misses that the streams were gone.
+            for name, found in view.streams.items():
+                cluster.store.delete(STREAMS.key(name), found.version)
+            cluster.apply(aircraft())
         case "obey":
             for host in cluster.hosts.values():
                 host.obey()
