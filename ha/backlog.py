@@ -1,12 +1,14 @@
 """Chunks of a stream that a host keeps once for all its readers that rest.
 
-A task that rests with work does nothing with what arrives until its rest ends. The host keeps that
-once, in the stream's *backlog*, and each reader takes what has come since then as one chunk, when
-it is evaluated. So a chunk costs a host the same however many of its readers rest.
+A task that rests although it has work does nothing with new chunks until its rest ends. The host
+keeps these chunks once, in the stream's *backlog*. When a reader is evaluated, it takes all chunks
+since the beginning of its rest as one. So a chunk costs a host the same, however many of its
+readers rest.
 
 A reader that waits has received everything up to the end of the backlog, in the sense of the
-protocol: the host has it, and the reader's cursor will accept it. Whatever else happens to a stream
-than consecutive chunks of one generation, or to a reader, comes after the reader has taken them.
+protocol: the host has it, and the reader's cursor will accept it. Only consecutive chunks of one
+generation wait. Before anything else happens to the stream or to a reader, such as a gap or a new
+generation, the reader takes its chunks.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from streams.vectors.chunk import Position, joined
 
 @dataclass(slots=True)
 class Backlog:
-    """The chunks, and who has yet to take them.
+    """The chunks, and the readers that have yet to take them.
 
     Attributes
     ----------
@@ -38,7 +40,7 @@ class Backlog:
     _waiting: dict[str, tuple[int, bool]] = field(default_factory=dict[str, tuple[int, bool]])
     """Reader → number of the first chunk that it has not taken, and whether it is idle."""
     _last: Data | None = None
-    """What the readers that wait have received last."""
+    """The last data that the waiting readers have received."""
     _joined: dict[int, Data] = field(default_factory=dict[int, Data])
 
     @property
@@ -101,7 +103,7 @@ class Backlog:
             self._joined.clear()
 
     def take(self, reader: str) -> Data | None:
-        """What a reader has waited for, as one chunk; None if nothing. It waits no more."""
+        """The chunks of a reader as one; None if there are none. It waits no more."""
         if reader not in self._waiting:
             return None
         begins, _ = self._waiting.pop(reader)
@@ -112,7 +114,7 @@ class Backlog:
         return fresh
 
     def leave(self, readers: Iterable[str]) -> None:
-        """Have readers wait no more that have no use for what they would take."""
+        """Have readers wait no more that have no use for their chunks."""
         for reader in readers:
             self._waiting.pop(reader, None)
         self._drop_taken()

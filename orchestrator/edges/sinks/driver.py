@@ -1,15 +1,16 @@
 """The protocol of a sink driver, which takes a stream out.
 
-The host's core decides what is delivered: every tuple once, in order. Its commands `Deliver`
-reach an open sink, which has no clock. The host has it flush at intervals, on a thread of its own
+The host's core has every tuple delivered once, in order. Its commands `Deliver` reach an open sink,
+which has no clock. The host has it flush at intervals, on a thread of its own
 (`orchestrator.edges.sinks.write_behind`), so that a slow disk does not hold up the host.
 
-The host acknowledges what the sink has flushed, and nothing else: producers keep all other output
-and send it again if the site is killed. A sink that is opened again says what it has kept for good
-(`OpenSink.durable`), and the deliveries continue from there. If a flush keeps its deliveries
-together with their end, or not at all, each tuple is kept exactly once whenever the site dies. A
-sink that cannot tell what it has kept begins with the oldest output that producers still keep, and
-may get tuples twice; what it has flushed counts as kept, since producers cannot keep everything.
+The host acknowledges flushed tuples, and no others. Producers keep all other output and send it
+again if the site is killed. A sink that is opened again says up to where it has kept the stream for
+good (`OpenSink.durable`), and the deliveries continue from there. If a flush keeps its deliveries
+together with their end, or not at all, each tuple is kept exactly once, whenever the site dies. A
+sink that cannot say up to where it has kept the stream begins with the oldest output that producers
+still keep, and may get tuples twice. Its flushed tuples count as kept all the same, since producers
+cannot keep everything.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class OpenSink(Protocol):
 
 @runtime_checkable
 class LiveSink(OpenSink, Protocol):
-    """An open sink that shows what has come, at once.
+    """An open sink that shows delivered tuples at once.
 
     Attributes
     ----------
@@ -68,7 +69,7 @@ class LiveSink(OpenSink, Protocol):
         ...
 
     def arrived(self, delivery: Deliver) -> None:
-        """Told at once of what `keep` will be given; must not block."""
+        """Called at once with tuples that `keep` will get later; must not block."""
         ...
 
 
@@ -77,7 +78,7 @@ class SinkDriver(Driver, frozen=True, kw_only=True):
 
     @property
     def reserved(self) -> Mapping[str, str]:
-        """Columns that its readers find beside those of the stream → what they are."""
+        """Columns that its readers find beside those of the stream → their meaning."""
         return {}
 
     @property
@@ -103,8 +104,8 @@ class SinkDriver(Driver, frozen=True, kw_only=True):
         Parameters
         ----------
         assignment
-            The stream and its columns. What was kept of a stream with another `life` belongs to a
-            former query.
+            The stream and its columns. Tuples that were kept of a stream with another `life` belong
+            to a former query.
         folder
             The site's own, for drivers that keep files.
 

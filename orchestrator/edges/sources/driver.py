@@ -1,13 +1,13 @@
 """The protocol of a source driver, which brings a stream in.
 
-A driver decides nothing by itself: the host's loop asks an open source when it will next have
-something, and for all that is due by now. The loop passes the time. What a source emits are tuples
+A driver decides nothing by itself. The host's loop asks an open source when it will next have
+tuples, and for all tuples that are due by now. The loop passes the time. A source emits tuples
 together with watermarks: promises that no earlier timestamp follows. The host numbers the tuples,
 keeps them until every subscriber has processed them, and sends them.
 
-A source that is *paced* has a time axis of its own, which begins when the stream starts: a
-recording. A *live* source takes what others send it, on threads of its own
-(`orchestrator.edges.sources.live.ingestion`). It wakes the loop when it has something.
+A *paced* source, such as a recording, has a time axis of its own, which begins when the stream
+starts. A *live* source takes tuples from clients, on threads of its own
+(`orchestrator.edges.sources.live.ingestion`). It wakes the loop when it has some.
 
 There is one open source a stream. Its site may be killed and started again. A source is *resumable*
 if it can then continue: its content is numbered alike by every process that reads it, and can be
@@ -63,11 +63,11 @@ class SourceContext:
     buffer_bytes
         Memory that input may take until the host has numbered it.
     waiting_bytes
-        What input may take, most of it in files, until its timestamps are complete.
+        Bytes that input may take, most of it in files, until its timestamps are complete.
     check_claim
         Raises an error if another process has replaced this one here.
     side_streams
-        The streams of what others here refuse.
+        The streams of tuples that other streams of this site refuse.
     opens_aside
         Whether sources are opened on threads of their own, for a loop that must not stand still.
     """
@@ -112,7 +112,7 @@ class OpenSource(Protocol):
 
 @runtime_checkable
 class ReportingSource(OpenSource, Protocol):
-    """An open source that counts what it did not let in."""
+    """An open source that counts the tuples that it refused."""
 
     @property
     def status(self) -> InputStatus:
@@ -132,7 +132,7 @@ class WaitingSource(OpenSource, Protocol):
 
 @runtime_checkable
 class ConfirmedSource(OpenSource, Protocol):
-    """An open source that tells others once everybody who reads the stream has what they sent."""
+    """An open source that tells a client once all readers of the stream have its tuples."""
 
     def confirm(self, watermark_ms: int, had_ms: int) -> None:
         """Note up to where everybody has acknowledged the stream, and somebody had it before."""
@@ -157,7 +157,7 @@ class ResumableSource(OpenSource, Protocol):
         ...
 
     def position_at(self, watermark_ms: int) -> Position:
-        """The cut after a watermark that lies within what can be read again.
+        """The cut after a watermark, if it lies where the source can be read again.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class ResumableSource(OpenSource, Protocol):
         Raises
         ------
         DriverError
-            The stream has no such position: its content is not what it was.
+            The stream has no such position: its content has changed.
         """
         ...
 
@@ -197,7 +197,7 @@ class SourceDriver(Driver, frozen=True, kw_only=True):
 
     @property
     def resumable(self) -> bool:
-        """Whether what it opens is a `ResumableSource`."""
+        """Whether the opened source is a `ResumableSource`."""
         return False
 
     @property

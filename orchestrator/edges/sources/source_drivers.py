@@ -2,8 +2,8 @@
 
 A source that cannot be opened, raises, or breaks the promises of a stream has failed. The failure
 is a problem of its stream alone: the source is closed and opened again later, and all other streams
-go on. Once it works again, the stream continues: a resumable source emits what it left out, and of
-any other source the timestamps are dropped that were complete before.
+go on. Once it works again, the stream continues. A resumable source emits the tuples that it left
+out. Of any other source, timestamps that were complete before are dropped.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class _Attended:
     source
         None while it cannot be used.
     opening
-        What opens it; None: nothing does at present.
+        The attempt to open it; None: there is none at present.
     resumable, waiting, confirmed
-        The same source, if it can be read again; if it says what it waits for; if it is told what
-        consumers have. Hosts ask in every turn, and checking a protocol takes as long as handling a
-        message.
+        The same source, if it can be read again; if it says for what it waits; if it is told which
+        tuples consumers have. They are kept because hosts ask in every turn, and checking a
+        protocol takes as long as handling a message.
     paced
         Whether it has a time axis of its own.
     begun
@@ -75,9 +75,9 @@ class _Attended:
     waits
         Whether it was not read although it may have had something, because consumers hold it up.
     slipped_us
-        By how much its time axis has slipped because of that: everything is due so much later.
+        By how much its time axis has slipped because of that. Every tuple is due so much later.
     waits_for
-        What it has last said that it waits for; None: nothing.
+        For what it waits, as it said last; None: for nothing.
     """
 
     generation: int
@@ -147,7 +147,7 @@ class SourceDrivers:
 
     @property
     def problems(self) -> dict[str, str]:
-        """The failures, and stream → what its source waits for."""
+        """The failures, and stream → for what its source waits."""
         waits = {stream: each.waits_for for stream, each in self._attended.items()}
         said = {stream: f"{stream}: {what}" for stream, what in waits.items() if what}
         return said | self.failures
@@ -168,7 +168,7 @@ class SourceDrivers:
 
     @property
     def statuses(self) -> dict[str, InputStatus]:
-        """Stream → what its source did not let in, if it counts that."""
+        """Stream → the tuples that its source refused, if it counts them."""
         return {
             stream: each.source.status
             for stream, each in self._attended.items()
@@ -307,7 +307,7 @@ class SourceDrivers:
                 continue
             if each.source is None:
                 opening = self._openings.get(a.stream)
-                # What opens a source says when it has ended.
+                # The attempt to open a source says when it has ended.
                 if opening is None or opening.ended:
                     soonest.append(each.failures.retry_us)
             elif a.start_at_us is not None and a.stream not in throttled:
@@ -400,8 +400,9 @@ def _begin(each: _Attended, source: OpenSource, a: SourceAssignment, at_us: int)
     """Use a source that has been opened; returns where the stream stands at a time of the cluster's
     clock.
 
-    A source that resumes goes on where this process was, else with what comes due from now on: what
-    came due before is read again for the consumers that lack it.
+    A source that resumes goes on where this process was. If this process has not opened it before,
+    it begins with the tuples that come due from now on; earlier ones are read again for the
+    consumers that lack them.
     """
     each.source, each.waits_for = source, None
     position = Position()
@@ -457,7 +458,7 @@ def _chunk(emitted: SourceEmitted) -> Chunk:
 
 
 def _check(emitted: SourceEmitted, schema: pa.Schema, watermark_ms: int) -> None:
-    """Raise unless what was emitted continues the stream."""
+    """Raise unless the emitted tuples and watermarks continue the stream."""
     chunk = _chunk(emitted)
     try:
         chunk.check(schema)
@@ -471,7 +472,7 @@ def _check(emitted: SourceEmitted, schema: pa.Schema, watermark_ms: int) -> None
 
 
 def _after(emitted: SourceEmitted, watermark_ms: int) -> SourceEmitted | None:
-    """What follows a watermark: all of it, or None if nothing does."""
+    """The part of an emission after a watermark; None if nothing follows."""
     chunk = _chunk(emitted)
     if int(chunk.watermarks_ms[0]) > watermark_ms:
         return emitted

@@ -1,16 +1,16 @@
 """Batches that come in parts and enter together: Spark's tasks write them, its driver commits them.
 
-A task of Spark writes its partition while others write theirs. It may fail within it and be
-repeated, and nothing of a batch may count before all of it is there. Tasks therefore *stage* parts:
-files in the site's folder that do not belong to the stream. The driver then *commits* the batch by
-naming its parts. The site merges them by their timestamps into one file. From then on, the batch
-depends on nobody else. Its tuples enter in pieces, each under a number of its own, as those of a
-file in a folder do (`orchestrator.edges.sources.folder`). A site that is killed meanwhile goes on
-with the file when it starts again.
+A task of Spark writes its partition while other tasks write theirs. A task may fail halfway and be
+repeated, and no tuple of a batch may enter before the whole batch is there. Tasks therefore *stage*
+parts: files in the site's folder that do not belong to the stream. The driver then *commits* the
+batch by naming its parts. The site merges them by their timestamps into one file. From then on, the
+batch depends on no other process. Its tuples enter in pieces, each under a number of its own, like
+those of a file in a folder (`orchestrator.edges.sources.folder`). A site that is killed meanwhile
+goes on with the file when it starts again.
 
 A batch is named by its client and a number that rises. A batch that has entered, or is entering,
-does not enter again. A task that is repeated may cut its rows into other parts and write them in
-another order: they are compared as a whole, whatever their order. Other rows are refused.
+does not enter again. A repeated task may cut its rows into other parts and write them in another
+order. So rows are compared as a whole, in any order. Other rows under the same name are refused.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ STALE_S = 86_400.0
 """Parts that nobody has committed for a day make room for others."""
 
 ENTERS_S = 20.0
-"""How long a commit waits for those of others."""
+"""How long a commit waits for other commits."""
 
 _CLIENT, _NUMBER, _DIGEST = b"vivace.client", b"vivace.number", b"vivace.digest"
 
@@ -74,7 +74,7 @@ class Batches:
     opened
         The stream's way in. It has a journal, which remembers what has entered.
     most_bytes
-        What staged parts may take of the disk.
+        Bytes that staged parts may take on the disk.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Batches:
         self._sizes = {path: _size(path) for path in self._folder.iterdir() if path.is_dir()}
 
     def start(self) -> None:
-        """Let enter, on a thread, what another process has left committed."""
+        """Let batches enter, on a thread, that another process has committed."""
         if any(self._folder.glob("*.batch")):
             threading.Thread(target=self._resume, name="batches", daemon=True).start()
 
@@ -163,7 +163,7 @@ class Batches:
         return taken
 
     def abort(self, client: str, number: int) -> None:
-        """Drop what is staged of a batch."""
+        """Drop the staged parts of a batch."""
         with self._staging:
             self._drop(self._staged(client, number))
 
@@ -172,7 +172,7 @@ class Batches:
             self._enter_all()
 
     def _enter_all(self) -> None:
-        """Let enter what was committed and has not entered, the earliest first."""
+        """Let committed batches enter that have not entered yet, the earliest first."""
         for file in sorted(self._folder.glob("*.batch"), key=lambda f: f.stat().st_mtime_ns):
             try:
                 self._enter(file)
@@ -213,7 +213,7 @@ class Batches:
         sync(self._folder)
 
     def _compare(self, client: str, number: int, parts: Sequence[str]) -> None:
-        """Raise `OtherRows` if the parts are here, and not those of the batch that has entered."""
+        """Raise `OtherRows` if parts are here, and differ from the batch that has entered."""
         with contextlib.suppress(Missing):
             digest = digest_of_parts(self._whole(client, number, parts))
             if self._input.differs(_name(client), _last(number), digest):
@@ -264,7 +264,7 @@ class Batches:
         return self._folder / _key(client, number)
 
     def _make_room(self, folder: Path, client: str, size_bytes: int) -> None:
-        # Somebody may have removed what was staged.
+        # Somebody may have removed the staged parts.
         self._sizes = {path: size for path, size in self._sizes.items() if path.exists()}
         if self._sizes.get(folder, 0) + size_bytes > self._most_bytes:
             raise TooLarge(
@@ -291,9 +291,9 @@ class Batches:
 
 
 def _mapped(file: Path) -> pa.Table:
-    """The rows of a file, read where they are looked at; the disk may have damaged them since.
+    """The rows of a file, which is mapped. The disk may have damaged them since they were written.
 
-    What is mapped stays so. There may be more parts than files that may be open.
+    The mapping stays; the file is closed, because there may be more parts than open files.
     """
     with pa.memory_map(str(file)) as raw:
         table = ipc.open_file(raw).read_all()
@@ -323,7 +323,7 @@ def _writer(raw: object, schema: pa.Schema) -> contextlib.closing[ipc.RecordBatc
 
 
 def _name(client: str) -> str:
-    """The client as the journal knows it: apart from what it sends without parts."""
+    """The client's name in the journal: another one than for batches without parts."""
     return f"batches of {client}"
 
 

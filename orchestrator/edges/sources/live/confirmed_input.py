@@ -1,9 +1,10 @@
-"""A live input without a journal that responds once everybody who reads the stream has the tuples.
+"""A live input without a journal that responds once all readers of the stream have the tuples.
 
-Then both replicas of each fragment that reads it hold them in their state, so that neither the site
-nor its disk is needed any more. A site that starts again begins the stream anew: a client sends
-again what it got no response to, and consumers leave out what they had of it, by its timestamps.
-They leave out what is new and late as well, so of such tuples clients are told that nobody knows.
+Both replicas of each fragment that reads the stream then hold them in their state, so neither the
+site nor its disk is needed any more. A site that starts again begins the stream anew. A client
+sends again the batches to which it got no response. Consumers leave out tuples with timestamps that
+were complete for them. They thereby leave out tuples that they had, and new tuples that are late.
+Nobody can tell these two apart, and the response says so (`undecided`).
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class ConfirmedInput(LiveInput):
         self._unconfirmed: list[Push] = []
 
     def confirm(self, watermark_ms: int, had_ms: int) -> None:
-        """Note up to where everybody who reads the stream has acknowledged it.
+        """Note up to where all readers have acknowledged the stream.
 
         Parameters
         ----------
         had_ms
-            Up to where somebody had it before it began anew.
+            Highest watermark that a reader had before the stream began anew.
         """
         if watermark_ms > self._confirmed_ms:
             with self._changed:
@@ -50,7 +51,7 @@ class ConfirmedInput(LiveInput):
         return 0
 
     def close(self) -> None:
-        """End; what was not acknowledged is to be sent again."""
+        """End. Clients are to send again the batches that were not acknowledged."""
         super().close()
         self._fail(())
 
@@ -74,7 +75,7 @@ class ConfirmedInput(LiveInput):
             self._fail(())
 
     def _decide(self, push: Push) -> None:
-        """Tell apart what entered and what consumers may have left out."""
+        """Tell tuples that entered from those that consumers may have left out."""
         taken = push.outcome
         if self._had_ms == NO_WATERMARK or taken is None or taken.repeated:
             return

@@ -1,10 +1,10 @@
 """The way of a live source's tuples from its readers to the host: order, number, keep.
 
 Readers (connections, requests, files) parse on threads of their own and `push` batches. One thread
-a stream (`orchestrator.edges.sources.live.live_input`) takes all that have come, brings their
-tuples into order, numbers what is complete, and has the journal keep it. Then it tells the readers,
-and wakes the host's loop, which asks for what has entered. While one commit is being written, the
-next batches gather.
+a stream (`orchestrator.edges.sources.live.live_input`) takes all batches that have come, brings
+their tuples into order, numbers those with complete timestamps, and has the journal keep them. Then
+it tells the readers, and wakes the host's loop, which asks for the numbered tuples. While one
+commit is being written, the next batches gather.
 
 *Once.* A batch may carry the name of its client and a number. A batch whose number the client has
 used before is not taken in again; the journal remembers that too. So a client that got no answer
@@ -35,7 +35,7 @@ from orchestrator.records import WaitingInput
 from streams.vectors.chunk import NO_WATERMARK, Chunk, Position
 
 PIECE_BYTES = 4 * 2**20
-"""Greatest size of what is emitted or kept at once, unless one timestamp has more."""
+"""Greatest size of one emission or commit, unless one timestamp has more."""
 
 
 class Full(Exception):
@@ -66,14 +66,14 @@ class Push:
     arrived_us
         When it came, cluster clock.
     client, number
-        Who has sent it, and its number among the client's batches; no client: it cannot be told
-        from another one that is equal.
+        Its client, and its number among that client's batches. None: it cannot be told from an
+        equal batch.
     places
-        Names → numbers that the journal is to remember with it as those of clients.
+        Further names → numbers that the journal is to remember with it, as if of clients.
     confirms
         Whether somebody waits for the outcome.
     until_ms
-        Up to where the stream holds all of it, once it was taken in.
+        Once it was taken in: the watermark at which all its tuples have entered.
     late_ms
         Timestamps of the tuples that came too late.
     digest
@@ -97,7 +97,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutcome:
-    """What became of a batch. It is in the journal, if there is one.
+    """The outcome of a batch, which is in the journal by now, if there is one.
 
     Attributes
     ----------
@@ -108,10 +108,10 @@ class BatchOutcome:
     repeated
         Whether the batch had come before, so that nothing entered.
     undecided
-        Tuples whose timestamps consumers had before the site was started again. If they had come
-        before, they are in the results; if not, they were late. Nobody can tell.
+        Tuples whose timestamps consumers had already when the site was started again. Those that
+        had come before are in the results, the others were late. Nobody can tell which are which.
     waiting
-        Tuples of the stream, whoever has sent them, that had not entered when this was told.
+        Tuples of the stream, of any client, that had not entered at that time.
     """
 
     accepted: int = 0
@@ -146,7 +146,7 @@ class Ingestion:
     time
         How event time advances.
     journal
-        Where what enters is kept; None: nowhere.
+        Keeps the tuples that enter; None: nothing does.
     now_us
         The cluster's clock.
     refuse
@@ -195,7 +195,7 @@ class Ingestion:
 
     @property
     def waiting_bytes(self) -> int:
-        """What has been accepted and waits for its turn."""
+        """The accepted tuples that wait for their turn."""
         return self._orderer.waiting.size_bytes
 
     @property
@@ -231,9 +231,10 @@ class Ingestion:
         Parameters
         ----------
         most_bytes
-            Of these, unless one timestamp has more. 0: nothing.
+            Size of these parts, unless one timestamp has more. 0: nothing.
         hears
-            Whether somebody who has said nothing since the last call was silent.
+            Whether a client that has sent nothing since the last call counts as silent: it could
+            have sent.
 
         Raises
         ------
@@ -333,9 +334,9 @@ class Ingestion:
             journal.roll(orderer.waiting.batches())
 
     def _numbered(self, released: Released, arrived_us: int) -> list[Chunk]:
-        """What was released in pieces of bounded size, each with the next numbers.
+        """The released tuples in pieces of bounded size, each with the next numbers.
 
-        It has entered when what completed it came.
+        Their ingestion time is the arrival of the tuple that completed them.
         """
         self._entered_us = max(self._entered_us, arrived_us)
         rows, watermarks_ms = released.rows, released.watermarks_ms

@@ -1,21 +1,22 @@
-"""The journal of a live source: what it has taken in, with sequence numbers, on the site's disk.
+"""The journal of a live source: the tuples that it has taken in, numbered, on the site's disk.
 
-Nobody can ask a client for what it has sent once. Whatever a live source acknowledges is therefore
-in its journal first, and so is whatever its host numbers. A site that is killed and started again
-finds there how far the numbers had come, and continues them. Consumers that lack tuples are sent
-them from the journal. So a source with a journal is a `ResumableSource` like a recording.
+Nobody can ask a client to send a tuple once more. Tuples are therefore in the journal before their
+client is told that they are accepted, and before the host numbers them. A site that is killed and
+started again finds in the journal how far the numbers had come, and continues them. Consumers that
+lack tuples get them from the journal. So a source with a journal is a `ResumableSource` like a
+recording.
 
-A *commit* holds the tuples that have become part of the stream, in its order; those that were
-accepted and wait for their turn; the clients' numbers of the batches that they came in. It is
+A *commit* holds three things: the tuples that have become part of the stream, in its order; the
+tuples that were accepted and wait for their turn; and the clients' numbers of the batches. It is
 written and synced as a whole. One sync serves all batches that arrived meanwhile.
 
 A segment, the file `<number>.journal`, is a head and commits, of entries
 (`orchestrator.edges.sources.live.journal_entries`). A head repeats what a process needs to
 continue, so that older segments can be dropped: the journal keeps its newest `retain_bytes`. Head
 and commit may be several entries, all but the last marked as unfinished. A process that was killed
-while it wrote leaves an unfinished commit behind, which nobody was told of: it is ignored. Every
-process begins a segment of its own. A lock keeps a process that was stopped and replaced from
-writing when it wakes up.
+while it wrote leaves an unfinished commit behind. It is ignored, because no client was told of it.
+Every process begins a segment of its own. A process that was stopped and replaced cannot write when
+it wakes up, because its successor holds a lock.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ MOST_FORMER = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What a source takes in at once.
+    """The input that a source takes in at once.
 
     Attributes
     ----------
@@ -94,7 +95,7 @@ class Commit:
     watermark_ms, newest_ms
         As of the orderer, after it.
     clients
-        The batches that it is of.
+        The batches that its tuples came in.
     """
 
     chunks: Sequence[Chunk]
@@ -242,7 +243,7 @@ class Journal:
         self.end = Position()
         self.watermark_ms = self.newest_ms = NO_WATERMARK
         self._left: list[pa.RecordBatch] = []
-        """What the former process had accepted; they lie in its file, some numbered since."""
+        """Tuples that the former process had accepted, in its file; some are numbered since."""
         self.clients = Clients()
         try:
             self._recover()
@@ -259,7 +260,7 @@ class Journal:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes of the disk."""
+        """Its size on the disk."""
         return sum(segment.size_bytes for segment in self._segments)
 
     def append(self, commit: Commit) -> None:
@@ -296,7 +297,7 @@ class Journal:
         self._note(commit)
 
     def check(self) -> None:
-        """Make sure that what was written can be found again.
+        """Make sure that the written files can be found again.
 
         Raises
         ------
@@ -339,7 +340,7 @@ class Journal:
         return newest.size_bytes - newest.head_bytes >= max(SEGMENT_BYTES, newest.head_bytes)
 
     def roll(self, waiting: Iterable[pa.RecordBatch]) -> None:
-        """Begin a segment, and drop the oldest beyond what is retained.
+        """Begin a segment, and drop the oldest beyond `retain_bytes`.
 
         Parameters
         ----------
@@ -380,7 +381,7 @@ class Journal:
                 part = self._chunk(segment, entry)
             except DriverError:
                 if found:
-                    # What comes before it can be had. Who asks for what follows is told.
+                    # Tuples before it can be had. Readers that ask for later ones are told so.
                     break
                 raise
             if not found and (cut := _cut_at(part, after.watermark_ms)) != after:
@@ -419,7 +420,7 @@ class Journal:
             if self._file is not None:
                 self._file.close()
         finally:
-            # Also where the disk is full, and does not take what is still to be written.
+            # Also if the disk is full and the rest cannot be written.
             self._file = None
             if self._lock is not None:
                 os.close(self._lock)
@@ -489,14 +490,14 @@ class Journal:
             os.fdatasync(self._file.fileno())
 
     def _write_some(self, pieces: Pieces) -> None:
-        """Write what belongs to something that is not whole yet."""
+        """Write an entry of a head or commit that is not finished yet."""
         assert self._file is not None
         for piece in pieces:
             self._file.write(piece)
         self._segments[-1].size_bytes += size_of(pieces)
 
     def _begin_segment(self, waiting: Iterable[pa.RecordBatch]) -> None:
-        """Begin a file with what a process needs to continue."""
+        """Begin a file with a head: all that a process needs to continue."""
         number = _number(self._segments[-1].path) + 1 if self._segments else 0
         path = self._folder / f"{number:012d}.journal"
         # A former process may have begun it and written nothing whole.
@@ -520,7 +521,7 @@ class Journal:
         sync(self._folder)
 
     def _recover(self) -> None:
-        """Read what former processes have left."""
+        """Read the segments of former processes."""
         if (self._folder / GONE).exists():
             raise is_gone(self._folder)
         found = sorted(self._folder.glob("*.journal"), key=_number)
@@ -547,7 +548,7 @@ class Journal:
                 self._note(header)
                 segment.size_bytes = offset + length
                 commit = header.commit + 1
-            # What lies there may be the rest of a commit that has begun before.
+            # This may be the rest of a commit that began before.
             if is_followed(data, segment.size_bytes, commit):
                 raise _damaged(path, segment.size_bytes)
             if not headed:

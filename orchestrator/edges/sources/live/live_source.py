@@ -40,20 +40,20 @@ RETURNS_MS = 3000
 
 
 class Durability(Enum):
-    """What input outlives, once it is acknowledged to whoever has sent it."""
+    """What accepted input survives: it is safe from that before its client is told."""
 
     MACHINE = "machine"
     """The loss of the machine's power: the disk has it."""
     PROCESS = "process"
     """A killed site: the operating system has it."""
     REPLICAS = "replicas"
-    """The loss of the site with its disk: everybody who reads the stream has it."""
+    """The loss of the site with its disk: all readers of the stream have the input."""
     NOTHING = "no"
-    """The site's end loses what no consumer has, and the stream begins anew."""
+    """Nothing: the site's end loses tuples that no consumer has, and the stream begins anew."""
 
 
 class LiveSource(SourceDriver, frozen=True, kw_only=True):
-    """A source that takes what others send it.
+    """A source that takes tuples from clients.
 
     Attributes
     ----------
@@ -68,11 +68,11 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
     advance_ms
         How often the clock advances an idle stream.
     durable
-        What acknowledged input outlives.
+        What accepted input survives.
     retain_bytes
         How much of the stream the journal keeps, for consumers that lack some.
     late, rejected
-        Whether late tuples, and what else is refused, are streams of their own.
+        Whether late tuples, and other refused ones, are streams of their own.
     time_path, nulls, unknown
         As `orchestrator.edges.sources.formats.form_options` has them.
     """
@@ -140,7 +140,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
 
     @property
     def tied(self) -> str | None:
-        """What consumers have is not needed at another site, and clients send it the rest."""
+        """Another site needs no tuples that consumers have, and clients send it the rest."""
         if not self.pushed or self.unlike is None:
             return self.unlike
         if self.durable is not Durability.REPLICAS:
@@ -150,12 +150,12 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         return None
 
     def lacks(self, own: Mapping[str, bool]) -> str | None:
-        """Why two sites may number it differently that read it at different times.
+        """Why two sites that read the source at different times may number it differently.
 
         Parameters
         ----------
         own
-            What the driver needs besides what all do → whether it is given.
+            Conditions of this driver, besides those of all → whether they are met.
         """
         wanted = {
             **own,
@@ -216,7 +216,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             site.need_folder("durable", self.durable.value, "the stream's journal")
 
     def input(self, assignment: SourceAssignment, context: SourceContext) -> LiveInput:
-        """Open the stream's journal, and what leads to the host; nobody sends anything yet.
+        """Open the stream's journal and its way to the host. No client sends anything yet.
 
         Raises
         ------
@@ -270,7 +270,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
     def folder(
         self, assignment: SourceAssignment, context: SourceContext, purpose: str
     ) -> Path | None:
-        """A folder for this generation of the stream, beside its journal; those of former ones go.
+        """A folder for this generation of the stream, beside its journal. Older ones are removed.
 
         None if it has no journal.
         """
@@ -309,7 +309,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
 
 
 def _drop_former(stream: Path, generation: int) -> None:
-    """Remove what former lives of a stream have left: nobody reads it any more."""
+    """Remove the files of former lives of a stream: nobody reads them any more."""
     for folder in stream.iterdir():
         if folder.name.isdigit() and int(folder.name) < generation:
             shutil.rmtree(folder)

@@ -8,17 +8,18 @@ before the watermark is *late*: its timestamp is complete, so it cannot enter an
 counted. A tuple further ahead of the clock than `max_ahead` is counted too, and does not enter: it
 would drag the watermark with it, and make everything else late.
 
-A source that is silent for `idle_after` must not hold up what is joined with it. Its watermark then
-advances with the clock, from where the newest tuple left it. By arrival, it always does. While the
-site was away, or consumers held the stream up, nobody could speak: silence begins when the source
-is opened or has room again, and clients have had time to come back.
+A source that is silent for `idle_after` must not hold up streams that are joined with it. Its
+watermark then advances with the clock, from where the newest tuple left it. If time is the arrival,
+it always advances with the clock. While the site was away, or consumers held the stream up, clients
+could not send. So silence begins only when the source is opened or has room again, and clients have
+had time to come back.
 
-Tuples that come together are late by what came before all of them. If two sites must judge alike,
-which get the same tuples in different portions, each tuple is late by those before it alone
-(`one_by_one`).
+Whether tuples that come together are late depends on the tuples before all of them. Two sites that
+get the same tuples in different portions must judge alike; there each tuple is judged by the tuples
+before itself (`one_by_one`).
 
-This is plain code without clock or thread. What it emits depends only on its input and the times
-that are passed.
+This is plain code without clock or thread. Its output depends only on its input and the times that
+are passed.
 """
 
 from __future__ import annotations
@@ -126,13 +127,13 @@ class Orderer:
     waiting
         Tuples that were accepted and not released.
     is_behind
-        Whether the last release left out what was due.
+        Whether the last release left out tuples that were due.
     watermark_ms
         Everything up to it has been released.
     newest_ms
         The newest timestamp that was accepted.
     silent_since_us
-        Since when nobody has spoken who could, cluster clock.
+        Since when no client has sent anything, though clients could; cluster clock.
     waits_since_us
         Since when tuples wait and none has been released, cluster clock; None: nothing waits.
     """
@@ -148,7 +149,7 @@ class Orderer:
 
     @property
     def waiting_input(self) -> WaitingInput | None:
-        """What waits, since when, and for what; None: nothing waits."""
+        """How much waits, since when, and for what; None: nothing waits."""
         if self.waits_since_us is None:
             return None
         waits_for_time = not (self.is_behind or self.time.by_arrival)
@@ -195,7 +196,7 @@ class Orderer:
             return self._wait(rows, stamp, arrived_us), Refusals()
         timestamps: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
         ahead: BoolArray = timestamps > self.time.most_ms(arrived_us)
-        # What does not enter makes nothing late.
+        # Tuples that do not enter make no others late.
         counted = np.where(ahead, NO_WATERMARK, timestamps)
         late: BoolArray = timestamps <= self._complete_ms(counted)
         refusals = Refusals(late=int(np.count_nonzero(late)), ahead=int(np.count_nonzero(ahead)))
@@ -212,20 +213,21 @@ class Orderer:
         return self._wait(rows, int(timestamps.max()), arrived_us), refusals
 
     def excuse(self, now_us: int) -> None:
-        """Note that nobody could speak until now, and clients have to come back."""
+        """Note that clients could not send until now, and have to come back."""
         self.heard(now_us + 1000 * self.time.returns_ms)
 
     def heard(self, now_us: int) -> None:
-        """Note that nobody was silent until now."""
+        """Count silence from now on."""
         self.silent_since_us = max(self.silent_since_us, now_us)
 
     def release(self, now_us: int, most_bytes: int = ANY_BYTES) -> Released | None:
-        """What is complete by now; None if nothing is that was not before.
+        """The tuples that are complete by now, with a watermark; None if there is nothing new.
 
         Parameters
         ----------
         most_bytes
-            Of it, unless one timestamp has more; the next release goes on there. 0: nothing.
+            Size of the release, unless one timestamp has more. The next one goes on there. 0:
+            nothing.
         """
         target_ms = self._target_ms(now_us)
         self.is_behind = target_ms > self.watermark_ms

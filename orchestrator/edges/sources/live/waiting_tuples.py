@@ -1,10 +1,10 @@
 """Tuples of a live source that wait until their timestamps are complete: memory, then a file.
 
-A long `slack`, many tuples of one timestamp, or a client whose clock stands still makes much wait.
-So little of it stays in memory. What exceeds that lies in *runs*: sorted pieces in files, which are
-mapped and read when their turn comes (an external merge sort). The files have no names, and nothing
-of them outlives the process; the journal has what must. All of it is bounded, too; beyond that,
-nothing should be added but what ends the wait of much.
+A long `slack`, many tuples of one timestamp, or a client whose clock stands still makes many tuples
+wait. So few of them stay in memory. The others lie in *runs*: sorted pieces in files, which are
+mapped and read when their turn comes (an external merge sort). The files have no names and do not
+outlive the process; the journal keeps accepted tuples. The whole is bounded, too. Beyond the bound,
+only tuples should be added that end the wait of many.
 
 Of equal timestamps, the earlier arrival comes first.
 """
@@ -29,7 +29,7 @@ MEMORY_BYTES = 8 * 2**20
 """In memory, unless told otherwise."""
 
 BATCH_BYTES = 1024
-"""What a batch takes besides its tuples, about."""
+"""Memory of a batch besides its tuples, about."""
 
 OPENING_SHARE = 1 / 16
 """Of all that may wait. Whatever ends the wait of so much may be added although it is full."""
@@ -71,16 +71,16 @@ class WaitingTuples:
     schema
         The stream's: the timestamp first.
     memory_bytes
-        What is kept in memory at most, besides what was added since `settle`.
+        Bytes that stay in memory at most, besides tuples added since `settle`.
     folder
-        For files; None: the system's for what is temporary.
+        For files; None: the system's folder for temporary files.
     most_bytes
-        With so much, it is full.
+        The bound of memory and files together.
 
     Attributes
     ----------
     size_bytes
-        What waits, in memory and in files.
+        Bytes of the waiting tuples, in memory and in files.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class WaitingTuples:
         return min((int(left[0]) for left in afterwards if len(left)), default=little_ms)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """What waits; of equal timestamps, the earlier arrival first."""
+        """The waiting tuples; of equal timestamps, the earlier arrival first."""
         yield from (run.rows for run in self._runs)
         yield from self._latest
 
@@ -137,7 +137,7 @@ class WaitingTuples:
         Parameters
         ----------
         most_bytes
-            Of what is removed, unless one timestamp has more.
+            Size of the removed tuples, unless one timestamp has more.
         """
         latest = self._sorted_latest()
         parts = [*self._runs, *latest]
@@ -149,7 +149,7 @@ class WaitingTuples:
         return _sorted(taken, self._schema).rows, until_ms
 
     def settle(self) -> None:
-        """Write what exceeds the memory into a file.
+        """Write tuples beyond `memory_bytes` into a file.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class WaitingTuples:
         self._runs = merged
 
     def _sorted_latest(self) -> list[_Sorted]:
-        """What lies in memory as one part; none if nothing does."""
+        """The tuples in memory as one part; none if there are none."""
         if not self._latest:
             return []
         latest = _sorted(self._latest, self._schema)
