@@ -154,6 +154,7 @@ def test_up_apply_status_tail_drill_down(
         return any(row["completed_timestamps"] for row in sinks(vivace_here))
 
     wait_until(flows, every_s=LOOK_S)
+    wait_until(lambda: figured(vivace_here), every_s=LOOK_S)
     lines = ok(vivace, "tail", "pairs", "--limit", 5, "--json").splitlines()
     assert len(lines) == 5
     assert all({"_seq", "_ts"} <= json.loads(line).keys() for line in lines)
@@ -170,6 +171,8 @@ def test_up_apply_status_tail_drill_down(
     assert report["killed_node"] in {"n1", "n2", "n3"}
     assert {"pairs", "pair_counts"} <= set(report["compared"])
 
+    # Those of the leader that was killed have gone with its session.
+    wait_until(lambda: figured(vivace_here), every_s=LOOK_S)
     report = drilled(vivace, "kill-sink-site")
     page = data / "drills.html"
     audit = json.loads(ok(vivace_here, "drill", "report", "--html", str(page), "--json"))
@@ -330,6 +333,20 @@ def stands_by(vivace: Vivace) -> bool:
     """Whether west, whose site was killed, enters at the other one, and the former stands by."""
     (west,) = (each for each in streams(vivace) if each["stream"] == "west")
     return (west["site"], west["standby"], west["stands_by"]) == ("east-site", "west-site", True)
+
+
+def figured(vivace: Vivace) -> bool:
+    """Whether a leader has published figures of all hosts, and of all queries where they run."""
+    status = json.loads(ok(vivace, "status", "--json"))
+    measured = {each["name"] for each in status["loads"] if each["measured_cores"] is not None}
+    return (
+        status["figures_age_s"] is not None
+        and {each["node"] for each in status["nodes"]} <= measured
+        and {each["query"] for each in status["queries"]} == {"pairing", "summing"}
+        and {each["fragment"] for each in status["costs"]}
+        == {each["fragment"] for each in status["fragments"]}
+        and all(each["plan"] is not None for each in status["fragments"])
+    )
 
 
 def streams(vivace: Vivace) -> list[dict[str, Any]]:
