@@ -11,6 +11,9 @@ import msgspec
 import pytest
 
 from ha.roles import ReplicaRole
+from orchestrator.cli.render.status import NO_FIGURES
+from orchestrator.clock import now_us
+from orchestrator.control.process import Coordination
 from orchestrator.edges.site_checks import EdgeChecks, EdgeCheckThread
 from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.records import (
@@ -24,7 +27,7 @@ from orchestrator.records import (
     SinkStatus,
     Timing,
 )
-from orchestrator.store.protocol import CLUSTER, NODES, QUERIES, STREAMS, fragment_key
+from orchestrator.store.protocol import CLUSTER, FIGURES, NODES, QUERIES, STREAMS, fragment_key
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
@@ -253,6 +256,35 @@ def test_status_of_a_running_query(
     assert {"name": "vivace_fragment_epoch", "value": 3} in [
         {key: each[key] for key in ("name", "value")} for each in sampled
     ]
+
+
+def test_status_shows_the_figures_of_the_leader_that_leads(
+    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path, zookeeper: EmbeddedZooKeeper
+) -> None:
+    vivace_here("apply", "-f", manifests, "--no-wait")
+    run_fragment(store)
+    assert NO_FIGURES in vivace_here("status").stdout
+    cluster = store.get(CLUSTER)
+    assert cluster is not None
+    session = ZooKeeperStore(zookeeper.connect_string, cluster.record.name, "secret")
+    leader = Coordination(session, "coordinator-1")
+    assert leader.run_once(now_us())
+    assert store.list(FIGURES).records.keys() == {"high"}
+    document = json.loads(vivace_here("status", "--json").stdout)
+    assert document["figures_age_s"] >= 0
+    (query,) = document["queries"]
+    assert (query["query"], query["deadline_ms"], query["path"][-1]) == (
+        *("high", 300.0, "high_ones at desk @ desk"),
+    )
+    assert [each["fragment"] for each in document["costs"]] == ["high_ones"]
+    (fragment,) = document["fragments"]
+    plan = fragment["plan"]
+    assert (plan["primary"], plan["secondary"]) == (fragment["primary"], fragment["secondary"])
+    shown = vivace_here("status").stdout
+    assert "latency / deadline" in shown
+    assert NO_FIGURES not in shown
+    session.close()
+    assert json.loads(vivace_here("status", "--json").stdout)["figures_age_s"] is None
 
 
 def test_cordon_and_dry_runs_of_moves(
