@@ -170,8 +170,12 @@ class OutputLog:
         self._appended_bytes += chunk.size_bytes
         self.end = chunk.end
         self._ends.append((chunk.watermark_ms, self._appended_bytes))
-        if self.size_bytes > self.capacity_bytes:
-            self._drop_beyond_capacity()
+        self._drop_beyond_capacity()
+
+    def bound(self, capacity_bytes: int) -> None:
+        """Keep no more than so much beyond what is demanded."""
+        self.capacity_bytes = capacity_bytes
+        self._drop_beyond_capacity()
 
     def subscribe(
         self,
@@ -287,6 +291,7 @@ class OutputLog:
         subscriber.is_away = False
         subscriber.batch = ack.batch
         self._credit(subscriber)
+        self._drop_beyond_capacity()
 
     def _credit(self, subscriber: Subscriber) -> None:
         processed = subscriber.demanded or subscriber.acknowledged
@@ -326,6 +331,7 @@ class OutputLog:
                 subscriber.heard_us = now_us
             if not subscriber.patient and now_us - subscriber.heard_us > DEMAND_US:
                 subscriber.demanded = None
+        self._drop_beyond_capacity()
 
     def is_held_up(self, now_us: int, *, by_credit: bool) -> bool:
         """Whether nothing may be appended until somebody who demands output has processed some."""
@@ -501,6 +507,10 @@ class OutputLog:
         return reversed(fresh)
 
     def _trim(self) -> None:
+        self._drop_acknowledged()
+        self._drop_beyond_capacity()
+
+    def _drop_acknowledged(self) -> None:
         if not self.subscribers or self.awaits_readers:
             return
         needed_ms = min(s.acknowledged.watermark_ms for s in self.subscribers.values())
@@ -512,6 +522,8 @@ class OutputLog:
 
     def _drop_beyond_capacity(self) -> None:
         """Drop the oldest chunks that nobody demands, until the log is no larger than allowed."""
+        if self.size_bytes <= self.capacity_bytes:
+            return
         demanded_ms = min(
             (s.demanded.watermark_ms for s in self.subscribers.values() if s.demanded is not None),
             default=self.end.watermark_ms,

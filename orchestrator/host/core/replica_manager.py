@@ -269,7 +269,7 @@ class ReplicaManager:
         self.input_bytes = self.budget.input_bytes(len(self.subscriptions))
         logs = [producer.log for producer in self.producers()]
         for log in logs:
-            log.capacity_bytes = self.budget.log_bytes(len(logs))
+            log.bound(self.budget.log_bytes(len(logs)))
         for subscription in self.subscriptions.values():
             subscription.room_bytes = self.window_bytes
 

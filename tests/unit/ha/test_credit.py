@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ha.cursor import StreamCursor
 from ha.messages import Ack, Data, Offer, Subscribe, Subscribed
 from ha.output_log import CREDIT_US, DEMAND_US, OutputLog
@@ -151,6 +153,31 @@ def test_a_standby_is_held_up_only_by_a_log_that_is_full_of_what_is_demanded() -
     produce(one, 2)
     assert one.log.is_held_up(0, by_credit=False)
     assert numbers(one.log.chunks()) == [0, 1, 2, 3, 4], "nothing that is demanded is dropped"
+
+
+@pytest.mark.parametrize("how", ["processed", "left", "silent"])
+def test_what_is_no_longer_demanded_is_dropped_beyond_the_bound_at_once(how: str) -> None:
+    """Nothing may be appended for long."""
+    one = made(6, capacity=6)
+    ask(one, ALICE, room=100)
+    ask(one, BOB, room=100, demands=False)
+    one.log.bound(3 * SIZE)
+    one.log.check_invariants()
+    assert numbers(one.log.chunks()) == [0, 1, 2, 3, 4, 5]
+    match how:
+        case "processed":
+            ack(one, ALICE, 20, room=100)
+            assert numbers(one.log.chunks()) == [2, 3, 4, 5]
+            ack(one, ALICE, 50, room=100)
+        case "left":
+            one.log.unsubscribe(ALICE)
+        case _:
+            one.log.lapse(0)
+            one.log.lapse(DEMAND_US + 1)
+    one.log.check_invariants()
+    assert numbers(one.log.chunks()) == [3, 4, 5]
+    one.log.bound(2 * SIZE)
+    assert numbers(one.log.chunks()) == [4, 5]
 
 
 def test_a_host_that_says_nothing_soon_holds_nobody_up_unless_a_sink_is_there() -> None:

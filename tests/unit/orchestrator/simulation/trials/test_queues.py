@@ -77,5 +77,7 @@ def test_what_nobody_demands_is_not_kept_beyond_the_part() -> None:
     host, budget = filled_and_then_given_less()
     manager = host.core.replica_manager
     log = manager.replicas["f"].replica.log
-    log.unsubscribe("exit")
+    log.subscribers.clear()
     assert budget.over(manager) is not None
+    log.bound(log.capacity_bytes)
+    assert budget.over(manager) is None
