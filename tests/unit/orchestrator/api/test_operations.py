@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,7 @@ from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 
 def connected(cluster: ObedientCluster) -> api.Cluster:
-    reach = ClusterContext(cluster="aircraft", pid=1, started_s=0.0, folder="nowhere")
+    reach = ClusterContext(cluster="aircraft", pid=os.getpid(), started_s=0.0, folder="nowhere")
     return api.Cluster(reach, cluster.store)
 
 
