@@ -43,10 +43,13 @@ def delete(cluster: Cluster, *names: str, if_there: Collection[str] = ()) -> Del
     ------
     InvalidInput
         One is neither, or a query that stays reads what it makes. Nothing was changed.
+    RecordInvalid
+        One cannot be read. Nothing was changed.
     """
     store = cluster.store
     view = read_view(store)
     known = {**view.streams, **view.queries}
+    view.check_readable({*names, *if_there} - known.keys())
     for name in names:
         if name not in known:
             raise _refusal(name, "is no query or stream here", nearest(name, known))

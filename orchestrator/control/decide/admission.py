@@ -212,6 +212,7 @@ def _with_applied(
     view: ClusterView, streams: Sequence[StreamManifest], queries: Sequence[QueryManifest]
 ) -> tuple[dict[str, StreamRecord], dict[str, QueryRecord]]:
     """The content that the store would have, without stored queries that cannot run anyway."""
+    view.check_readable(each.record.name for each in (*streams, *queries))
     all_streams = view.stream_records
     broken = {problem.query for problem in view.problems}
     all_queries = {n: query for n, query in view.query_records.items() if n not in broken}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -180,6 +180,14 @@ class ClusterView:
         return {
             error.path.rpartition("/")[2]: error for error in self.invalid if _of(folder, error)
         }
+
+    def check_readable(self, names: Iterable[str]) -> None:
+        """Raise `RecordInvalid` if something of a stream or query of these names cannot be read."""
+        wanted = set(names)
+        for folder in (STREAMS, RUNNING_STREAMS, QUERIES, RUNNING_QUERIES):
+            for name, error in self.broken(folder).items():
+                if name in wanted:
+                    raise error
 
     @property
     def settings(self) -> ClusterRecord:

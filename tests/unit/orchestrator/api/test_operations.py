@@ -219,6 +219,20 @@ def test_broken_record_is_a_problem_once(running: ObedientCluster) -> None:
     assert isinstance(running.view().invalid[0], RecordInvalid)
 
 
+def test_a_stream_that_another_version_wrote_is_neither_applied_nor_deleted(
+    running: ObedientCluster,
+) -> None:
+    entries = running.server.entries
+    spec = msgspec.json.decode(entries["streams/north"].data)
+    running.server.plant("streams/north", msgspec.json.encode(spec | {"epoch": 0}))
+    before = {path: entry.data for path, entry in entries.items()}
+    with pytest.raises(RecordInvalid, match=r"Another version of Vivace .* `vivace down`"):
+        api.apply(connected(running), aircraft(), wait=False)
+    with pytest.raises(RecordInvalid, match=r"Another version of Vivace .* `vivace down`"):
+        api.delete(connected(running), "north")
+    assert {path: entry.data for path, entry in entries.items()} == before
+
+
 def test_plan_and_its_map(running: ObedientCluster) -> None:
     cluster = connected(running)
     plan = api.plan(cluster)
