@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from streams.aggregates.contenders import Contenders
-from streams.aggregates.exact_sum import ExactSum
 from streams.arithmetic.exact_sums import correct_root
+from streams.arithmetic.exact_texts import LEAST_SQUARE_EXPONENT, exact_number, exact_text
 from streams.plan.program import ENDS, EXACT_SUMS, EXTREMES, AggregatePlan
 from streams.vectors.state import SnapshotError, in_bytes
 
@@ -86,31 +86,39 @@ class Count:
 
 
 class Sum:
-    """Exact sum, or mean, of integers or floats."""
+    """Exact sum, or mean, of integers or floats.
 
-    __slots__ = ("_mean", "_of_floats", "bits", "count", "total")
+    Parameters
+    ----------
+    scale
+        The least unit that it may need is 2⁻ˢᶜᵃˡᵉ: 0 of integers.
+    mean
+        It is divided by the number of values.
+    """
 
-    def __init__(self, *, of_floats: bool, mean: bool) -> None:
-        self._of_floats = of_floats
+    __slots__ = ("_mean", "bits", "count", "scale", "total")
+
+    def __init__(self, *, scale: int, mean: bool = False) -> None:
+        self.scale = scale
         self._mean = mean
-        self.count = 0
-        self.total = 0
-        """In units of 1 (integers) or 2⁻ᵇⁱᵗˢ (floats)."""
+        self.count: int = 0
+        self.total: int = 0
+        """In units of 2⁻ᵇⁱᵗˢ."""
         self.bits = 0
 
     def enter(self, value: Any) -> None:
         """Add a value."""
-        units = self.units(value) if self._of_floats else value
+        units = self.units(value) if self.scale else value
         self.count += 1
         self.total += units
 
     def leave(self, value: Any) -> None:
         """Take a value back."""
-        units = self.units(value) if self._of_floats else value
+        units = self.units(value) if self.scale else value
         self.count -= 1
         self.total -= units
 
-    def units(self, value: float) -> int:
+    def units(self, value: Any) -> int:
         """A float in units; makes them smaller if it has to be."""
         numerator, denominator = value.as_integer_ratio()
         # The denominator is a power of two, at most 2¹⁰⁷⁴.
@@ -123,11 +131,11 @@ class Sum:
             self.total <<= bits - self.bits
             self.bits = bits
 
-    def result(self) -> int | float | None:
+    def result(self) -> Any:
         """The sum or mean, rounded once; NULL for no values or if out of range."""
         if not self.count:
             return None
-        if not self._of_floats and not self._mean:
+        if not self.scale and not self._mean:
             return self.total if -(2**63) <= self.total < 2**63 else None
         divisor = self.count if self._mean else 1
         try:
@@ -139,17 +147,19 @@ class Sum:
 
     def copy(self) -> Sum:
         """Another with the same total."""
-        made = Sum(of_floats=self._of_floats, mean=self._mean)
-        made.count, made.total, made.bits = self.count, self.total, self.bits
-        return made
+        return Sum(scale=self.scale, mean=self._mean).continued(self)
+
+    def continued(self, other: Sum) -> Self:
+        """With the total of another one."""
+        self.count, self.total, self.bits = other.count, other.total, other.bits
+        return self
 
     def save(self) -> Any:
         """Count, and total in the smallest units, whatever units were used.
 
         The total has more bits than msgpack's integers.
         """
-        total = self.total << SCALE_BITS - self.bits if self._of_floats else self.total
-        return [self.count, in_bytes(total)]
+        return [self.count, in_bytes(self.total << self.scale - self.bits)]
 
     def load(self, saved: Any) -> None:
         """Count and total."""
@@ -159,76 +169,103 @@ class Sum:
                 self.total = int.from_bytes(total, "big", signed=True)
             case _:
                 raise SnapshotError(f"not a sum: {saved!r}")
-        if self._of_floats:
-            zeros = (self.total & -self.total).bit_length() - 1 if self.total else SCALE_BITS
-            unused = min(zeros, SCALE_BITS)
-            self.total >>= unused
-            self.bits = SCALE_BITS - unused
+        zeros = (self.total & -self.total).bit_length() - 1 if self.total else self.scale
+        unused = min(zeros, self.scale)
+        self.total >>= unused
+        self.bits = self.scale - unused
 
 
-class Deviation:
+class ExactSum(Sum):
+    """The sum of numbers, of their squares, or of such sums: not rounded but passed on as a text.
+
+    `streams.arithmetic.exact_texts` explains these texts.
+    """
+
+    __slots__ = ("_squared",)
+
+    def __init__(self, *, squared: bool) -> None:
+        super().__init__(scale=-LEAST_SQUARE_EXPONENT)
+        self._squared = squared
+
+    def units(self, value: Any) -> int:
+        """A number or a text in units."""
+        if isinstance(value, str):
+            total, exponent = exact_number(value)
+        else:
+            total, denominator = value.as_integer_ratio()
+            exponent = 1 - denominator.bit_length()
+            if self._squared:
+                total, exponent = total * total, 2 * exponent
+        self.refine(-exponent)
+        return total << exponent + self.bits
+
+    def result(self) -> Any:
+        """The text; NULL for no values."""
+        return exact_text(self.total, -self.bits) if self.count else None
+
+    def copy(self) -> ExactSum:
+        """Another with the same total."""
+        return ExactSum(squared=self._squared).continued(self)
+
+
+class Deviation(Sum):
     """Exact standard deviation of a sample of integers or floats, rounded once."""
 
-    __slots__ = ("_of_floats", "_squares", "_sum")
+    __slots__ = ("_squares",)
 
-    def __init__(self, *, of_floats: bool) -> None:
-        self._of_floats = of_floats
-        self._sum = Sum(of_floats=of_floats, mean=False)
-        self._squares = 0
+    def __init__(self, *, scale: int) -> None:
+        super().__init__(scale=scale)
+        self._squares: int = 0
         """The sum of the squares, in squares of the units of the sum."""
 
     def enter(self, value: Any) -> None:
         """Add a value."""
-        square = self._square(value)
-        self._squares += square
-        self._sum.enter(value)
+        units: int = self.units(value) if self.scale else value
+        self.count += 1
+        self.total += units
+        self._squares += units * units
 
     def leave(self, value: Any) -> None:
         """Take a value back."""
-        square = self._square(value)
-        self._squares -= square
-        self._sum.leave(value)
+        units: int = self.units(value) if self.scale else value
+        self.count -= 1
+        self.total -= units
+        self._squares -= units * units
 
-    def _square(self, value: Any) -> int:
-        """In squares of the sum's units, which it makes as small as the value needs."""
-        if not self._of_floats:
-            return value * value
-        bits = self._sum.bits
-        units = self._sum.units(value)
-        self._squares <<= 2 * (self._sum.bits - bits)
-        return units * units
+    def refine(self, bits: int) -> None:
+        """Have units of 2⁻ᵇⁱᵗˢ at most."""
+        if bits > self.bits:
+            self._squares <<= 2 * (bits - self.bits)
+            super().refine(bits)
 
-    def result(self) -> float | None:
+    def result(self) -> Any:
         """The root of the variance; NULL for fewer than two values or if out of range."""
-        count, total = self._sum.count, self._sum.total
+        count, total = self.count, self.total
         if count < 2:
             return None
         dividend, divisor = count * self._squares - total * total, count * (count - 1)
-        return correct_root(dividend, divisor, self._sum.bits)
+        return correct_root(dividend, divisor, self.bits)
 
     def copy(self) -> Deviation:
         """Another of the same values."""
-        made = Deviation(of_floats=self._of_floats)
-        made._sum, made._squares = self._sum.copy(), self._squares
+        made = Deviation(scale=self.scale).continued(self)
+        made._squares = self._squares
         return made
 
     def save(self) -> Any:
         """The sum; the sum of the squares in the smallest units."""
-        finer = 2 * (SCALE_BITS - self._sum.bits) if self._of_floats else 0
-        squares = self._squares << finer
-        return [self._sum.save(), in_bytes(squares)]
+        return [super().save(), in_bytes(self._squares << 2 * (self.scale - self.bits))]
 
     def load(self, saved: Any) -> None:
         """The sum, and that of the squares."""
         match saved:
             case [[*total], bytes(squares)]:
-                self._sum.load(total)
+                super().load(total)
+                # The units of a sum may be coarser than those of the values.
+                super().refine(self.scale)
                 self._squares = int.from_bytes(squares, "big")
             case _:
                 raise SnapshotError(f"not a deviation: {saved!r}")
-        if self._of_floats:
-            # The units of a sum may be coarser than those of the values.
-            self._sum.refine(SCALE_BITS)
 
 
 class EndAccumulator:
@@ -512,8 +549,9 @@ def _accumulator(plan: AggregatePlan, *, stays: bool, in_order: bool) -> Accumul
         return ExtremeAccumulator(greatest=plan.function == "max", stays=stays)
     if plan.function in ENDS:
         return EndAccumulator(last=plan.function == "last", stays=stays)
-    if plan.function == "stddev":
-        return Deviation(of_floats=plan.argument.kind == "float")
     if plan.function in EXACT_SUMS:
         return ExactSum(squared=plan.function == "exact_squares")
-    return Sum(of_floats=plan.argument.kind == "float", mean=plan.function == "avg")
+    scale = SCALE_BITS if plan.argument.kind == "float" else 0
+    if plan.function == "stddev":
+        return Deviation(scale=scale)
+    return Sum(scale=scale, mean=plan.function == "avg")

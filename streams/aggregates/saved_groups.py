@@ -98,39 +98,29 @@ def read_values(
     saved
         Of each group, what the accumulator of the aggregate has saved.
     """
-    for need in needs(plan):
-        part = parts.by_need[need]
+    if plan.argument is None:
+        return
+    counts, *sums = zip(*(_flat(value, plan.function) for value in saved), strict=True)
+    nulls, *summed = (parts.by_need[need] for need in needs(plan))
+    assert isinstance(nulls, Nulls)
+    nulls.hold(codes, rows - np.array(counts, dtype=np.int64))
+    for part, of_groups in zip(summed, sums, strict=True):
         assert isinstance(part, Summed)
-        if isinstance(part, Nulls):
-            counts = [_count(value, plan.function) for value in saved]
-            part.hold(codes, rows - np.array(counts, dtype=np.int64))
-            continue
         finer = _least(part) - LEAST_SQUARE_EXPONENT if plan.function in EXACT_SUMS else 0
-        wholes = [
-            int.from_bytes(_total(value, plan.function, need[0]), "big", signed=True) >> finer
-            for value in saved
-        ]
-        _put(part, codes, wholes)
+        _put(part, codes, [int.from_bytes(one, "big", signed=True) >> finer for one in of_groups])
 
 
-def _count(saved: Any, function: str) -> int:
+def _flat(saved: Any, function: str) -> tuple[Any, ...]:
+    """The count, then what was summed up."""
     match saved:
         case int(count) if function == "count":
-            return count
-        case [int(count), bytes()] if function in ("sum", "avg", *EXACT_SUMS):
-            return count
-        case [[int(count), bytes()], bytes()] if function == "stddev":
-            return count
+            return (count,)
+        case [int(count), bytes(total)] if function in ("sum", "avg", *EXACT_SUMS):
+            return count, total
+        case [[int(count), bytes(total)], bytes(squares)] if function == "stddev":
+            return count, total, squares
         case _:
             raise SnapshotError(f"not a {function}: {saved!r}")
-
-
-def _total(saved: Any, function: str, need: str) -> bytes:
-    if function == "stddev":
-        (_, total), squares = saved
-        return squares if need == "squares" else total
-    _, total = saved
-    return total
 
 
 def _put(part: Summed, codes: Codes, wholes: Sequence[int]) -> None:
