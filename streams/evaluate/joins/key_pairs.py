@@ -1,16 +1,20 @@
-"""Parts of joins by equal keys: the keys of a source, and pairs of rows as rows of the output."""
+"""What joins by equal keys share: the keys of a source, and pairs of rows as rows of the output."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foundation.arrays import BoolArray, IntArray
+from streams.evaluate.protocol import Evaluation, Pass
 from streams.expressions.typed import Evaluator, InputColumn, Typed, evaluator, holds
+from streams.kernels import kernels
 from streams.kernels.keys import Keys, every, key_column
+from streams.plan.choice import join_conditions
 from streams.plan.program import Program, SourcePlan
 from streams.vectors.arrays import Codes
 from streams.vectors.batch_columns import BatchColumns
@@ -25,9 +29,65 @@ NOTHING = -1
 """No row."""
 
 
-def room_for(rows: int) -> int:
-    """For how many pairs to make room, if so many rows look for others."""
-    return min(MOST_PAIRS, max(4 * rows, FEW_PAIRS))
+Fill = Callable[[int, int, IntArray, IntArray], tuple[int, int, int]]
+"""Writes pairs down, from one of them on, as `streams.kernels.row_loops.fill_pairs` does."""
+
+
+class KeyJoin(Evaluation, ABC):
+    """Runs a program that joins two sources by equal keys."""
+
+    def __init__(self, program: Program, schema: pa.Schema) -> None:
+        (select,) = program.selects
+        kernels.want()
+        self._schema = schema
+        self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
+        keys, conditions = join_conditions(program)
+        self.left, self.right = (
+            JoinSide(program, source, of_side)
+            for source, of_side in zip(select.sources, zip(*keys, strict=True), strict=True)
+        )
+        self._conditions = tuple(map(evaluator, conditions))
+        self._outputs: list[tuple[Typed, Evaluator]] = [
+            (output, evaluator(output)) for output in select.outputs
+        ]
+
+    def run(self, given: Pass) -> pa.RecordBatch:
+        """See `Evaluation`."""
+        blocks = list(self._blocks(given))
+        if not blocks:
+            return self._no_rows
+        return blocks[0] if len(blocks) == 1 else pa.concat_batches(blocks)
+
+    @abstractmethod
+    def _blocks(self, given: Pass) -> Iterator[pa.RecordBatch]:
+        """The rows of the output, block by block."""
+
+    def _pairs(
+        self, columns: tuple[Columns, Columns], first: Codes, times_ms: IntArray, fill: Fill
+    ) -> Iterator[pa.RecordBatch]:
+        """Pairs of rows as rows of the output.
+
+        Parameters
+        ----------
+        columns
+            Of the left and of the right.
+        first, times_ms
+            Row of the right → the first row of the left with its key, and the timestamp of its
+            pairs.
+        fill
+            Writes the pairs down.
+        """
+        room = min(MOST_PAIRS, max(4 * len(first), FEW_PAIRS))
+        row, other = 0, int(first[0])
+        while row < len(first):
+            places = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+            count, row, other = fill(row, other, *places)
+            if count:
+                of_left, of_right = (each[:count] for each in places)
+                pairs = RowPairs(columns, (of_left, of_right), self.left.width)
+                made = pairs.selected(self._conditions, self._outputs, times_ms, self._schema)
+                if made is not None:
+                    yield made
 
 
 class JoinSide:

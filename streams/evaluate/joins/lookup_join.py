@@ -10,18 +10,18 @@ the tuples do, and those of a tuple as the rows do.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
-from streams.evaluate.joins.key_pairs import NOTHING, JoinSide, RowPairs, room_for
-from streams.evaluate.protocol import Evaluation, Pass
-from streams.expressions.typed import Evaluator, Typed, evaluator
+from streams.evaluate.joins.key_pairs import NOTHING, JoinSide, KeyJoin
+from streams.evaluate.protocol import Pass
+from streams.expressions.typed import evaluator
 from streams.kernels import kernels
 from streams.kernels.keys import Keys, encode
 from streams.operators.relation import Relation
-from streams.plan.choice import join_conditions
 from streams.plan.program import Program
 from streams.vectors.arrays import Codes
 from streams.vectors.state import Pieces, State, Stateful
@@ -33,60 +33,31 @@ UNUSED_KEYS = 1 << 16
 """Keys that no row has, from which they are given up."""
 
 
-class LookupJoin(Evaluation):
-    """Runs a program whose way is `EvaluationWay.LOOKUP`."""
+class LookupJoin(KeyJoin):
+    """Runs a program whose way is `EvaluationWay.LOOKUP`: what is on the left is kept."""
 
     def __init__(self, program: Program, schema: pa.Schema) -> None:
-        (select,) = program.selects
-        kernels.want()
-        self._schema = schema
-        self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
-        keys, conditions = join_conditions(program)
-        self._held, self._sought = (
-            JoinSide(program, source, of_side)
-            for source, of_side in zip(select.sources, zip(*keys, strict=True), strict=True)
-        )
+        super().__init__(program, schema)
         self._places = {stream: program.read_places(stream) for stream in program.inputs}
-        self._rows = _IndexedRows(self._held)
-        self._conditions = tuple(map(evaluator, conditions))
-        self._outputs: list[tuple[Typed, Evaluator]] = [
-            (output, evaluator(output)) for output in select.outputs
-        ]
+        self._rows = _IndexedRows(self.left)
 
-    def run(self, given: Pass) -> pa.RecordBatch:
-        """See `Evaluation`."""
-        arrived = given.taken[self._held.stream]
-        if arrived is not None:
-            places = self._places[self._held.stream]
-            self._rows.append(arrived, places, given.first_ids[self._held.stream])
-        sought = given.taken[self._sought.stream]
-        if sought is None or not self._rows.count:
-            return self._no_rows
-        parts = list(self._pairs(sought))
-        if not parts:
-            return self._no_rows
-        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-
-    def _pairs(self, sought: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _blocks(self, given: Pass) -> Iterator[pa.RecordBatch]:
         """The rows of the output, block by block."""
-        columns = self._sought.columns(sought, self._places[self._sought.stream])
         rows = self._rows
-        codes = self._sought.codes(rows.keys, columns, sought.num_rows)
-        first = rows.first_of(codes)
+        arrived = given.taken[self.left.stream]
+        if arrived is not None:
+            places = self._places[self.left.stream]
+            rows.append(arrived, places, given.first_ids[self.left.stream])
+        sought = given.taken[self.right.stream]
+        if sought is None or not rows.count:
+            return
+        columns = self.right.columns(sought, self._places[self.right.stream])
+        first = rows.first_of(self.right.codes(rows.keys, columns, sought.num_rows))
         at_ms: IntArray = sought.column(0).to_numpy(zero_copy_only=False)
-        room = room_for(sought.num_rows)
-        row, other = 0, int(first[0])
-        while row < sought.num_rows:
-            places = [np.empty(room, dtype=np.int64) for _ in range(2)]
-            count, row, other = kernels.current().fill_pairs_until(
-                first, rows.following, rows.entered_ms, at_ms, row, other, *places
-            )
-            if count:
-                of_held, of_sought = (each[:count] for each in places)
-                pairs = RowPairs([rows.frame, columns], (of_held, of_sought), self._held.width)
-                made = pairs.selected(self._conditions, self._outputs, at_ms, self._schema)
-                if made is not None:
-                    yield made
+        fill = partial(
+            kernels.current().fill_pairs_until, first, rows.following, rows.entered_ms, at_ms
+        )
+        yield from self._pairs((rows.frame, columns), first, at_ms, fill)
         rows.give_up_keys()
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:

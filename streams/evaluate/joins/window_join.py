@@ -13,17 +13,16 @@ second source's tuples entered. This gives the same rows in the same order.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
-from streams.evaluate.joins.key_pairs import NOTHING, JoinSide, RowPairs, room_for
-from streams.evaluate.protocol import Evaluation, Pass
-from streams.expressions.typed import Evaluator, Typed, evaluator
+from streams.evaluate.joins.key_pairs import NOTHING, KeyJoin
+from streams.evaluate.protocol import Pass
 from streams.kernels import kernels
 from streams.kernels.keys import Keys
-from streams.plan.choice import join_conditions
 from streams.plan.program import Program
 from streams.vectors.chunk import stream_schema
 from streams.vectors.state import (
@@ -39,77 +38,45 @@ from streams.vectors.state import (
 from streams.vectors.vector import Frame, from_arrow, to_arrow
 
 
-class WindowJoin(Evaluation):
+class WindowJoin(KeyJoin):
     """Runs a program whose way is `EvaluationWay.JOIN`."""
 
     def __init__(self, program: Program, schema: pa.Schema) -> None:
-        (select,) = program.selects
-        kernels.want()
+        super().__init__(program, schema)
         tumbling = program.windows[0].tumbling
         assert tumbling is not None
         self._length_ms, self._offset_ms = tumbling
-        self._schema = schema
-        self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
         self._waiting = {stream: _Waiting(program, stream) for stream in program.inputs}
-        keys, conditions = join_conditions(program)
-        self._sides = [
-            JoinSide(program, source, of_side)
-            for source, of_side in zip(select.sources, zip(*keys, strict=True), strict=True)
-        ]
-        self._key_kinds = [left.kind for left, _ in keys]
-        self._conditions = tuple(map(evaluator, conditions))
-        self._outputs: list[tuple[Typed, Evaluator]] = [
-            (output, evaluator(output)) for output in select.outputs
-        ]
 
-    def run(self, given: Pass) -> pa.RecordBatch:
-        """See `Evaluation`."""
+    def _blocks(self, given: Pass) -> Iterator[pa.RecordBatch]:
+        """The rows of the output, block by block."""
         for stream, rows in given.taken.items():
             if rows is not None:
                 self._waiting[stream].add(rows)
         boundary_ms = given.until_ms - (given.until_ms - self._offset_ms) % self._length_ms
         whole = {stream: one.until(boundary_ms) for stream, one in self._waiting.items()}
-        batches = [whole[side.stream] for side in self._sides]
-        left, right = batches
+        left, right = whole[self.left.stream], whole[self.right.stream]
         if left is None or right is None:
-            return self._no_rows
-        parts = list(self._pairs(left, right))
-        if not parts:
-            return self._no_rows
-        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-
-    def _pairs(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows of the output, block by block."""
-        ends_ms = [self._ends(batch) for batch in (left, right)]
-        parts = _parts(*ends_ms)
+            return
+        times_ms = self._ends(right)
+        parts = _parts(self._ends(left), times_ms)
         if not len(parts[0]):
             return
-        keys = Keys(self._key_kinds)
-        columns = [
-            side.columns(batch, range(1, side.width + 1))
-            for side, batch in zip(self._sides, (left, right), strict=True)
-        ]
-        codes = [
-            side.codes(keys, of_side, batch.num_rows)
-            for side, of_side, batch in zip(self._sides, columns, (left, right), strict=True)
-        ]
-        these = kernels.current()
+        keys = Keys([key.kind for key in self.left.keys])
+        columns = (
+            self.left.columns(left, range(1, self.left.width + 1)),
+            self.right.columns(right, range(1, self.right.width + 1)),
+        )
+        left_codes = self.left.codes(keys, columns[0], left.num_rows)
+        right_codes = self.right.codes(keys, columns[1], right.num_rows)
         heads, following, first = (
             np.full(length, NOTHING, dtype=np.int32)
             for length in (keys.count, left.num_rows, right.num_rows)
         )
-        these.chain_rows(codes[0], *parts[:2], codes[1], *parts[2:], heads, following, first)
-        room = room_for(right.num_rows)
-        row, other = 0, int(first[0])
-        while row < right.num_rows:
-            places = [np.empty(room, dtype=np.int64) for _ in range(2)]
-            count, row, other = these.fill_pairs(first, following, row, other, *places)
-            if count:
-                of_left, of_right = (each[:count] for each in places)
-                rows = RowPairs(columns, (of_left, of_right), self._sides[0].width)
-                made = rows.selected(self._conditions, self._outputs, ends_ms[1], self._schema)
-                if made is not None:
-                    yield made
+        these = kernels.current()
+        these.chain_rows(left_codes, *parts[:2], right_codes, *parts[2:], heads, following, first)
+        fill = partial(these.fill_pairs, first, following)
+        yield from self._pairs(columns, first, times_ms, fill)
 
     def _ends(self, batch: pa.RecordBatch) -> IntArray:
         """The boundary at which each tuple is seen."""
