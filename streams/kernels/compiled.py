@@ -1,7 +1,8 @@
 """The kernels of panes, compiled by numba when this module is imported.
 
-Each function has one signature, so nothing is ever compiled while a stream is evaluated. The
-machine code is kept on disk (`cache=True`): only the first import after an installation compiles.
+Each function has one signature, so nothing is ever compiled while a stream is evaluated. (To call
+one that has two takes twenty times as long: numba looks for the right one.) The machine code is
+kept on disk (`cache=True`): only the first import after an installation compiles.
 `streams.kernels.reference` has the same functions in numpy and says what each does; both give the
 same bits. There is neither fast-math nor a parallel loop.
 
@@ -20,6 +21,7 @@ from foundation.arrays import BoolArray, FloatArray, IntArray
 from streams.arithmetic.exact_sums import DIGIT_BITS, DIGIT_MASK, EXTRA_DIGITS, LEAST_EXPONENT
 from streams.kernels import compiled_loops, compiled_texts
 from streams.vectors.arrays import Bits, Bytes, Codes
+from streams.vectors.vector import Array
 
 _codes = types.Array(types.int32, 1, "C")
 _read_codes = types.Array(types.int32, 1, "C", readonly=True)
@@ -334,21 +336,16 @@ def sum_floats(
     return end
 
 
-@njit(
-    [types.void(_read_codes, _read_ints, _read_flags, _ints, types.boolean, _int, _int)],
-    cache=True,
-    nogil=True,
-)
-def extreme_ints(
+def _keep_extremes(
     slots: Codes,
-    values: IntArray,
+    values: Array,
     valid: BoolArray,
-    best: IntArray,
+    best: Array,
     greatest: bool,
     begin: int,
     end: int,
 ) -> None:
-    """Keep the greatest or least integers."""
+    """Keep the greatest or least numbers."""
     every = len(valid) == 0
     for place in range(begin, end):
         slot = slots[place]
@@ -360,28 +357,14 @@ def extreme_ints(
                 best[row] = min(best[row], value)
 
 
-@njit(
-    [types.void(_read_codes, _read_floats, _read_flags, _floats, types.boolean, _int, _int)],
-    cache=True,
-    nogil=True,
+extreme_ints, extreme_floats = (
+    njit(
+        [types.void(_read_codes, values, _read_flags, best, types.boolean, _int, _int)],
+        cache=True,
+        nogil=True,
+    )(_keep_extremes)
+    for values, best in ((_read_ints, _ints), (_read_floats, _floats))
 )
-def extreme_floats(
-    slots: Codes,
-    values: FloatArray,
-    valid: BoolArray,
-    best: FloatArray,
-    greatest: bool,
-    begin: int,
-    end: int,
-) -> None:
-    """Keep the greatest or least floats."""
-    every = len(valid) == 0
-    for place in range(begin, end):
-        slot = slots[place]
-        if slot >= 0 and (every or valid[place]):
-            value, row = values[place], np.uint32(slot)
-            if value > best[row] if greatest else value < best[row]:
-                best[row] = value
 
 
 @njit([types.void(_digits)], cache=True, nogil=True)

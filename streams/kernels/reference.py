@@ -318,30 +318,19 @@ def sum_floats(
 
 def extreme_ints(
     slots: Codes,
-    values: IntArray,
+    values: Array,
     valid: BoolArray,
-    best: IntArray,
+    best: Array,
     greatest: bool,
     begin: int,
     end: int,
 ) -> None:
-    """Keep the greatest or least integers."""
+    """Keep the greatest or least numbers, integers or floats."""
     slot, kept = _counted(slots, values, valid, begin, end)
     (np.maximum if greatest else np.minimum).at(best, slot, kept)
 
 
-def extreme_floats(
-    slots: Codes,
-    values: FloatArray,
-    valid: BoolArray,
-    best: FloatArray,
-    greatest: bool,
-    begin: int,
-    end: int,
-) -> None:
-    """Keep the greatest or least floats."""
-    slot, kept = _counted(slots, values, valid, begin, end)
-    (np.maximum if greatest else np.minimum).at(best, slot, kept)
+extreme_floats = extreme_ints
 
 
 def add_digits(totals: IntArray, codes: Codes, digits: IntArray, sign: int) -> None:
