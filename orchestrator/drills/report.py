@@ -1,4 +1,4 @@
-"""The report of a drill: what its blast radius had said, and what its observer measured.
+"""The report of a drill: its predicted blast radius, and its observer's measurements.
 
 Beside the observer, who receives the outputs as a sink does, their archives say what the sinks
 have kept, and when it arrived there.
@@ -38,27 +38,27 @@ class DrillReport(FailoverFigures, frozen=True, kw_only=True):
     tuples
         Of all watched outputs, while the drill ran.
     blast
-        What it was known to hit before it was run.
+        Its blast radius, as known before it was run.
     compared
-        Outputs whose archives were compared with what the observer saw.
+        Outputs whose archives were compared with the observer's tuples.
     differing
         Tuples that the observer and the archive have with different content.
     aborted
         Whether the fault was ended early, because an output was silent for too long.
     simulated
-        Whether that is what the simulated world predicts.
+        Whether these are predictions of the simulated world.
     predicted_ms
-        The recovery that the simulated world had predicted; None: nobody had asked it.
+        The recovery that the simulated world had predicted; None: it was not asked.
     input_lost
-        Input that has no results because a state was lost, and that nobody keeps: a phrase for each
+        Input without results that no producer keeps, after a state was lost: a phrase for each
         fragment.
     remarks
-        What was not done as planned, although no promise depends on it.
+        Deviations from the plan on which no promise depends.
     late_ms
-        By how much heartbeats of the host that was late most had been late in the last minute or
-        so, on average; None: that is not known. Detection takes several times that more.
+        Average lateness of heartbeats in the last minute or so, of the host that was late most;
+        None: unknown. Detection takes several times as much longer.
     timeline
-        When outputs were silent, and what happened when.
+        Silences of outputs, and events, with their times.
     """
 
     drill: str
@@ -123,7 +123,7 @@ def measured(
     delivered
         Watched output → what an observer was delivered.
     kept
-        Output → what its sink has kept, as far as that is known.
+        Output → the tuples that its sink has kept, as far as they are known.
     events
         The history.
 

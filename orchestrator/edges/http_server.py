@@ -1,11 +1,11 @@
 """The HTTP server of a site: streams enter by `POST /streams/NAME`, results leave by `GET`.
 
 All streams of a site that name the same address share one server, a thread a connection. The server
-bounds whatever a client may choose: connections, heads, bodies, decompressed bodies, all bodies
-that are held at a time, what readers do not take, and how long a client may be silent within a
-request. The bodies of one
-stream take no more than they leave free: its clients, however slow, leave every other stream some.
-An error is one JSON document, `{"error": …}`.
+bounds everything that a client may choose: connections, heads, bodies, decompressed bodies, all
+bodies that are held at a time, results that readers do not take, and how long a client may be
+silent within a request. The bodies of one stream take at most half of the memory that others leave.
+So its clients, however slow, leave every other stream some. An error is one JSON document,
+`{"error": …}`.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ DRAIN_S = 2.0
 JSON = "application/json"
 
 ANYTHING = "*/*"
-"""What a client accepts that does not say it."""
+"""The content types that a client accepts if it names none."""
 
 RETRY_AFTER_S = 1
-"""What a client that was refused for lack of room is told to wait."""
+"""Time after which a client is told to try again if there was no room."""
 
 _sent_again = (
     HTTPStatus.TOO_MANY_REQUESTS,
@@ -193,7 +193,7 @@ class Streamed:
     headers
         Further ones.
     dropped
-        Called when a client has lost its connection that did not take what was sent.
+        Called when a client that did not take its response has lost its connection.
     """
 
     content_type: str
@@ -204,12 +204,12 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """What a server does with a stream.
+    """How a server serves a stream.
 
     Attributes
     ----------
     token
-        What a client must show; None: nothing.
+        The token that a client must show; None: none.
     get
         Responds to GET.
     post
@@ -246,7 +246,7 @@ class _Server(ThreadingHTTPServer):
 
     @property
     def most_held_bytes(self) -> int:
-        """What bodies may take, within the lock."""
+        """Memory that all bodies may take; called within the lock."""
         largest = max((route.most_bytes for route in self.routes.values()), default=0)
         return min(HELD_BYTES, max(_bounds.body_bytes, LARGEST_SHARE * largest))
 
@@ -316,7 +316,7 @@ class _Handler(BaseHTTPRequestHandler):
         return
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what is no request, or has a method that no stream takes."""
+        """Refuse a request that cannot be read, or has a method that no stream takes."""
         status = HTTPStatus(code)
         problem = message or explain or status.phrase
         headers: dict[str, str] = {}
@@ -325,7 +325,7 @@ class _Handler(BaseHTTPRequestHandler):
             status = HTTPStatus.METHOD_NOT_ALLOWED
             problem = f"streams take GET and POST, not {self.command[:50]}"
             headers["Allow"] = "GET, POST"
-        # What is no request of HTTP counts as one of version 0.9, whose responses have no headers.
+        # A line that is no request counts as version 0.9, whose responses have no headers.
         self.request_version = self.protocol_version
         self._refuse(HttpError(status, problem, headers))
 
@@ -352,7 +352,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._document(HTTPStatus.OK, response, {})
 
     def _refuse(self, error: HttpError) -> None:
-        # What is left of the body would be taken for the next request.
+        # The rest of the body would be taken for the next request.
         self.close_connection = True
         document = {"error": str(error)}
         self._document(error.status, document, {**error.headers, "Connection": "close"})
@@ -423,7 +423,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @contextlib.contextmanager
     def _holding(self, stream: str) -> Generator[Callable[[int], None]]:
-        """Memory for what has come of a body to a stream, until the end of a block."""
+        """Memory for the part of a body that has come to a stream, until the end of a block."""
         held = 0
 
         def hold(size_bytes: int) -> None:
@@ -443,7 +443,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.held_bytes[stream] -= held
 
     def _drain(self) -> None:
-        """Let a client send what it had begun: it reads the response afterwards."""
+        """Let a client finish sending its body: it reads the response afterwards."""
         until_s = time.monotonic() + DRAIN_S
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
@@ -606,14 +606,14 @@ held_parts = HeldParts()
 
 
 def bound(*, body_bytes: int, reader_bytes: int) -> None:
-    """Bound what clients hold in this process, whatever servers it has.
+    """Bound the memory that clients hold in this process, over all its servers.
 
     Parameters
     ----------
     body_bytes
         Of bodies, for each server.
     reader_bytes
-        Of what readers do not take.
+        Of results that readers do not take.
     """
     _bounds.body_bytes = body_bytes
     held_parts.most_bytes = reader_bytes
@@ -633,7 +633,7 @@ def is_served(endpoint: Endpoint) -> bool:
 
 
 def serve(endpoint: Endpoint, name: str, route: Route) -> tuple[Endpoint, Callable[[], None]]:
-    """Serve a stream; returns the address at which it is, and what ends that.
+    """Serve a stream; returns its address, and a function that ends it.
 
     Raises
     ------

@@ -3,12 +3,12 @@
 After a start the store tells of fragments whose hosts have ended with the former processes. They
 begin from nothing. If the leader did that as soon as two hosts are there, all of them would lie on
 these two. So it waits until the hosts of the manifest are there and have measured the network, or
-until nothing more of that has come for a while.
+until no further host or measurement has come for a while.
 
-It does not wait once something runs, or has run under this leader: then whatever else is lost is
-replaced at once by the hosts that are left. Nor does it where nothing has ever run: who applies a
-query wants it placed. `completing` mends the places of both later. If all executors are gone at
-once, such as with the only Spark application, the cluster begins again.
+It does not wait once something runs, or has run under this leader: lost replicas are then replaced
+at once on the hosts that are left. Nor does it wait if nothing has ever run: an applied query is to
+be placed. `completing` mends the places of both later. If all executors are gone at once, such as
+with the only Spark application, the cluster begins again.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ WAITS, BEGINS = "start waits", "start"
 
 
 def missing(view: ClusterView, before: ClusterView | None, now_us: int) -> Incomplete | None:
-    """What is missing of the manifest's hosts, and since when nothing more of them has come."""
+    """The missing hosts of the manifest, and since when no further one has come."""
     # Nothing is placed on a cordoned node, so nobody needs to wait for it.
     expected = [
         name
         for name in (*view.settings.nodes, *view.settings.sites)
         if name in view.hosts or name not in view.cordoned
     ]
-    # What comes after all executors have gone is a new start.
+    # After all executors have gone, the cluster starts anew.
     known = None if before is None or not view.executors else before.incomplete
     return incomplete(known, readiness(expected, view.hosts), now_us)
 
@@ -60,7 +60,7 @@ def begins(
     Parameters
     ----------
     lacking
-        What is missing now.
+        The hosts that are missing now.
     """
     if before is not None and not before.begins and view.executors:
         return False
@@ -72,12 +72,12 @@ def begins(
 
 
 def patient(lacking: Incomplete, now_us: int) -> bool:
-    """Whether more of what is missing may be about to come."""
+    """Whether a missing host may be about to come."""
     return now_us - lacking.since_us < _patience_us(lacking.now)
 
 
 def begin_problem(view: ClusterView) -> str | None:
-    """What the leader waits for, if something is to be placed."""
+    """The hosts that the leader waits for, if something is to be placed."""
     if not view.begins or view.incomplete is None:
         return None
     waiting = sorted(view.queries)

@@ -25,14 +25,14 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
                           waits for its hosts (`beginning`)
 
 A host that was out of reach may run a replica that was replaced meanwhile, and that may lack
-input. While P lives, it is dismissed. If C would have to start over, it promotes that one instead.
-Until P has shown that it lives, the host is to keep it (`kept`).
+input. C has it stopped while P lives. If C would have to start over, it promotes that replica
+instead. The host keeps it until P has shown that it lives (`kept`).
 
-A third replica, which is there while another one is moved (`moving`), counts like S wherever one is
-needed that is warm. Starting over loses the fragment's state, and the history says so.
+A third replica, which exists while another one is moved (`moving`), counts like S wherever a warm
+one is needed. Starting over loses the fragment's state, and the history says so.
 
-A site that is away keeps nothing from being healed: what is planned takes it to be where the
-fragment runs that it feeds or follows.
+A site that is away delays no healing: plans assume that it is where the fragment runs that it feeds
+or follows.
 
 A node on which a replica was lost, did not get warm or lagged is avoided for a while, because the
 reason may last: a link that is cut, or a source that it does not hear. If there is no other node,
@@ -315,7 +315,7 @@ def _promote(pending: PendingDecision, record: FragmentRecord, successor: Replic
 
 
 def _end(pending: PendingDecision, record: FragmentRecord) -> str:
-    """What has become of a primary that no longer acts, with its node."""
+    """The state of a primary that no longer acts, and its node."""
     node = record.primary.node
     if pending.view.stateless(record):
         status = pending.view.status(record.primary, record.fragment)
@@ -325,11 +325,11 @@ def _end(pending: PendingDecision, record: FragmentRecord) -> str:
 
 
 def _succeed(pending: PendingDecision, record: FragmentRecord, *, patient: bool) -> None:
-    """See that somebody acts for a primary that has stepped down for a newer epoch.
+    """See that some replica acts for a primary that has stepped down for a newer epoch.
 
-    Whoever began that epoch records it, and needs time for that. Nobody needs to be waited for if
-    all hosts that run a replica have heard of the epoch and none of them acts in it: then the
-    successor was one that the store had replaced, and that has been stopped.
+    The replica that began that epoch needs time to record it. There is no need to wait if all hosts
+    that run a replica have heard of the epoch and none of them acts in it. Then the successor was a
+    replica that the store had replaced, and that has been stopped.
     """
     view = pending.view
     reports = view.reports_of(record.fragment)

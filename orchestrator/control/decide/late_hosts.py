@@ -50,7 +50,7 @@ def recovery_ms(view: ClusterView, record: FragmentRecord) -> float | None:
 
 
 def lateness_ms(view: ClusterView, record: FragmentRecord) -> float | None:
-    """What hosts that are late add to a recovery, ms; None without both of its hosts."""
+    """Time that late hosts add to a recovery, ms; None if one of its two hosts is unknown."""
     primary = view.hosts.get(record.primary.node)
     taking_over = None if record.secondary is None else view.hosts.get(record.secondary.node)
     if primary is None or taking_over is None:

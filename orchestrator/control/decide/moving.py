@@ -1,9 +1,9 @@
 """Moves that operators have asked for: each decision takes the next step that is possible.
 
-A plan of moves is a wish (`MovePlan`). What is to be done follows from the fragment's record and
-from what hosts report, so a new leader goes on where the former one stopped, at whatever write that
-was. The plan's record only notes which steps were begun and how they ended; it is written after the
-records that it tells of.
+A plan of moves is a wish (`MovePlan`). The next step follows from the fragment's record and from
+the reports of hosts. So a new leader goes on where the former one stopped, after any write. The
+plan's record only notes which steps were begun and how they ended. It is written after the records
+that it tells of.
 
     the record says              hosts say              what is written
     two replicas, elsewhere      both are warm        a third replica on the target; if that is the
@@ -18,12 +18,13 @@ records that it tells of.
 
 Every state in this table is legal: the fragment has a primary and a warm secondary throughout, and
 a third replica that is warm takes over like a secondary. Failures come first: `healing` may use the
-third replica, or drop it; a move that finds its fragment in none of these states has failed, and so
-has one of a fragment that is stopped, which runs nowhere.
+third replica, or drop it. A move has failed if its fragment is in none of these states, or is
+stopped and runs nowhere.
 
-A move is refused, or taken back, if a promise would be broken by it. If latencies speak against it
-while a host has just started, the move waits until that host's place in the network is known; if
-load does, it waits for a while, since a machine is busy for seconds when processes start there.
+A move is refused, or taken back, if it would break a promise. If latencies speak against it while a
+host has just started, the move waits until that host's place in the network is known. If load
+speaks against it, the move waits for a while, since a machine is busy for seconds when processes
+start there.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from orchestrator.store.protocol import MOVES
 from placement.errors import PlacementError
 
 KEPT_US = 60_000_000
-"""How long the record of a plan that has ended stays, for those who wait for it."""
+"""How long the record of a plan that has ended stays, for commands that wait for it."""
 
 SETTLES_US = 20_000_000
 """How long a move waits for latencies to be known that speak against it, as a cluster does that
@@ -280,7 +281,7 @@ def _doubted(pending: PendingDecision, step: MoveStep, error: Exception) -> Move
 
 
 def _may_pass(pending: PendingDecision, error: Exception) -> str | None:
-    """What may remove the reason against a move; None: nothing that one could wait for."""
+    """The change that a refused move may wait for; None: there is none."""
     if not isinstance(error, MoveRefused):
         return None
     if error.by_load:

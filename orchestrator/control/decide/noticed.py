@@ -1,4 +1,4 @@
-"""What a coordinator adds to a view of the store: since when something has been so."""
+"""A coordinator's memory beside a view of the store: since when a condition has held."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 A query whose `standby` is `adaptive` is fed by measured costs and latencies. They drift, so each
 decision looks whether the chosen batches still keep the recovery bound and still take little
-traffic. What runs is kept unless it breaks the bound, or another choice saves a good share of the
-traffic and leaves a margin before the bound (`placement.standby_schemes`, `Fed.cheapest`). A change
-of B or T is safe at any moment: it moves nobody.
+traffic. The present choice is kept unless it breaks the bound, or another one saves a good share of
+the traffic and leaves a margin before the bound (`placement.standby_schemes`, `Fed.cheapest`). A
+change of B or T is safe at any moment: it moves nobody.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _choose(pending: PendingDecision, query: QueryRecord) -> None:
 
 
 def _is_quiet(pending: PendingDecision, record: FragmentRecord) -> bool:
-    """Whether a fragment runs as its record says, protected, and nobody is about to change it."""
+    """Whether a fragment runs as its record says, is protected, and has no change pending."""
     found = pending.view.fragments.get(record.key)
     return found is not None and found.record == record and pending.view.protected(record)
 
@@ -82,5 +82,5 @@ def described(timing: Timing) -> str:
 
 
 def reason(found: Feeding) -> str:
-    """What a choice comes to, in figures."""
+    """The figures of a choice."""
     return f"{figure(found.bytes_s)} bytes/s, recovery {figure(found.recovery_ms)} ms"

@@ -1,10 +1,11 @@
 """Which of a stream's two sites feeds its consumers.
 
 A site takes over by itself when it loses the other one (`orchestrator.host.core.failover`), and
-reports that. The leader records it, so that a site that is started again stands by. It names a site
-only if nobody feeds consumers: the source of the one that did has failed, the one that stood by was
-not ready when the other was lost, or a primary stepped down for another one that has ended. Two
-sites that feed at once do no harm: they give the same tuples the same numbers.
+reports that. The leader records it, so that a site that is started again stands by. The leader
+names a site only if neither feeds consumers, for one of three reasons: the source of the primary
+has failed; the standby was not ready when the primary was lost; or a primary stepped down for a
+successor that has ended. Two sites that feed at once do no harm: they give the same tuples the same
+numbers.
 
 A source that cannot resume is open at one site only. Once that one has left the store, or cannot
 open it, the leader has the other one open it, and the stream begins anew there, as it does at a

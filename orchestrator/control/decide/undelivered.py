@@ -1,15 +1,15 @@
-"""Where a fragment begins to read that has lost its state: what was not delivered enters again.
+"""Where a fragment that has lost its state begins to read: undelivered input enters again.
 
-Results of a fragment are made into others until they are *delivered*: a sink has kept them for
-good, and says up to which event time (`SinkStatus.kept_ms`). Input up to the least of these times
-has had its results. A fragment that begins from nothing needs all that follows, and as much before
-that as the windows reach back to which its input leads: those of its own statement, and those of
-fragments below that begin from nothing, too. Results that come again are dropped by whoever had
-them. Windows of rows, sessions, and groups that last for ever begin anew.
+A result is *delivered* once a sink has kept it for good. Each sink says up to which event time it
+has kept all results (`SinkStatus.kept_ms`). Input up to the least of these times has had its
+results. A fragment that begins from nothing needs all later input. It also needs earlier input, as
+far as windows reach back: those of its own statement, and those of fragments below that begin from
+nothing, too. Consumers drop results that they had before. Windows of rows, sessions, and groups
+that last for ever begin anew.
 
-What a site has reported may be a little older than the loss: then a fragment reads more than it
-needs. A site that is away is waited for (`DecisionSettings.site_patience_us`). After that, the
-fragment reads all that producers keep.
+A site's report may be a little older than the loss. Then a fragment reads more than it needs. The
+leader waits for a site that is away (`DecisionSettings.site_patience_us`). After that, the fragment
+reads all that producers keep.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from streams.vectors.chunk import NO_WATERMARK
 def undelivered(pending: PendingDecision, record: FragmentRecord) -> Beginning | str | None:
     """Where the input of a fragment begins; or the site that has to say that first.
 
-    None if nothing that it leads to is taken out anywhere: it reads what comes.
+    None if no sink takes out anything that the input leads to. Then it reads from the present on.
     """
     flow = pending.view.dataflow.fragments
     if (fragment := flow.get(record.fragment)) is None:
         return None
-    # What an owner lets be dropped counts only where nothing else does.
+    # Outputs that may be dropped count only if there are no others.
     for overflow in (Overflow.WAIT, Overflow.DROP):
         needs = _Needs(pending, overflow)
         if (found := needs.of(fragment)) is not None:
@@ -62,22 +62,22 @@ def _least(found: Iterable[Beginning]) -> Beginning | None:
 
 
 def _reaching_back(needs: Beginning, fragment: Fragment) -> Beginning:
-    """What a fragment must read to make what is needed of it."""
+    """The input that a fragment must read to make the output that is needed of it."""
     return structs.replace(needs, after_ms=max(needs.after_ms - fragment.reach_ms, NO_WATERMARK))
 
 
 class _Needs:
-    """What outputs need of the fragments that lead to them.
+    """The event times from which on outputs need the fragments that lead to them.
 
     Parameters
     ----------
     overflow
-        Only outputs count of which their owners have said that.
+        Only outputs with this `overflow` count.
 
     Attributes
     ----------
     awaited
-        Sites that have yet to say what they have.
+        Sites that have yet to say up to where they have kept results.
     """
 
     def __init__(self, pending: PendingDecision, overflow: Overflow) -> None:
@@ -86,7 +86,7 @@ class _Needs:
         self._known: dict[str, Beginning | None] = {}
 
     def of(self, fragment: Fragment) -> Beginning | None:
-        """From where on the output of a fragment is needed, by sinks and by what reads it."""
+        """From where on sinks and readers need the output of a fragment."""
         if fragment.name not in self._known:
             found = [*self._by_sinks(fragment.name), *self._by_readers(fragment.name)]
             self._known[fragment.name] = _least(found)

@@ -1,7 +1,8 @@
 """The promises, checked after a trial: each broken one is a finding, in a sentence.
 
-What the trial came to rest at is looked at here; the tuples at sinks, observers and visitors by
-`orchestrator.simulation.trials.content_checks`, and when they arrived by `timing_checks`.
+This module checks the state in which the trial came to rest.
+`orchestrator.simulation.trials.content_checks` checks the tuples at sinks, observers and visitors,
+and `timing_checks` when they arrived.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ def findings(
     Parameters
     ----------
     expected
-        By stream, what must come out.
+        By stream, the right tuples.
     calm
-        The same trial without faults, if it must be known what is late then.
+        Plays the same trial without faults, if a check must know what is late even then.
     """
     return [
         *(f"liveness: {each}" for each in seen.stuck),
@@ -95,10 +96,9 @@ def _hosted(seen: Observed, fragment: str) -> list[HostedReplica]:
 
 
 def _gathers(hosted: HostedReplica) -> bool:
-    """Whether a standby is behind because it is sent batches, and no checkpoints that cover what
-    has yet to gather.
+    """Whether a standby is behind because it is sent batches and no checkpoints.
 
-    At the end of a stream, less than a batch is left.
+    At the end of a stream, a producer keeps back less than a batch.
     """
     assigned, replica = hosted.assignment, hosted.replica
     batches_alone = assigned.batch != EVERY_TUPLE and assigned.checkpoint_ms == NO_CHECKPOINTS
@@ -146,8 +146,8 @@ def _source_sites(seen: Observed) -> Iterator[str]:
 def _acknowledged(seen: Observed) -> Iterator[str]:
     """Every reader has acknowledged everything, and producers keep nothing for those that left.
 
-    What a standby that gathers has yet to produce may be acknowledged, since its primary has sent
-    it.
+    A standby that gathers may be behind the acknowledgements, since its primary has sent that
+    output.
     """
     if seen.stuck or not seen.healed:
         return

@@ -1,9 +1,9 @@
-"""Whether the right tuples have come, each once and in order, and what is said of the others.
+"""Whether the right tuples have come, each once and in order, and whether losses were reported.
 
-Content, order and exactly-once are one comparison: the sink's tuples against the oracle's list.
-A difference is forgiven only where a fault took the last warm replica of a fragment that the
-stream is made from (its *exposure*), and only if that was said; what came before that, and what
-follows long after, must be correct, and no timestamp may come twice in any case.
+Content, order and exactly-once are one comparison: the sink's tuples against the oracle's list. A
+difference is forgiven only if a fault took the last warm replica of a fragment that the stream is
+made from (its *exposure*), and only if that was reported. Tuples before the loss, and long after
+it, must be correct. In no case may a timestamp come twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHOWN = 3
 
 
 def content(seen: Observed, expected: dict[str, ExpectedStream]) -> Iterator[str]:
-    """What is wrong with the tuples that sinks, observers and visitors have."""
+    """Findings about the tuples of sinks, observers and visitors."""
     for stream in seen.arrivals:
         yield from _sink(seen, expected, stream)
     yield from _shed(seen)
@@ -122,11 +122,12 @@ def _sink(seen: Observed, expected: dict[str, ExpectedStream], stream: str) -> I
 
 
 def _enters_again(seen: Observed, stream: str) -> bool:
-    """Whether a stream is whole although a state was lost that it is made with.
+    """Whether a stream must be whole although a state was lost from which it is made.
 
-    Whatever was taken in and not delivered enters again, with as much before that as windows reach
-    back to. It does where time bounds all windows, unless it is said to be lost. What another
-    fragment has made is kept for those only that had not processed it: windows on that begin anew.
+    Undelivered input enters again, with as much earlier input as windows reach back. So the stream
+    is whole if time bounds all windows and no input was reported lost. There is one exception:
+    output of another fragment is kept only for readers that have not processed it. Windows over
+    such output begin anew.
     """
     setting, upstream = seen.setting, seen.setting.upstream(stream)
     made = {name: program for name, program in setting.every_program.items() if name in upstream}

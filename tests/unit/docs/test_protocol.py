@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.store import protocol
+from orchestrator.store.protocol import Key, RecordFolder
+
 ROOT = Path(__file__).resolve().parents[3]
 
 PROTOCOL = ROOT / "docs" / "protocol.md"
@@ -35,6 +38,16 @@ def test_each_invariant_is_a_sentence_with_a_check() -> None:
     assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
     assert len(rows) > 20
     assert all(checks(held) for _, held in rows)
+
+
+def test_every_path_of_the_store_has_a_row() -> None:
+    page = (ROOT / "docs" / "protocol" / "store.md").read_text(encoding="utf-8")
+    rows = "\n".join(line for line in page.splitlines() if line.startswith("| `"))
+    for each in vars(protocol).values():
+        if isinstance(each, RecordFolder):
+            assert f"`{each.path}/" in rows
+        elif isinstance(each, Key):
+            assert f"`{each.path}`" in rows
 
 
 def test_the_architecture_is_read_in_one_sitting() -> None:
