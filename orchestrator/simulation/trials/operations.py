@@ -65,7 +65,7 @@ def steps_of(
 ) -> tuple[MoveStep, ...]:
     """The moves that an operation consists of now; none if there is nothing to move."""
     if isinstance(operation, Drain):
-        planning = Planning(view, view.stream_records, view.query_records, view.dataflow)
+        planning = Planning.of(view)
         return drain_steps(planning, operation.node)[0]
     key = f"{query_of[operation.fragment]}.{operation.fragment}"
     found = view.fragments.get(key)
