@@ -1,7 +1,7 @@
-"""How often the replicas of every fragment should be evaluated, and what should come to them.
+"""How often the replicas of every fragment should be evaluated, and their expected input.
 
-Evaluations come as often as the streams bring something, and more rarely where replicas rest
-(`host.rests`): where a node has many of them, or its processors are slow.
+Evaluations come as often as the streams bring something. They come more rarely where replicas rest
+(`streams.scheduling.rests`): on a node with many replicas, or with slow processors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_TIMESTAMPS_S = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEvaluations:
-    """How often replicas should evaluate, and what should come to them.
+    """How often replicas should evaluate, and their expected input.
 
     Attributes
     ----------
@@ -60,14 +60,14 @@ class ExpectedEvaluations:
     def received_s(self, replicas: Collection[str], primaries: Collection[str]) -> dict[str, float]:
         """Chunks a second that other hosts send for each replica of a host.
 
-        What several of them read comes once, and counts for each in equal parts.
+        A stream that several of them read comes once, and counts for each in equal parts.
 
         Parameters
         ----------
         replicas
             Fragments of which the host has one.
         primaries
-            Those of which it is the primary, whose streams need not come.
+            Those whose primary runs on the host. Their streams need not come from elsewhere.
         """
         readers: dict[str, list[str]] = {}
         for name in replicas:
@@ -106,7 +106,7 @@ def expected_evaluations(
     """
     batch_ms = view.settings.batch_ms
     entering, beside = _entering_streams(flow), _replicas_beside(view, flow)
-    # Admission asks what there is room for, so processors are taken to be short.
+    # Admission asks for the room at full load, so hosts are taken to be CPU-starved.
     slowness = max(1 / mean_speed(view.executors.values()), 1.0)
 
     def rest_ms(name: str, role: ReplicaRole, rests: int, most_ms: float) -> float:
@@ -144,7 +144,7 @@ def expected_evaluations(
 
 
 def limited(arrivals_s: float, interval_ms: float) -> float:
-    """What comes within a batch interval, or while a replica rests, is taken together."""
+    """Input within a batch interval, or within a rest, is evaluated together."""
     return min(arrivals_s, 1e3 / interval_ms) if interval_ms else arrivals_s
 
 
@@ -181,11 +181,12 @@ def _entering_streams(flow: Dataflow) -> dict[str, set[str]]:
 
 
 def _advances_s(entering_s: Sequence[float], made_s: Sequence[float], timestamps_s: float) -> float:
-    """How often something can be evaluated that reads streams of so many chunks a second.
+    """How often a fragment can be evaluated that reads streams of so many chunks a second.
 
-    Only up to the least watermark of all inputs; so the slowest one decides, and what has waited
-    for it is evaluated a batch at a time. Each of n inputs that are about as fast may be the last
-    one in turn. What fragments make comes later than what enters, so they are always the last.
+    It is evaluated only up to the least watermark of all inputs. So the slowest input decides, and
+    tuples that have waited for it are evaluated a batch at a time. Of n inputs that are about as
+    fast, each may be the last in turn. Output of fragments comes later than streams that enter, so
+    such inputs are always the last.
 
     Parameters
     ----------
@@ -200,6 +201,6 @@ def _advances_s(entering_s: Sequence[float], made_s: Sequence[float], timestamps
 
 
 def _rest_ms(wanted_us: float, most_ms: float, batch_ms: float) -> float:
-    """How long a replica rests between two evaluations, as `host.rests` has it."""
+    """How long a replica rests between two evaluations, as `streams.scheduling.rests` has it."""
     most_us = min(max(most_ms, 0.0), NO_DEADLINE_MS) * 1e3
     return rest_us(wanted_us, most_us, round(batch_ms * 1e3)) / 1e3

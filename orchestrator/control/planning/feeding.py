@@ -31,7 +31,7 @@ CHECKPOINT_BYTES = 150.0
 """A checkpoint without state: positions, and the frames around them (benchmark `standby`)."""
 
 CHUNK_BYTES = 440.0
-"""What surrounds the tuples that arrive at once: frames, and Arrow's description of the columns."""
+"""Bytes around the tuples that arrive at once: frames, and Arrow's description of the columns."""
 
 DELAY_INTERVALS = 3.0
 """Acknowledgement intervals from taking a cut until producers have trimmed: consumers acknowledge
@@ -63,7 +63,7 @@ def feedings(
     primaries
         Nodes of all primaries of the query.
     running
-        What runs. An adaptive scheme changes only if that is worth its while.
+        The present timings. An adaptive scheme changes only if that saves enough.
     """
     scheme = task.query.standby.scheme
     if scheme is Scheme.ACTIVE:
@@ -87,12 +87,12 @@ def _least(
     primaries: Mapping[str, str],
     margin: float,
 ) -> dict[str, Feeding]:
-    """The feedings that send least of those found from several divisions of the time.
+    """Of the feedings by several divisions of the time, those that send least.
 
-    These are: as the paper's rule divides it; whoever saves most takes first what it can use; and
-    as `Together.share` divides it, once with all fragments free to choose, and once for each level
-    of fragments that are sent every tuple. Those acknowledge at once, so the fragments before them
-    are covered sooner.
+    The divisions are: by the paper's rule; greedily, in which the fragment that saves most takes
+    first as much time as it can use; and by `Together.share`, once with all fragments free to
+    choose, and once for each level of fragments that are sent every tuple. Such fragments
+    acknowledge at once, so the fragments before them are covered sooner.
     """
     first = Together(task, standbys, primaries, margin)
     paper = msgspec.structs.replace(task.query.standby, scheme=Scheme.LARGEST)
@@ -113,7 +113,7 @@ def _least(
 def _offers(
     task: QueryTask, standbys: Mapping[str, Secondary], whole: Collection[str]
 ) -> dict[str, list[FeedingOption]]:
-    """What each secondary may be sent, if some are sent every tuple."""
+    """The feedings that each secondary may have, if some are sent every tuple."""
     for name in whole:
         active = fed(task, name, standbys[name]).with_batch(1, NO_CHECKPOINTS)
         task = decided(task, name, standbys[name].node, active)
@@ -195,7 +195,7 @@ def fed_timing(
     standbys
         All of the query, with their recovery under Active Standby.
     timing
-        What runs.
+        The present timing.
     """
     primaries = {name: nodes[0] for name, nodes in task.kept.items()}
     together = Together(task, standbys, primaries)
@@ -228,7 +228,7 @@ def with_feeding(timing: Timing, found: Feeding, standby: Secondary) -> Timing:
 
 
 def chosen(task: QueryTask, model: Fed, bound_ms: float, running: Feeding | None) -> Feeding:
-    """What the owner's scheme comes to for one secondary."""
+    """The feeding of one secondary by the owner's scheme."""
     asked, stated_ms = task.query.standby, STATED_INTERVALS * task.ack_interval_ms
     match asked.scheme:
         case Scheme.ACTIVE:
@@ -316,7 +316,7 @@ def fed(task: QueryTask, fragment: str, standby: Secondary) -> Fed:
 
 
 def payload_share(task: QueryTask, fragment: str) -> float:
-    """Share of tuples in what a fragment is sent; the rest surrounds them.
+    """Share of tuples in the bytes that a fragment is sent; the rest surrounds them.
 
     Plans price links by the tuples alone. Network usage of a secondary is multiplied by this share,
     so that it is weighed like that of primaries, however it is fed.
@@ -372,7 +372,7 @@ def _flows_anyway(task: QueryTask, stream: str, node: str, but: str) -> bool:
 
 
 def _changes_bytes_s(task: QueryTask, work: FragmentWork) -> float:
-    """How much of its state changes: what comes in, or less where only groups are kept.
+    """How much of its state changes: as much as its input, or less if it keeps groups only.
 
     The output of an aggregate tells how often its groups change.
     """

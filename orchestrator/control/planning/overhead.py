@@ -1,9 +1,9 @@
-"""What hosts spend on everything but evaluating: for each evaluation, for each chunk that another
-host sends, and with nothing to do.
+"""Processor time of hosts for everything but evaluating.
 
 The *overhead* of an evaluation is sending chunks and watermarks, acknowledgements, control messages
-and dispatching; that of a chunk that arrives is a share of it. It is measured on all executors
-together; before that, it is assumed by how often they evaluate and how fast their processors work.
+and dispatching. A chunk from another host has an overhead, too, a share of that. An idle host takes
+some time as well. The overhead is measured on all executors together. Until then, it is assumed by
+the number of evaluations and the speed of the processors.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ what benchmark `density` showed with 10 to 140 queries, less what `RECEIVED` cou
 it, measured overheads and the measured load of hosts count."""
 
 RECEIVED = 0.4
-"""What a chunk that another host sends costs, in overheads of an evaluation. Inferred from what
-benchmark `own_data` showed: a standby of few evaluations that reads a stream of many chunks."""
+"""Cost of a chunk from another host, in overheads of an evaluation. Inferred from a standby in
+benchmark `own_data` that has few evaluations and reads a stream of many chunks."""
 
 OVERHEADS_US = (50.0, 5_000.0)
 """Least and greatest overhead that is believed or assumed."""
@@ -38,9 +38,9 @@ LEAST_HOST_EVALUATIONS_S = 1.0
 next to nothing to evaluate: it has just started, or was drained."""
 
 FLOWING = 0.6
-"""Share of the predicted evaluations from which on the overhead of a node is believed. One that
-makes fewer has just been given replicas, whose preparation it spends its time on, or no tuples
-come, or it is so late that what it takes is refused anyway."""
+"""The overhead of a node is believed if it makes this share of the predicted evaluations. A node
+that makes fewer may have just been given replicas and be busy preparing them, or get no tuples, or
+be so late that further queries are refused anyway."""
 
 LEAST_TUPLES_S = 1.0
 """With fewer tuples a second, watermarks cost more than tuples, and a cost by tuple says little."""
@@ -53,8 +53,9 @@ def overhead_us(view: ClusterView, expected: ExpectedEvaluations) -> float:
     divided by the evaluations that the input should cause, not by those that were made: a
     CPU-starved host evaluates more rarely, and the rest of its work stays. Where nothing but
     watermarks comes, replicas rest longer, and fewer evaluations are expected.
-    Hosts count those that were made over the time in which they took their processor time: what
-    their replicas report does not go with that after some came or went, or the host has started.
+
+    Hosts count the evaluations themselves, over the time of which they report the processor time.
+    The reports of their replicas cover other times, after replicas came or went, or after a start.
     """
     spent_us = counted_s = 0.0
     for node in view.executors.values():
@@ -71,7 +72,7 @@ def overhead_us(view: ClusterView, expected: ExpectedEvaluations) -> float:
             often = expected.standby_evaluations_s if standby else expected.evaluations_s
             expected_s += often[name] * fed_share
             come_s += received_s[name] * fed_share
-        # What hosts spend before streams flow, or without replicas, is no overhead of evaluations.
+        # The time of hosts before streams flow, or without replicas, is no overhead.
         if made_s < max(FLOWING * expected_s, LEAST_HOST_EVALUATIONS_S):
             continue
         rest_cores = load.cores - load.evaluating_cores - idle_cores(node)
@@ -88,17 +89,17 @@ def overhead_us(view: ClusterView, expected: ExpectedEvaluations) -> float:
 
 
 def assumed_us(view: ClusterView, evaluations_s: float) -> float:
-    """What is taken for the overhead of an evaluation on nodes that make so many a second each."""
+    """Assumed overhead of an evaluation on nodes that make so many a second each."""
     return OVERHEAD_US / (1 + evaluations_s / OFTEN_S) / mean_speed(view.executors.values())
 
 
 def idle_cores(node: NodeRecord) -> float:
-    """What a host takes that has nothing to do."""
+    """Load of an idle host."""
     return HOST_CORES / speed_of(node)
 
 
 def _fed_share(load: ReplicaLoad | None, tuples_s: float) -> float:
-    """The part of its evaluations that a replica makes of what has come to it lately."""
+    """The share of its expected evaluations that a replica's input of late has caused."""
     come = 1.0
     if load is not None and tuples_s >= LEAST_TUPLES_S:
         come = min(load.tuples_s / tuples_s, 1.0)

@@ -1,7 +1,7 @@
-"""What sites take for the chunks that they bring in, send to hosts, and write.
+"""Load of sites, which bring chunks in, send them to hosts, and write them.
 
-A site has no replicas. It takes the same for each chunk: as measured, once enough of them flow, and
-as assumed before.
+A site has no replicas. Its load is the same for each chunk: as measured, once enough of them flow,
+and as assumed before.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ of a stream that has hardly begun."""
 def site_cores(
     view: ClusterView, work: Workload, site: str, chunks_s: Mapping[str, float]
 ) -> dict[str, float]:
-    """Sink or stream → what a site should take for it, cores.
+    """Sink or stream → predicted load of a site for it, cores.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def site_cores(
 def coming_to_site(
     view: ClusterView, work: Workload, taken: Mapping[str, float], site: str
 ) -> float:
-    """What a site will take beyond what it takes for the streams that have begun, cores.
+    """Load of a site for streams that have yet to begin, cores.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def _handled_s(view: ClusterView, work: Workload, site: str) -> dict[str, float]
 
 
 def _chunk_us(view: ClusterView, site: str, handled_s: Mapping[str, float]) -> float:
-    """What a chunk takes a site, by what the site has taken lately for those that it has."""
+    """Processor time of a site for a chunk, as measured lately."""
     if view.settings.emulate_costs:
         return 0.0
     node = view.hosts[site]

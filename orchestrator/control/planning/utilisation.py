@@ -1,20 +1,20 @@
 """How busy nodes and machines are, and whether they can take a further query.
 
-What a host is predicted to take is the sum of what its replicas take, primaries and secondaries
-alike (`workload`), and of what it takes without any. What it has taken lately, it reports
-(`measured_load`). The greater of the two counts: a prediction may be wrong, and what is measured
-may be a quiet hour. What was measured is of a moment ago: replicas that have not taken their share
-yet, because they were placed just now or their streams have yet to start, are added to it as
-predicted, and those that are gone are taken off. So it makes no difference whether queries are
-applied together, quickly one after the other, or slowly. Replicas that were lost count where
-healing will place them: they take their share again in a moment. What other processes of the
-cluster take of a machine, its services, is measured too, and grows with the replicas.
+The predicted load of a host is the sum over its replicas, primaries and secondaries alike
+(`workload`), plus the load of an idle host. The host reports the measured load (`measured_load`).
+The greater of the two counts: a prediction may be wrong, and a measurement may be of a quiet hour.
+
+A measurement is a moment old. Replicas that were placed since, or whose streams have yet to start,
+are added as predicted. Replicas that have ended since are subtracted. So it makes no difference
+whether queries are applied together, quickly one after the other, or slowly. Lost replicas count
+where healing will place them, because they will run again in a moment. The load of the cluster's
+other processes on a machine, its *services*, is measured too, and grows with the replicas.
 
 Some of a place must stay free for a *takeover*. When a node fails, the secondaries of its primaries
-have the rest of the recovery bound, after detection, to evaluate what they lag behind and to take
-over. So the place must have, beside all that runs, the processor time of that work divided by that
-time, and that by which a primary takes more than a secondary. What the node that fails took of the
-same machine, it takes no longer. Of all failures, that counts which needs most there.
+have the rest of the recovery bound, after detection, to evaluate their lag and to take over. So the
+place needs two things beside its load: the processor time of that work divided by that time, and
+the difference between a primary and a secondary. The load of the failed node on the same machine is
+free then. Of all failures, the one that needs most counts.
 
 The demand test of sub-deadlines (`placement.deadline.demand`) asks whether a node can do the work
 of one burst in time. It assumes that a burst is done before the next one comes, which holds only
@@ -52,12 +52,11 @@ SERVICE_US = 450.0
 and not reported yet: what benchmark `density` shows (`<service>_cores`)."""
 
 RESTING_CORES = 0.15
-"""Most that counts, at speed 1, of what coordinator and ZooKeeper take of a machine together. The
-coordinator rests nine times as long as it works, once nothing changes (`control.process`), and
-ZooKeeper works for it and for hosts whose replicas change; what they take beyond that, they take
-for queries that have just been applied, and that must not count against the next one. With hundreds
-of replicas they take less than this afterwards (benchmark `density`, `coordinator_cores`,
-`zookeeper_cores`)."""
+"""The most of the load of coordinator and ZooKeeper on a machine that counts, together, at speed 1.
+Once nothing changes, the coordinator rests nine times as long as it works (`control.process`), and
+ZooKeeper works for it and for hosts whose replicas change. A greater load is due to queries that
+have just been applied, and must not count against the next one. With hundreds of replicas the
+lasting load is less than this (benchmark `density`, `coordinator_cores`, `zookeeper_cores`)."""
 
 RESTING = frozenset({"coordinator", "zookeeper"})
 """Services that rest once nothing changes."""
@@ -81,17 +80,17 @@ class PredictedPlace(MeasuredPlace):
     Attributes
     ----------
     predicted_cores
-        What its hosts should take.
+        Predicted load of its hosts.
     healing_cores
-        The part of that which belongs to replicas that were lost and will be placed again.
+        The part of it that belongs to replicas that were lost and will be placed again.
     coming_cores
-        What they will take beyond what was measured, less what has ended since.
+        Predicted load of replicas that came after the measurement, less that of ended ones.
     services_cores
-        What the services take and will take.
+        Load of the services, with the part that hosts have yet to cause.
     takeover_cores
-        What must stay free for a takeover.
+        The reserve for a takeover.
     fragments
-        What the replicas of each fragment, and each stream, should take there, cores.
+        Predicted load of the replicas of each fragment, and of each stream, cores.
     """
 
     predicted_cores: float
@@ -121,11 +120,11 @@ class Overload(PlacementError):
     place
         Without the query.
     added_cores
-        What the query would add there.
+        The load that the query would add there.
     fragments
         The part of each of its fragments.
     largest
-        Queries that take most there, the largest first, and how much each takes.
+        The queries with the greatest loads there, the greatest first, and these loads.
     """
 
     message = (
@@ -177,7 +176,7 @@ def host_cores(
 
 
 def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], host: str) -> float:
-    """What a host will take beyond what was measured of it, less what has ended since, cores.
+    """Load of a host that came after its measurement, less the load that ended since, cores.
 
     Parameters
     ----------
@@ -201,11 +200,11 @@ def coming_cores(view: ClusterView, work: Workload, taken: Mapping[str, float], 
 
 
 def _share(node: NodeRecord, work: Workload, name: str) -> float:
-    """The part of what a fragment should take of a node that it takes already.
+    """The share of a fragment's predicted load that a node's measurement contains already.
 
-    A busy host makes fewer evaluations of more tuples, and in a quiet hour there are fewer tuples:
-    only where there is less of both than expected, more is to come. What the host takes is a mean
-    over some seconds, in most of which a replica that has just been placed did not run.
+    A busy host makes fewer evaluations of more tuples, and in a quiet hour there are fewer tuples.
+    More load is to come only if there is less of both than expected. A measurement is a mean over
+    some seconds, and a replica that has just been placed did not run in most of them.
     """
     status = node.replicas.get(name)
     if status is None or status.load is None:
@@ -263,7 +262,7 @@ def places(
                 measured_cores=measured.measured_cores,
                 services=measured.services,
                 speed=measured.speed,
-                # The rest of what a host does fits into the time that emulated costs take.
+                # All other work of a host fits into the time that emulated costs take.
                 predicted_cores=sum(fragments.values())
                 + (0.0 if emulated else sum(idle_cores(view.hosts[n]) for n in measured.hosts)),
                 healing_cores=sum(
@@ -287,9 +286,9 @@ def takeover_cores(
     running: Mapping[str, RunningFragment],
     taken: Mapping[str, Mapping[str, float]],
 ) -> dict[str, dict[str, float]]:
-    """Node or failure domain → host → what taking over from it needs there, cores.
+    """Node or failure domain → host → the reserve for taking over from it there, cores.
 
-    Less than nothing for hosts that fail: what their replicas take is free then.
+    Negative for the hosts that fail: the load of their replicas is free then.
 
     Parameters
     ----------
@@ -328,7 +327,7 @@ def takeover_cores(
 
 
 def _most_needed_cores(needed: Mapping[str, Mapping[str, float]], hosts: Collection[str]) -> float:
-    """What must stay free on some hosts together for the failure that needs most there."""
+    """The reserve of some hosts together for the failure that needs most there."""
     sums = (sum(on.get(host, 0.0) for host in hosts) for on in needed.values())
     return max(0.0, max(sums, default=0.0))
 
@@ -336,7 +335,7 @@ def _most_needed_cores(needed: Mapping[str, Mapping[str, float]], hosts: Collect
 def _services_cores(
     view: ClusterView, measured: MeasuredPlace, taken: Mapping[str, Mapping[str, float]]
 ) -> float:
-    """What services take of a place, with what replicas cause that hosts have yet to report."""
+    """Load of the services of a place, with the part of replicas that are not reported yet."""
     if not measured.services:
         return 0.0
     coming = sum(len(taken[name]) - len(node.replicas) for name, node in view.executors.items())
@@ -347,7 +346,7 @@ def _services_cores(
 
 
 def room_cores(found: Collection[PredictedPlace]) -> dict[str, float]:
-    """Host → how much more it may take, by its own limit and that of its machine."""
+    """Host → the load that may be added, by its own limit and that of its machine."""
     room: dict[str, float] = {}
     for place in found:
         for host in place.hosts:
@@ -369,9 +368,9 @@ def overload(
     Parameters
     ----------
     before, after
-        Without the query, and with it. A place that is overloaded already takes nothing more.
+        Without the query, and with it. Nothing more fits into a place that is overloaded already.
     tolerated_cores
-        What may be added to any place all the same.
+        The load that may be added to any place all the same.
     """
     own = {each.name for each in work.of(query)}
     worst: tuple[float, Overload] | None = None
@@ -410,7 +409,7 @@ def advice(
     queries: Mapping[str, float],
     found: Collection[PredictedPlace],
 ) -> str:
-    """What relieves a place: a sentence.
+    """A sentence that says how to relieve a place.
 
     Parameters
     ----------

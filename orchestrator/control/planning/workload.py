@@ -1,22 +1,22 @@
-"""The work of every fragment: what it takes in, what evaluating that costs, who waits for it.
+"""The work of every fragment: its input, the cost of evaluating it, and its readers.
 
 This is the one model of a fragment's work. The placement problem (`Workload.graph`), the deadline
-problem (`planning.sub_deadlines`) and the tasks of hosts (`control.assignments`) are derived from
-it.
+problem (`planning.sub_deadlines`) and the tasks of hosts (`control.decide.assignments`) are derived
+from it.
 
 Rates follow from the manifests: a stream brings the rate it declares; a fragment turns it into
 `selectivity` bytes out per byte in; tuples are counted by the width of their rows, for which
 strings are taken to be 16 bytes long (`streams.vectors.widths`), if no trial shows that they are
-longer. Costs are measured ones as soon as there are; until then those that the owner states, else
-those that a trial found (`planning.trying`), else `COST_US`.
+longer. Measured costs count as soon as there are some. Until then the owner's estimates count, else
+the findings of a trial (`planning.trying`), else `COST_US`.
 
-The processor time that a replica takes is a rate times a cost, for everything that it does:
+The processor time of a replica is the sum of rates times costs:
 
     evaluations/s · (fixed cost + overhead) + tuples/s · cost of a tuple
 
-How often there are evaluations says `evaluations`. The *overhead* is what a host spends on
-everything but evaluating (`overhead`). What chunks cost that come from other hosts depends on what
-else is there (`Workload.receiving_cores`).
+`evaluations` says how often there are evaluations. The *overhead* is the time that a host spends on
+everything but evaluating (`overhead`). The cost of chunks from other hosts depends on the other
+replicas of the host (`Workload.receiving_cores`).
 """
 
 from __future__ import annotations
@@ -99,13 +99,13 @@ class CostBasis(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What evaluating a fragment costs: fixed_us + per_tuple_us · tuples, processor time.
+    """Processor time of an evaluation of a fragment: fixed_us + per_tuple_us · tuples.
 
     Attributes
     ----------
     speed
-        Of the processors that it is known for; None: of the executors as they are, because it was
-        measured there, or its owner states it.
+        Speed of the processors on which it was found. None: that of the executors as they are,
+        because it was measured there, or its owner states it.
     """
 
     fixed_us: float
@@ -130,7 +130,7 @@ class Cost:
 class FragmentWork:
     """One fragment: its input, its costs, its constraints and its readers.
 
-    What chunks cost that come from other hosts is no part of it.
+    The cost of chunks from other hosts is no part of it.
 
     Attributes
     ----------
@@ -139,14 +139,14 @@ class FragmentWork:
     stated_cost_us
         The same, if its owner has stated it.
     cost
-        What an evaluation costs, by the best that is known.
+        Cost of an evaluation, by the best knowledge there is.
     instance_ms
         Time that evaluating a burst takes, by that cost.
     evaluations_s, standby_evaluations_s
         How often its primary is evaluated, and its secondary.
     evaluating_cores, cores, standby_cores
-        Processor time that its primary takes for its evaluations, and for everything; that its
-        secondary takes.
+        Processor time of its primary for evaluations, the same for everything, and processor time
+        of its secondary.
     allowed
         Nodes that its primary may take; any if empty.
     bound_ms
@@ -195,7 +195,7 @@ class Workload:
     fragments
         By name, producers before consumers.
     expected
-        How often replicas should evaluate, and what should come to them.
+        How often replicas should evaluate, and their expected input.
     overhead_us
         Of an evaluation.
     """
@@ -291,7 +291,7 @@ class Workload:
     def receiving_cores(
         self, replicas: Collection[str], primaries: Collection[str]
     ) -> dict[str, float]:
-        """What chunks that others send cost a host, by replica."""
+        """Processor time of a host for chunks from other hosts, by replica."""
         each_us = RECEIVED * self.overhead_us
         received_s = self.expected.received_s(replicas, primaries)
         return {name: count_s * each_us / 1e6 for name, count_s in received_s.items()}
@@ -349,7 +349,7 @@ def workload(
         due_ms,
         lags_ms,
     )
-    # Emulated costs are slept, and the rest of what a host does fits into that time.
+    # Emulated costs are slept, and all other work of a host fits into that time.
     overhead = 0.0 if view.settings.emulate_costs else overhead_us(view, expected)
     readers_ms: dict[str, dict[str, float]] = {name: {} for name in flow.columns}
     for name, fragment in flow.fragments.items():
@@ -476,7 +476,7 @@ def _entering(stream: StreamRecord, batch_ms: float, together: float | None) -> 
     burst = stream.burst
     if burst is None:
         burst = max(tuples_s * max(batch_ms, together_ms) / 1e3, 1.0)
-    # Clients send many rows in one request, and what waits for later timestamps comes at once.
+    # Clients send many rows in one request, and tuples that wait for later ones enter at once.
     arrivals_s = 1e3 / together_ms if together_ms else tuples_s / (together or 1.0)
     if stream.source and stream.source.advances_ms:
         # The clock advances it, but perhaps only after a silence.
@@ -494,7 +494,7 @@ def _entering(stream: StreamRecord, batch_ms: float, together: float | None) -> 
 
 
 def _tried(running: Mapping[str, RunningQueryRecord], fragment: Fragment) -> Tried | None:
-    """What a trial found of a fragment."""
+    """The findings of a trial of a fragment."""
     decided = running.get(fragment.query)
     return None if decided is None else decided.trials.get(fragment.name)
 
@@ -513,8 +513,8 @@ def _site(stream: EnteringStream, hosts: Collection[str]) -> str:
 
 
 def _planned_cost(query: QueryRecord, fragment: str, tried: Tried | None) -> Cost:
-    """Cost of a fragment that has not run; it does not change with the load of processors, as what
-    hosts are assigned and sub-deadlines depend on it."""
+    """Cost of a fragment that has not run. It must not change with the load of processors, because
+    assignments and sub-deadlines depend on it."""
     stated_us = query.estimates.get(fragment, Estimate()).cost_us
     if stated_us is not None:
         return Cost(fixed_us=0.0, per_tuple_us=stated_us, basis=CostBasis.STATED)
@@ -541,11 +541,11 @@ def _evaluating_us_s(
 ) -> float:
     """Processor time that a replica's evaluations should take, µs a second.
 
-    What was measured is scaled by the tuples that are expected. A CPU-starved host takes more
-    timestamps in one evaluation, so that each evaluation costs more and there are fewer; the
-    cost of a tuple, all in all, stays about the same. In a quiet stretch most of what was measured
-    went to evaluations of few tuples or none, and more tuples do not make those more: then the
-    rest is added by its cost.
+    The measured time is scaled by the expected tuples. A CPU-starved host takes more timestamps in
+    one evaluation, so that each evaluation costs more and there are fewer; the cost of a tuple, all
+    in all, stays about the same. In a quiet stretch most of the measured time went to evaluations
+    with few tuples or none, and more tuples would not add such evaluations. Then the missing
+    evaluations and tuples are added by their costs.
     """
     if measured is None or measured.tuples_s < LEAST_TUPLES_S:
         return evaluations_s * cost.fixed_us + tuples_s * cost.per_tuple_us

@@ -11,7 +11,7 @@ A task rests after its first operator has run, so that input arriving meanwhile 
 together. After a pause a task starts at once; a task that has a backlog, or has just taken over,
 does not rest. A rest ends at a multiple of its length. So tasks start at the same moments, and
 their output travels together. Hosts that share a clock rest alike, so that the rests of a chain
-of hosts do not add up. How long rests last is for `host.rests` to say.
+of hosts do not add up. `streams.scheduling.rests` says how long rests last.
 """
 
 from __future__ import annotations
