@@ -200,11 +200,9 @@ class FragmentEngine:
             watermarks_ms = watermarks_ms[:fitting]
             ingestion_times_us = ingestion_times_us[:fitting]
         until_ms = int(watermarks_ms[-1])
-        given = Pass(
-            first_ids={name: queue.taken for name, queue in self._queues.items()},
-            taken={name: queue.take(until_ms) for name, queue in self._queues.items()},
-            until_ms=until_ms,
-        )
+        first_ids = {name: queue.taken for name, queue in self._queues.items()}
+        taken = {name: queue.take(until_ms) for name, queue in self._queues.items()}
+        given = Pass(taken, first_ids, until_ms)
         try:
             with np.errstate(all="ignore"):
                 # Results that are not numbers become NULL: numpy need not warn.

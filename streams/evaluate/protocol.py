@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -12,8 +11,7 @@ from streams.vectors.chunk import NO_WATERMARK, TIMESTAMP
 from streams.vectors.state import Stateful
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(NamedTuple):
     """Complete timestamp groups that are evaluated at once.
 
     Attributes
@@ -48,7 +46,7 @@ class Pass:
 
     def without(self, streams: Sequence[str]) -> Pass:
         """The same without the tuples of some inputs."""
-        return replace(self, taken={**self.taken, **dict.fromkeys(streams)})
+        return self._replace(taken={**self.taken, **dict.fromkeys(streams)})
 
     def parts(self, after_ms: int) -> tuple[Pass, Pass]:
         """The time before the tuples, if there is any, and the rest; else, halves.
