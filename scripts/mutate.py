@@ -153,12 +153,13 @@ class Mutation:
     @property
     def fits(self) -> bool:
         """Whether the file contains the text exactly once."""
-        return (ROOT / self.file).read_text(encoding="utf-8").count(self.text) == 1
+        file = ROOT / self.file
+        return file.exists() and file.read_text(encoding="utf-8").count(self.text) == 1
 
     @property
     def key(self) -> str:
         """What a result is known by: the breakage, and the text that it breaks."""
-        sound = (ROOT / self.file).read_bytes()
+        sound = (ROOT / self.file).read_bytes() if self.fits else b""
         return hashlib.sha256(sound + repr((self.text, self.by)).encode()).hexdigest()[:24]
 
     @property
