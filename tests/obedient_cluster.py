@@ -24,6 +24,7 @@ from orchestrator.host.core.events import RecordLoss, RecordTakeover
 from orchestrator.host.shell.fragment_changes import FragmentChange, revised
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import (
+    ApplyRequest,
     Assignment,
     ClusterRecord,
     CostStatus,
@@ -32,6 +33,7 @@ from orchestrator.records import (
     NodeCoordinate,
     NodeKind,
     NodeRecord,
+    ProposalRecord,
     QueryRecord,
     ReplicaId,
     ReplicaLoad,
@@ -48,7 +50,9 @@ from orchestrator.store.protocol import (
     CHECKS,
     CLUSTER,
     NODES,
+    PROPOSALS,
     QUERIES,
+    REQUESTS,
     RUNNING_QUERIES,
     STREAMS,
     fragment_key,
@@ -235,6 +239,25 @@ class ObedientCluster:
             if name in running:
                 self.store.create(RUNNING_QUERIES.key(name), running[name])
             self.store.create(QUERIES.key(name), query.record)
+
+    def propose(self, manifests: Manifests, name: str = "asked") -> ProposalRecord:
+        """Ask the leader for a plan, as a client does; its answer."""
+        request = ApplyRequest(streams=manifests.streams, queries=manifests.queries)
+        self.store.create(REQUESTS.key(name), request)
+        self._step()
+        return self.proposal(name)
+
+    def proposal(self, name: str = "asked") -> ProposalRecord:
+        """What the leader has answered."""
+        return self.view().proposals[name].record
+
+    def consent(self, name: str = "asked") -> None:
+        """Want exactly what the leader proposes, and ask for nothing any more."""
+        found = self.view().proposals[name]
+        consented = msgspec.structs.replace(found.record, consented=True)
+        self.store.update(PROPOSALS.key(name), consented, found.version)
+        asked = self.view().requests[name]
+        self.store.delete(REQUESTS.key(name), asked.version)
 
     def settle(self) -> None:
         """Let coordinator and hosts do all they have to do."""

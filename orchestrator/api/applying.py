@@ -1,8 +1,8 @@
 """Bringing what manifests say into a cluster.
 
-Everything is checked and planned before anything is written. Streams are written before the queries
-that read them, and plans before the queries they are made for. Each write names the version it
-rests on, so that a change that somebody else made meanwhile is never overwritten.
+The leader plans, and proposes where everything would run. Sites look at sources and sinks. Then the
+client consents to exactly that proposal, and the leader carries it out, or says what has changed
+since it was made.
 """
 
 from __future__ import annotations
@@ -16,24 +16,16 @@ import msgspec
 from orchestrator.api.cluster_status import problems
 from orchestrator.api.connection import Cluster
 from orchestrator.api.edge_checks import check_edges
-from orchestrator.api.plans import PlanDocument, plan_document
-from orchestrator.control.decide.admission import Admission, admit
+from orchestrator.api.proposals import NOTHING, ProposalClient, running_plan
 from orchestrator.control.decide.placing import PLANNED_AGAIN, with_first_epochs
 from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.control.observe.dataflow import Dataflow, sound_dataflow
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.errors import InvalidInput, Refused, Unreachable
-from orchestrator.host.shell.trial import run_trial
+from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent
-from orchestrator.records import HistoryEvent, PlanRecord
-from orchestrator.store.protocol import (
-    PLANS,
-    QUERIES,
-    RUNNING_QUERIES,
-    STREAMS,
-    RecordInvalid,
-    Store,
-)
+from orchestrator.records import HistoryEvent, PlanDocument, ProposalRecord
+from orchestrator.store.protocol import Store
 
 PROTECTED_TIMEOUT_S = 60.0
 """How long fragments may take to run with a warm standby; a second or two is usual, but a lost
@@ -42,13 +34,6 @@ executor that Spark replaces at this moment takes its time."""
 RETIRED_TIMEOUT_S = 10.0
 """How long the leader may take to retire the fragments of a deleted query. It does so at once; a
 new leader may have to be elected first."""
-
-SETTLES_S = 20.0
-"""How long latencies may take to be known that speak against a query, as in a cluster that starts.
-Where links violate the triangle inequality, coordinates may never settle."""
-
-TRY_EVERY_S = 0.5
-"""Between two plans of what was refused; each takes the processor from hosts that start."""
 
 LOOK_EVERY_S = 0.1
 
@@ -114,48 +99,6 @@ def check_cluster(view: ClusterView, manifest: ClusterManifest) -> None:
             )
 
 
-def write(store: Store, view: ClusterView, manifests: Manifests, admission: Admission) -> None:
-    """Write what is new: streams, then for each query how it runs, its plan and the query itself.
-
-    A client that dies on the way leaves streams that nobody reads yet, and at most a plan without
-    its query, which the leader deletes.
-
-    Raises
-    ------
-    StoreError
-        Somebody else wrote the same name meanwhile; what was written before stays.
-    """
-    for stream in (manifest.record for manifest in manifests.streams):
-        if stream.name not in view.streams:
-            store.create(STREAMS.key(stream.name), stream)
-            note(store, view, "applied", f"stream {stream.name}", f"enters at {stream.site}")
-    submitted = {plan.query: plan for plan in admission.submissions}
-    new = {q.record.name: q.record for q in manifests.queries if q.record.name not in view.queries}
-    for name in dict.fromkeys((*submitted, *new)):
-        if name in submitted:
-            _submit(store, submitted[name], cluster_now_us(view.cluster_clocks))
-        if name in new:
-            if name in admission.running:
-                store.create(RUNNING_QUERIES.key(name), admission.running[name])
-            store.create(QUERIES.key(name), new[name])
-            detail = f"deadline {new[name].deadline_ms:g} ms, "
-            detail += f"recovery bound {new[name].recovery_bound_ms:g} ms"
-            note(store, view, "applied", f"query {name}", detail)
-
-
-def _submit(store: Store, plan: PlanRecord, at_us: int) -> None:
-    key = PLANS.key(plan.query)
-    record = msgspec.structs.replace(plan, submitted_us=at_us)
-    try:
-        former = store.get(key)
-    except RecordInvalid as broken:
-        former = broken
-    if former is None:
-        store.create(key, record)
-    else:
-        store.update(key, record, former.version)
-
-
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """The applied manifests, and where their fragments run.
 
@@ -190,9 +133,8 @@ def apply(
 ) -> Applied:
     """Check and plan all of it, submit it, and wait until every fragment runs with a warm standby.
 
-    The plan is made here, again only as long as latencies speak against it that hosts which have
-    just started do not know well yet. It is submitted with what it rests on; the leader carries it
-    out, or plans again if something of that has changed.
+    The leader plans. It carries its proposal out, or refuses that if something of what it rests on
+    has changed.
 
     Parameters
     ----------
@@ -210,27 +152,36 @@ def apply(
     view = _view_without_retiring(store, manifests, on_progress)
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
-    view, admission = _admitted(store, view, manifests, on_progress)
-    check_edges(store, view, manifests, admission.flow, on_progress)
-    made = changes(view, manifests)
-    planned_again: dict[str, str] = {}
-    if not dry_run:
-        begun_us = cluster_now_us(view.cluster_clocks)
-        write(store, view, manifests, admission)
-        if wait:
-            await_protected(store, [each.record.name for each in manifests.queries], on_progress)
+    with ProposalClient(store, on_progress) as client:
+        plan = client.ask(manifests)
         view = read_view(store)
-        if wait:
-            planned_again = _planned_again(store, view, admission.submissions, begun_us)
-            admission = admit(view)
+        check_edges(store, view, manifests, _flow(view, client.proposal), on_progress)
+        made = changes(view, manifests)
+        planned_again: dict[str, str] = {}
+        if not dry_run:
+            client.consent()
+        if wait and not dry_run:
+            await_protected(store, [each.record.name for each in manifests.queries], on_progress)
+            view = read_view(store)
+            planned_again = _planned_again(store, view, client.proposal, client.began_us)
+            plan = client.ask(NOTHING) if planned_again else running_plan(view, plan)
     return Applied(
         cluster=view.settings.name,
         changes=made,
-        plan=plan_document(view, admission),
+        plan=plan,
         planned_again=planned_again,
         applied=not dry_run,
         protected=wait and not dry_run,
     )
+
+
+def _flow(view: ClusterView, proposal: ProposalRecord) -> Dataflow:
+    """The dataflow as it will be, with the columns of all outputs."""
+    streams = view.stream_records | {each.name: each for each in proposal.streams}
+    queries = view.query_records | {each.name: each for each in proposal.queries}
+    running = view.running_records | {each.name: each for each in proposal.running}
+    flow, _ = sound_dataflow(streams, queries, running)
+    return flow
 
 
 def _view_without_retiring(
@@ -265,43 +216,20 @@ def _view_without_retiring(
         time.sleep(LOOK_EVERY_S)
 
 
-def _admitted(
-    store: Store, view: ClusterView, manifests: Manifests, on_progress: Progress
-) -> tuple[ClusterView, Admission]:
-    """The plan of manifests, with the view that it rests on.
-
-    What is refused because of latencies is tried again until they are known: the first round trips
-    of hosts that have just started are slow.
-    """
-    give_up = time.monotonic() + SETTLES_S
-    while True:
-        try:
-            return view, admit(view, manifests.streams, manifests.queries, run_trial)
-        except Refused as refused:
-            if not refused.guessed or time.monotonic() > give_up:
-                raise
-            on_progress("waiting", f"until latencies of {', '.join(refused.guessed)} are known")
-        time.sleep(TRY_EVERY_S)
-        view = read_view(store)
-
-
 def _planned_again(
-    store: Store, view: ClusterView, plans: Sequence[PlanRecord], since_us: int
+    store: Store, view: ClusterView, proposal: ProposalRecord, since_us: int
 ) -> dict[str, str]:
-    """Query whose plan was not carried out → why, as the history says."""
+    """Query that was not placed as proposed → why, as the history says."""
     running = [found.record for found in view.fragments.values()]
     others = {
-        plan.query
-        for plan in plans
-        if any(made not in running for made in with_first_epochs(view, plan))
+        placed.query
+        for placed in proposal.placements
+        if any(made not in running for made in with_first_epochs(view, placed))
     }
     # The history is long; it is read only if something runs otherwise than it was planned.
     events = [entry.event for entry in store.history()] if others else []
-    return {
-        event.subject: event.detail
-        for event in events
-        if event.kind == PLANNED_AGAIN and event.subject in others and event.at_us >= since_us
-    }
+    found = [e.detail for e in events if e.kind == PLANNED_AGAIN and e.at_us >= since_us]
+    return dict.fromkeys(sorted(others), found[-1]) if found else {}
 
 
 def await_protected(

@@ -16,12 +16,14 @@ from contextlib import suppress
 from orchestrator.control.decide.beginning import begin_events
 from orchestrator.control.decide.decision import DecisionSettings, Write
 from orchestrator.control.decide.noticed import with_times
+from orchestrator.control.decide.proposing import answer, refused_by_a_bug, unanswered
 from orchestrator.control.decide.writes import decide
 from orchestrator.control.observe.audit_events import audit_events
 from orchestrator.control.observe.awaited import AwaitedHosts
 from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.observe.view import ClusterView, read_view
+from orchestrator.control.planning.trying import Tries
 from orchestrator.control.publishing import FiguresPublisher, Publications
 from orchestrator.store.protocol import (
     CORDONS,
@@ -30,7 +32,9 @@ from orchestrator.store.protocol import (
     LINKS,
     MOVES,
     PROBLEMS,
+    PROPOSALS,
     QUERIES,
+    REQUESTS,
     STREAMS,
     LeaderRecord,
     ProblemsRecord,
@@ -176,6 +180,11 @@ class Coordination:
         Called on the store's thread when a step should not wait.
     clock
         The cluster's; None: the times that steps are given are the cluster's.
+    tries
+        Runs trials of statements; None: nothing is tried.
+    on_request
+        Called when there are requests: has `answer_requests` called, beside the steps. None: they
+        are answered within a step.
     """
 
     def __init__(
@@ -185,8 +194,13 @@ class Coordination:
         settings: DecisionSettings | None = None,
         wake: Callable[[], None] = lambda: None,
         clock: CoordinatorClock | None = None,
+        tries: Tries | None = None,
+        on_request: Callable[[], None] | None = None,
     ) -> None:
         self.election = Election(store, candidate, wake)
+        self._tries = tries
+        self._on_request = on_request or self.answer_requests
+        self._answered: dict[str, int] = {}
         self._clock = clock
         self.problems: tuple[str, ...] = ()
         """Problems that the last decision could not solve."""
@@ -200,7 +214,7 @@ class Coordination:
         self._before: ClusterView | None = None
         self._awaited = AwaitedHosts()
         # Decisions of people and hosts should not wait for the next step.
-        urgent = (QUERIES, STREAMS, FRAGMENTS, CORDONS, MOVES, LINKS)
+        urgent = (QUERIES, STREAMS, FRAGMENTS, CORDONS, MOVES, LINKS, REQUESTS, PROPOSALS)
         self._reader = ReadCache(store, RARELY_CHANGING, urgent=urgent, on_change=wake)
         self._read_whole_us = 0
         self._published = Publications(store)
@@ -279,7 +293,36 @@ class Coordination:
             self._apply(write)
         if decision.figures is not None and self.election.leads:
             self.figures.publish(decision.figures)
+        if any(unanswered(view)):
+            self._on_request()
         return bool(decision.writes)
+
+    def answer_requests(self) -> None:
+        """Answer the requests of the last reading that have no proposal yet.
+
+        Steps may be taken meanwhile: it reads nothing, and writes proposals only.
+        """
+        view = self._before
+        for name in () if view is None else unanswered(view):
+            if view is None or not self.election.leads:
+                return
+            asked, known = view.requests[name], view.proposals.get(name)
+            if self._answered.get(name) == asked.created:
+                # It was answered after the last reading.
+                continue
+            try:
+                proposal = answer(view, asked, self._tries)
+            except Exception as error:  # noqa: BLE001  Whoever asks must not wait for ever.
+                self._note_failures([error])
+                proposal = refused_by_a_bug(asked, error)
+            # Another leader may have been faster, and whoever asked may have gone.
+            with suppress(RecordExists, VersionConflict, RecordMissing, StoreUnavailable):
+                if known is None:
+                    self._store.create(PROPOSALS.key(name), proposal)
+                else:
+                    self._store.update(PROPOSALS.key(name), proposal, known.version)
+                self._answered[name] = asked.created
+        self._answered = {n: at for n, at in self._answered.items() if view and n in view.requests}
 
     def _apply(self, write: Write) -> None:
         if write.record is None:
@@ -327,6 +370,8 @@ class Coordinator:
         Its own clock.
     clock
         The cluster's; None: they are the same.
+    tries
+        Runs trials of statements; None: nothing is tried.
     """
 
     def __init__(
@@ -336,8 +381,11 @@ class Coordinator:
         now_us: Callable[[], int],
         settings: DecisionSettings | None = None,
         clock: CoordinatorClock | None = None,
+        tries: Tries | None = None,
     ) -> None:
         self._make_store = make_store
+        self._tries = tries
+        self._asked = threading.Event()
         self._clock = clock
         self._candidate = candidate
         self._now_us = now_us
@@ -372,18 +420,35 @@ class Coordinator:
         """
         store = self._make_store()
         self._coordination = Coordination(
-            store, self._candidate, self._settings, self._wake.set, self._clock
+            store,
+            self._candidate,
+            self._settings,
+            self._wake.set,
+            self._clock,
+            self._tries,
+            self._asked.set,
         )
         store.on_state(self._state_changed)
         self._thread = threading.Thread(
             target=self._run, args=(store, self._coordination), name="coordinator", daemon=True
         )
         self._thread.start()
+        threading.Thread(
+            target=self._answer, args=(self._coordination,), name="proposals", daemon=True
+        ).start()
+
+    def _answer(self, coordination: Coordination) -> None:
+        """Answer requests on a thread of its own: planning must not hold up decisions."""
+        while not self._stopping.is_set():
+            self._asked.wait()
+            self._asked.clear()
+            coordination.answer_requests()
 
     def stop(self) -> None:
         """Resign and end the session."""
         self._stopping.set()
         self._wake.set()
+        self._asked.set()
         if self._thread is not None:
             self._thread.join()
 

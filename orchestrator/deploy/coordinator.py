@@ -21,6 +21,7 @@ from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.process import Coordinator
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
+from orchestrator.host.shell.trial import run_trial
 from orchestrator.manifest import cluster_record
 from orchestrator.records import ClusterRecord
 from orchestrator.store.protocol import CLUSTER, RecordExists, RecordMissing, Store, VersionConflict
@@ -47,7 +48,7 @@ def start_coordinator(config: ProcessConfig) -> Coordinator:
             config.cluster_manifest()
     candidate = f"{config.cluster}-{os.getpid()}-{secrets.token_hex(4)}"
     clock = CoordinatorClock(machine(), anchor_us())
-    coordinator = Coordinator(config.open_store, candidate, now_us, clock=clock)
+    coordinator = Coordinator(config.open_store, candidate, now_us, clock=clock, tries=run_trial)
     coordinator.start()
     return coordinator
 

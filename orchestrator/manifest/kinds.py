@@ -27,11 +27,13 @@ from orchestrator.records import (
     OnError,
     Overflow,
     Partial,
+    QueryManifest,
     QueryRecord,
     Scheme,
     Shed,
     SourceSpec,
     Standby,
+    StreamManifest,
     StreamRecord,
 )
 from streams.language import QueryError
@@ -137,38 +139,6 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The cluster's name."""
         return self.record.name
-
-
-class StreamManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`kind: Stream`: a stream that enters from outside.
-
-    Attributes
-    ----------
-    written
-        Dotted name of a field → its line, and its text if it is a scalar.
-    """
-
-    file: str
-    record: StreamRecord
-    written: Mapping[str, tuple[int, str | None]] = {}
-
-
-class QueryManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`kind: Query`: a continuous query.
-
-    Attributes
-    ----------
-    statements_line
-        Line of the file on which the statements begin, to turn a position within them into one
-        within the file.
-    written
-        As in `StreamManifest`.
-    """
-
-    file: str
-    record: QueryRecord
-    statements_line: int
-    written: Mapping[str, tuple[int, str | None]] = {}
 
 
 Manifest = ClusterManifest | StreamManifest | QueryManifest

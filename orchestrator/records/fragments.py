@@ -152,27 +152,6 @@ class PlanFigures(Record, frozen=True, kw_only=True):
     bound_ms: float
 
 
-class PlanRecord(Record, frozen=True, kw_only=True):
-    """`/plans/<query>`: the plan that a client has made for a query which it applies.
-
-    The leader carries it out if all that it rests on is still the same, else plans again; in both
-    cases it deletes the record.
-    """
-
-    query: str
-    basis: dict[str, str]
-    """Path of a record that the plan rests on → digest of that record; of a node's record →
-    incarnation; of what has been decided of a stream → the site that feeds it. A digest tells
-    versions apart also if a record is deleted and created again, when ZooKeeper's own number begins
-    anew."""
-    updated: tuple[FragmentRecord, ...]
-    """Fragments that run, with the sub-deadlines that the plan gives them."""
-    created: tuple[FragmentRecord, ...]
-    figures: PlanFigures
-    submitted_us: int
-    """When the client wrote this, cluster clock."""
-
-
 class CordonRecord(Record, frozen=True, kw_only=True):
     """`/cordons/<node>`: nothing new is placed on a node; what runs there stays."""
 

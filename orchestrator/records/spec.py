@@ -3,8 +3,11 @@ streams and queries is in `running_streams` and `running_queries`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from orchestrator.records.base import Record
 from streams.scheduling.run_queue import Policy
@@ -225,3 +228,35 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
         breaks its connections is noticed sooner.
         """
         return self.suspect_after_ms + self.heartbeat_ms
+
+
+class StreamManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """`kind: Stream`: a stream that enters from outside.
+
+    Attributes
+    ----------
+    written
+        Dotted name of a field → its line, and its text if it is a scalar.
+    """
+
+    file: str
+    record: StreamRecord
+    written: Mapping[str, tuple[int, str | None]] = {}
+
+
+class QueryManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """`kind: Query`: a continuous query.
+
+    Attributes
+    ----------
+    statements_line
+        Line of the file on which the statements begin, to turn a position within them into one
+        within the file.
+    written
+        As in `StreamManifest`.
+    """
+
+    file: str
+    record: QueryRecord
+    statements_line: int
+    written: Mapping[str, tuple[int, str | None]] = {}

@@ -14,7 +14,8 @@ The paths below `/vivace/<cluster>`:
     running-streams/<name>   RunningStreamRecord  what the leader has decided of a stream
     queries/<name>           QueryRecord
     running-queries/<name>   RunningQueryRecord   how a query runs, decided when it was applied
-    plans/<query>            PlanRecord           until the leader has carried it out
+    requests/<name>          ApplyRequest         ephemeral: what a client asks the leader for
+    proposals/<name>         ProposalRecord       what the leader responds, and carries out
     fragments/<q>.<f>        FragmentRecord
     cordons/<node>           CordonRecord         nothing new is placed on the node
     links/<source>:<target>  DisturbedLink        until the drill is over, or its time
@@ -57,6 +58,7 @@ import msgspec
 
 from orchestrator.errors import EXIT_REFUSED, EXIT_UNREACHABLE, VivaceError
 from orchestrator.records import (
+    ApplyRequest,
     Assignment,
     ClocksRecord,
     ClusterRecord,
@@ -70,7 +72,7 @@ from orchestrator.records import (
     MovePlan,
     NameClaim,
     NodeRecord,
-    PlanRecord,
+    ProposalRecord,
     QueryRecord,
     Record,
     RunningQueryRecord,
@@ -163,7 +165,8 @@ STREAMS = RecordFolder("streams", StreamRecord)
 RUNNING_STREAMS = RecordFolder("running-streams", RunningStreamRecord)
 QUERIES = RecordFolder("queries", QueryRecord)
 RUNNING_QUERIES = RecordFolder("running-queries", RunningQueryRecord)
-PLANS = RecordFolder("plans", PlanRecord)
+REQUESTS = RecordFolder("requests", ApplyRequest)
+PROPOSALS = RecordFolder("proposals", ProposalRecord)
 FRAGMENTS = RecordFolder("fragments", FragmentRecord)
 CORDONS = RecordFolder("cordons", CordonRecord)
 MOVES = RecordFolder("moves", MovePlan)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.control.decide.placing import propose
+from orchestrator.control.decide.placing import basis, incarnations, nodes_of, placement
 from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery, dataflow, located
 from orchestrator.control.observe.latencies import latency_uncertainty_ms
 from orchestrator.control.observe.view import ClusterView
@@ -29,7 +29,13 @@ from orchestrator.errors import Refused
 from orchestrator.manifest.changes import refuse_change
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
-from orchestrator.records import NodeKind, PlanRecord, QueryRecord, RunningQueryRecord, StreamRecord
+from orchestrator.records import (
+    NodeKind,
+    QueryPlacement,
+    QueryRecord,
+    RunningQueryRecord,
+    StreamRecord,
+)
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.errors import (
     BoundUnattainable,
@@ -53,8 +59,10 @@ class Admission:
     plan
         Queries that run, at their places and with the figures they have there; new ones where they
         would go.
-    submissions
-        Plans of the new queries, in the order in which they were made.
+    placements
+        Of the new queries, in the order in which they were planned.
+    basis
+        What they rest on, as `ProposalRecord` has it.
     running
         How the queries that have a place run.
     waiting
@@ -66,7 +74,8 @@ class Admission:
     """
 
     plan: Plan
-    submissions: tuple[PlanRecord, ...]
+    placements: tuple[QueryPlacement, ...]
+    basis: dict[str, str]
     running: Mapping[str, RunningQueryRecord]
     waiting: Mapping[str, str]
     places: tuple[PredictedPlace, ...]
@@ -158,7 +167,8 @@ class _Applied:
         # Those that the leader is about to place, if a new query reads their streams.
         wanted = {upstream for name in applied for upstream in flow.upstream_queries(name)}
         plans: list[Plan] = []
-        submissions: list[PlanRecord] = []
+        placements: list[QueryPlacement] = []
+        rests_on = basis(planning, self.new)
         waiting = {problem.query: str(problem) for problem in view.problems}
         # Queries that run come first: new ones are placed around them, never the other way round.
         for name in sorted(order(flow, all_queries), key=lambda name: name not in placed):
@@ -177,11 +187,11 @@ class _Applied:
                 else:
                     plan = planning.place(name)
                 plans.append(plan)
-                made = propose(planning, plan)
+                made = placement(planning, plan)
                 for record in (*made.updated, *made.created):
                     planning.note(record)
                 if name in applied:
-                    submissions.append(made)
+                    placements.append(made)
             except InvalidQuery as problem:
                 if name in applied:
                     raise located(problem, queries) from None
@@ -195,7 +205,8 @@ class _Applied:
                 placements=tuple(each for plan in plans for each in plan.placements),
                 queries=tuple(figures for plan in plans for figures in plan.queries),
             ),
-            submissions=tuple(submissions),
+            placements=tuple(placements),
+            basis=rests_on | incarnations(view, nodes_of(planning, placements)),
             running={
                 figures.query: planning.decided[figures.query]
                 for plan in plans

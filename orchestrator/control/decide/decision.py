@@ -31,9 +31,6 @@ class DecisionSettings:
         they have: as long as producers keep output for a sink that is away.
     start_delay_us
         From the decision to start streams until they start: time for every site to hear of it.
-    submission_grace_us
-        How long a submitted plan may wait for its query. A client writes the query right after the
-        plan; if it has not by then, the client has died.
     warm_up_us
         How long a secondary may take to get warm before another node is tried: enough for a state
         of hundreds of megabytes. Each secondary in a row that did not get warm doubles it, up to
@@ -58,7 +55,6 @@ class DecisionSettings:
     takeover_grace_us: int = 3_000_000
     site_patience_us: int = 15_000_000
     start_delay_us: int = 1_000_000
-    submission_grace_us: int = 10_000_000
     warm_up_us: int = 30_000_000
     avoided_us: int = 300_000_000
     rest_us: int = 1_000_000

@@ -1,13 +1,13 @@
-"""Queries that have no place yet: a submitted plan is carried out if it holds, else one is made.
+"""Queries that have no place yet: a proposal is carried out if it holds, else a plan is made.
 
-A client that applies a query plans it and submits the plan; the leader plans queries that nobody
-has planned. Both turn a plan into the same records (`propose`), so that carrying out a submitted
-plan and one of the leader's own are the same.
+The plan of a proposal was made before its queries were written. Queries of which nobody has made a
+proposal are planned here. Both turn a plan into the same records (`placement`), so that carrying
+out a proposal and a plan that is made now are the same.
 
 Sub-deadlines of fragments that run are written before the records of new fragments: should another
-change come first, all of it is decided again. A submitted plan is deleted after its records are
-written, or before the leader's own plan is. So every prefix of the writes is legal, and a successor
-finds either the plan or what it was to make.
+change come first, all of it is decided again. That a proposal holds no longer is written before the
+plan that is made instead. So every prefix of the writes is legal, and a successor finds either the
+proposal or what it was to make.
 
 The first epoch of a fragment is the store's number of its query's creation. Epochs and generations
 of a query that was deleted and applied again are thus newer than all that it ever had before: a
@@ -28,12 +28,18 @@ from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.planning.task import MIN_EXECUTORS, settled
 from orchestrator.documents.units import figure
-from orchestrator.records import FragmentRecord, PlanFigures, PlanRecord, Record
+from orchestrator.records import (
+    FragmentRecord,
+    PlanFigures,
+    ProposalRecord,
+    QueryPlacement,
+    Record,
+)
 from orchestrator.store.protocol import (
     CLUSTER,
     FRAGMENTS,
     NODES,
-    PLANS,
+    PROPOSALS,
     QUERIES,
     RUNNING_STREAMS,
     STREAMS,
@@ -53,7 +59,7 @@ PLANNED_AGAIN = "planned again"
 
 
 def place_new(pending: PendingDecision) -> None:
-    """Place every query that lacks fragments, and delete plans that nobody waits for."""
+    """Place every query that lacks fragments."""
     view = pending.view
     flow = view.dataflow
     # A record that cannot be read stands in the way of a new one of its name.
@@ -72,15 +78,6 @@ def place_new(pending: PendingDecision) -> None:
     placed = [query for query in missing if known]
     for query in placed:
         pending.attempt(f"query {query}", lambda name=query: _place(pending, name))
-    patience_us = pending.settings.submission_grace_us
-    for query, found in view.plans.items():
-        awaited = query not in view.queries and pending.now_us < (
-            found.record.submitted_us + patience_us
-        )
-        if not awaited and query not in missing:
-            pending.write(PLANS.key(query), None, found.version)
-    for name, broken in view.broken(PLANS).items():
-        pending.write(PLANS.key(name), None, broken.version)
 
 
 def plan_query(pending: PendingDecision, query: str, *, relax: bool) -> Plan | None:
@@ -114,22 +111,24 @@ def put_retimed(pending: PendingDecision, records: Iterable[FragmentRecord], why
 
 
 def _place(pending: PendingDecision, query: str) -> None:
-    submitted = pending.view.plans.get(query)
-    if submitted is not None:
-        changed = changes_since(pending.planning, submitted.record)
-        if not changed:
-            _carry_out(pending, submitted.record)
-            pending.write(PLANS.key(query), None, submitted.version)
+    if (name := pending.view.proposed_by(query)) is not None:
+        found = pending.view.proposals[name]
+        proposal = found.record
+        changed = changes_since(pending.planning, proposal)
+        made = proposal.placement(query)
+        if not changed and made is not None:
+            _carry_out(pending, made)
             return
         detail = f"{', '.join(changed)} changed after the plan was made"
         event = pending.event(PLANNED_AGAIN, query, detail)
-        pending.write(PLANS.key(query), None, submitted.version, event)
+        noted = msgspec.structs.replace(proposal, changed=tuple(changed))
+        pending.write(PROPOSALS.key(name), noted, found.version, event)
     plan = plan_query(pending, query, relax=False)
     if plan is not None:
-        _carry_out(pending, propose(pending.planning, plan))
+        _carry_out(pending, placement(pending.planning, plan))
 
 
-def _carry_out(pending: PendingDecision, plan: PlanRecord) -> None:
+def _carry_out(pending: PendingDecision, plan: QueryPlacement) -> None:
     figures = plan.figures
     event = pending.event(
         "planned",
@@ -145,7 +144,7 @@ def _carry_out(pending: PendingDecision, plan: PlanRecord) -> None:
         pending.put_fragment(record, event if record is created[-1] else None)
 
 
-def with_first_epochs(view: ClusterView, plan: PlanRecord) -> tuple[FragmentRecord, ...]:
+def with_first_epochs(view: ClusterView, plan: QueryPlacement) -> tuple[FragmentRecord, ...]:
     """The new records of a plan in the epoch that the store has issued, once the query is there."""
     query = view.queries.get(plan.query)
     epoch = UNISSUED if query is None else query.created
@@ -154,29 +153,34 @@ def with_first_epochs(view: ClusterView, plan: PlanRecord) -> tuple[FragmentReco
     )
 
 
-def propose(planning: Planning, plan: Plan) -> PlanRecord:
+def placement(planning: Planning, plan: Plan) -> QueryPlacement:
     """The records that carry out the plan of one query, which `planning` has made.
 
-    The plan of a client comes before its query, so the first epochs are issued by the leader.
+    The plan of a proposal comes before its query, so the first epochs are issued by the leader.
     """
     (figures,) = plan.queries
-    query, flow = figures.query, planning.flow
     epochs = {
         placed.operator: UNISSUED
         for placed in plan.placements
-        if flow.fragments[placed.operator].key not in planning.fragments
+        if planning.flow.fragments[placed.operator].key not in planning.fragments
     }
-    nodes = {node for placed in plan.placements for node in (placed.primary, placed.secondary)}
-    nodes.update(planning.queries[query].outputs.values())
-    nodes.update(planning.work.sites[stream] for stream in flow.entering_streams(query))
-    return PlanRecord(
-        query=query,
-        basis=basis(planning, query, nodes),
+    return QueryPlacement(
+        query=figures.query,
         updated=retimed(planning, epochs),
         created=new_records(planning, plan, epochs),
         figures=msgspec.convert(figures, PlanFigures, from_attributes=True),
-        submitted_us=0,
     )
+
+
+def nodes_of(planning: Planning, placements: Iterable[QueryPlacement]) -> set[str]:
+    """Nodes and sites that new queries use."""
+    nodes: set[str] = set()
+    for made in placements:
+        nodes |= {replica.node for record in made.created for replica in record.replicas}
+        nodes.update(planning.queries[made.query].outputs.values())
+        streams = planning.flow.entering_streams(made.query)
+        nodes.update(planning.work.sites[stream] for stream in streams)
+    return nodes
 
 
 def new_records(
@@ -211,54 +215,77 @@ def retimed(planning: Planning, but: Collection[str]) -> tuple[FragmentRecord, .
     )
 
 
-def basis(planning: Planning, query: str, nodes: Iterable[str]) -> dict[str, str]:
-    """The basis of a query's plan: path → digest, or a node's incarnation, or a stream's site.
+def basis(planning: Planning, new: Iterable[str]) -> dict[str, str]:
+    """What the placement of new queries rests on: path of a record → its digest; of
+    what was decided of a stream → the site that feeds it.
 
-    These are the cluster's settings, all fragments that run, the query itself and the placed ones
-    that share streams with it, the streams that all of these read, and the nodes and sites that the
-    plan uses. Measurements are not part of it: they change all the time.
+    These are the cluster's settings, all fragments that run, the placed queries that share streams
+    with new ones, and the streams that all of these read. Nodes come to that (`incarnations`).
+    Measurements are not part of it: they change all the time.
     """
-    view, flow = planning.view, planning.flow
-    placed = {record.query for record in planning.fragments.values()} | {query}
-    connected = flow.connected_queries(query) & placed
-    entering = {stream for name in connected for stream in flow.entering_streams(name)}
-    records: dict[str, Record] = {
-        **{QUERIES.key(name).path: planning.queries[name] for name in connected},
-        **{
-            FRAGMENTS.key(name).path: _placed(record) for name, record in planning.fragments.items()
-        },
-        **{STREAMS.key(name).path: planning.streams[name].spec for name in entering},
-    }
-    if view.cluster is not None:
-        records[CLUSTER.path] = view.cluster.record
-    incarnations = {
+    flow, new = planning.flow, [*new]
+    placed = {record.query for record in planning.fragments.values()}
+    connected = {each for name in new for each in flow.connected_queries(name)} & placed
+    entering = {s for name in (*connected, *new) for s in flow.entering_streams(name)}
+    paths = [CLUSTER.path, *(FRAGMENTS.key(name).path for name in planning.fragments)]
+    paths += [QUERIES.key(name).path for name in connected]
+    # When a stream starts, waits or begins anew changes no plan; which of its sites it enters at
+    # does.
+    known = [name for name in entering if name in planning.view.streams]
+    paths += [folder.key(name).path for name in known for folder in (STREAMS, RUNNING_STREAMS)]
+    return {path: digest for path in paths if (digest := _digest_of(planning, path)) is not None}
+
+
+def incarnations(view: ClusterView, nodes: Iterable[str]) -> dict[str, str]:
+    """Path of a node's record → its incarnation, of nodes that can be used."""
+    return {
         NODES.key(name).path: view.nodes[name].record.incarnation
         for name in nodes
         if name in view.nodes and not view.suspected(name) and name not in view.cordoned
     }
-    # When a stream starts, waits or begins anew changes no plan; which of its sites it enters at
-    # does.
-    sites = {
-        RUNNING_STREAMS.key(name).path: planning.streams[name].feeding_site for name in entering
-    }
-    digests = {path: _digest(record) for path, record in records.items()}
-    return digests | incarnations | sites
 
 
-def changes_since(planning: Planning, plan: PlanRecord) -> list[str]:
-    """Paths of what a submitted plan rests on and what is not as it was; empty: the plan holds.
+def changes_since(planning: Planning, proposal: ProposalRecord) -> list[str]:
+    """Paths of what a proposal rests on and what is not as it was; empty: it holds.
 
-    A fragment may also be as the plan makes it: then a leader has begun to carry the plan out.
+    A fragment may also be as the proposal makes it: then a leader has begun to carry it out.
     """
+    view, rests_on = planning.view, proposal.basis
     prefix = f"{NODES.path}/"
-    nodes = [path.removeprefix(prefix) for path in plan.basis if path.startswith(prefix)]
-    now = basis(planning, plan.query, nodes)
-    made = {FRAGMENTS.key(r.key).path: _digest(_placed(r)) for r in (*plan.updated, *plan.created)}
+    nodes = {path.removeprefix(prefix) for path in rests_on if path.startswith(prefix)}
+    made = {
+        (FRAGMENTS.key(record.key).path, _digest(_placed(record)))
+        for each in proposal.placements
+        for record in (*each.updated, *each.created)
+    }
+    paths = {*rests_on, *(FRAGMENTS.key(name).path for name in planning.fragments)}
+    now = incarnations(view, nodes)
+    now |= {
+        path: digest
+        for path in paths
+        if not path.startswith(prefix) and (digest := _digest_of(planning, path)) is not None
+    }
     return sorted(
         path
-        for path in plan.basis.keys() | now.keys()
-        if now.get(path) not in (plan.basis.get(path), made.get(path, plan.basis.get(path)))
+        for path in paths
+        if now.get(path) != rests_on.get(path) and (path, now.get(path)) not in made
     )
+
+
+def _digest_of(planning: Planning, path: str) -> str | None:
+    """The digest of a record that plans rest on; None if it is not there."""
+    view = planning.view
+    if path == CLUSTER.path:
+        return None if view.cluster is None else _digest(view.cluster.record)
+    folder, name = path.split("/")
+    if folder == FRAGMENTS.path:
+        fragment = planning.fragments.get(name)
+        return None if fragment is None else _digest(_placed(fragment))
+    if folder == RUNNING_STREAMS.path:
+        stream = planning.streams.get(name)
+        return None if stream is None else stream.feeding_site
+    found = view.queries.get(name) if folder == QUERIES.path else view.streams.get(name)
+    return None if found is None else _digest(found.record)
 
 
 def _placed(record: FragmentRecord) -> FragmentRecord:

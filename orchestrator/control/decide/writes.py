@@ -28,6 +28,7 @@ from orchestrator.control.decide.late_hosts import name_late_hosts
 from orchestrator.control.decide.misjudged_costs import note_drift, suggest_costs
 from orchestrator.control.decide.moving import pursue
 from orchestrator.control.decide.placing import place_new
+from orchestrator.control.decide.proposing import take_consents
 from orchestrator.control.decide.schemes import choose_again
 from orchestrator.control.decide.stream_sites import keep_feeding
 from orchestrator.control.decide.streams import (
@@ -97,6 +98,7 @@ def decide(
     pending.attempt("costs", lambda: note_drift(pending))
     pending.attempt("costs", lambda: suggest_costs(pending))
     place_new(pending)
+    take_consents(pending)
     choose_again(pending)
     pending.attempt("load", lambda: _name_overload(pending))
     pending.attempt("load", lambda: name_late_hosts(pending))

@@ -19,8 +19,9 @@ from orchestrator.store.protocol import (
     FRAGMENTS,
     LINKS,
     MOVES,
-    PLANS,
+    PROPOSALS,
     QUERIES,
+    REQUESTS,
     RUNNING_QUERIES,
     RUNNING_STREAMS,
     SERVICES,
@@ -40,7 +41,8 @@ RARELY_CHANGING = (
     ASSIGNMENTS,
     QUERIES,
     RUNNING_QUERIES,
-    PLANS,
+    REQUESTS,
+    PROPOSALS,
     STREAMS,
     RUNNING_STREAMS,
     CORDONS,
@@ -107,7 +109,7 @@ class ReadCache:
             if path == QUERIES.path:
                 # A client writes a plan before its query. Whoever has read the query must find it,
                 # even if the watch of the plans is late.
-                self._listings.pop(PLANS.path, None)
+                self._listings.pop(PROPOSALS.path, None)
         if (known := self._listings.get(path)) is not None:
             return known
         listing = self._store.list(folder)

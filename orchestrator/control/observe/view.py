@@ -13,6 +13,7 @@ from orchestrator.control.observe.plausible import plausible
 from orchestrator.control.observe.read_cache import RecordReader
 from orchestrator.control.observe.readiness import Incomplete
 from orchestrator.records import (
+    ApplyRequest,
     Assignment,
     ClocksRecord,
     ClusterRecord,
@@ -23,7 +24,7 @@ from orchestrator.records import (
     MovePlan,
     NodeKind,
     NodeRecord,
-    PlanRecord,
+    ProposalRecord,
     QueryRecord,
     Record,
     ReplicaId,
@@ -43,8 +44,9 @@ from orchestrator.store.protocol import (
     LINKS,
     MOVES,
     NODES,
-    PLANS,
+    PROPOSALS,
     QUERIES,
+    REQUESTS,
     RUNNING_QUERIES,
     RUNNING_STREAMS,
     SERVICES,
@@ -92,8 +94,8 @@ class ClusterView:
         What people wrote of the streams that enter from outside, and what has been decided of them.
     fragments
         By `<query>.<fragment>`.
-    plans
-        Submitted and not yet carried out, by query.
+    requests, proposals
+        What clients ask for, and what the leader has answered, by name.
     cordons
         By node.
     moves
@@ -137,7 +139,8 @@ class ClusterView:
     queries: Mapping[str, Versioned[QueryRecord]] = field(default_factory=_nothing)
     running_queries: Mapping[str, Versioned[RunningQueryRecord]] = field(default_factory=_nothing)
     fragments: Mapping[str, Versioned[FragmentRecord]] = field(default_factory=_nothing)
-    plans: Mapping[str, Versioned[PlanRecord]] = field(default_factory=_nothing)
+    requests: Mapping[str, Versioned[ApplyRequest]] = field(default_factory=_nothing)
+    proposals: Mapping[str, Versioned[ProposalRecord]] = field(default_factory=_nothing)
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
     cordons: Mapping[str, Versioned[CordonRecord]] = field(default_factory=_nothing)
     moves: Mapping[str, Versioned[MovePlan]] = field(default_factory=_nothing)
@@ -229,6 +232,13 @@ class ClusterView:
     def running_records(self) -> dict[str, RunningQueryRecord]:
         """How queries run, without versions."""
         return {name: found.record for name, found in self.running_queries.items()}
+
+    def proposed_by(self, query: str) -> str | None:
+        """Name of the proposal that places a query and is carried out, as long as it holds."""
+        for name, found in self.proposals.items():
+            if found.record.placement(query) is not None and not found.record.changed:
+                return name
+        return None
 
     @property
     def service_records(self) -> list[ServicesRecord]:
@@ -443,11 +453,13 @@ def read_view(store: RecordReader) -> ClusterView:
     cluster, settings_readable = _one(store, CLUSTER, invalid)
     clocks, clocks_readable = _one(store, CLOCKS, invalid)
     # The order matters. Fragments and assignments are read before the nodes they name, so that a
-    # node that seems gone is gone. Plans, and how queries run, are written before the queries:
-    # whoever has read a query finds them.
+    # node that seems gone is gone. Proposals, and how queries run, are written before the
+    # queries: whoever has read a query finds them.
     fragments = _sound(store, FRAGMENTS, invalid, lambda record: record.key, _fragment_fault)
     assignments = _sound(store, ASSIGNMENTS, invalid)
     queries = _sound(store, QUERIES, invalid, lambda record: record.name)
+    proposals = _sound(store, PROPOSALS, invalid, fault=_proposal_fault)
+    requests = _sound(store, REQUESTS, invalid)
     running = _sound(store, RUNNING_QUERIES, invalid, lambda record: record.name)
     # How a query runs is not decided twice: without the decision it is as if it could not be read.
     undecided = {error.path.rpartition("/")[2] for error in invalid if _of(RUNNING_QUERIES, error)}
@@ -457,7 +469,8 @@ def read_view(store: RecordReader) -> ClusterView:
         assignments=assignments,
         queries={name: found for name, found in queries.items() if name not in undecided},
         running_queries=running,
-        plans=_sound(store, PLANS, invalid, lambda record: record.query, _plan_fault),
+        proposals=proposals,
+        requests=requests,
         cordons=_sound(store, CORDONS, invalid, lambda record: record.node),
         moves=_sound(store, MOVES, invalid, lambda record: record.name),
         links=_sound(store, LINKS, invalid, lambda record: record.name),
@@ -519,16 +532,20 @@ def _fragment_fault(record: FragmentRecord) -> str | None:
     return None if twice is None else f"has two replicas on {twice}"
 
 
-def _plan_fault(record: PlanRecord) -> str | None:
-    """The first reason why the records of a plan cannot be written as they are."""
-    for made in (*record.updated, *record.created):
-        if (fault := _fragment_fault(made)) is not None:
-            return f"places {made.key}, which {fault}"
-    foreign = [made.key for made in record.created if made.query != record.query]
-    unknown = [r.key for r in record.updated if FRAGMENTS.key(r.key).path not in record.basis]
-    if foreign:
-        return f"places {foreign[0]} of another query"
-    return f"changes {unknown[0]}, which it does not rest on" if unknown else None
+def _proposal_fault(record: ProposalRecord) -> str | None:
+    """The first reason why the records of a proposal cannot be written as they are."""
+    for placed in record.placements:
+        for made in (*placed.updated, *placed.created):
+            if (fault := _fragment_fault(made)) is not None:
+                return f"places {made.key}, which {fault}"
+        foreign = [made.key for made in placed.created if made.query != placed.query]
+        if foreign:
+            return f"places {foreign[0]} of another query"
+        own = {made.key for each in record.placements for made in each.created}
+        for made in placed.updated:
+            if FRAGMENTS.key(made.key).path not in record.basis and made.key not in own:
+                return f"changes {made.key}, which it does not rest on"
+    return None
 
 
 def _stream_fault(record: StreamRecord) -> str | None:

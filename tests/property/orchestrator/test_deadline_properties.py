@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.control.decide.admission import admit
 from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.decide.writes import decide
 from orchestrator.control.observe.view import LEAST_SAMPLES
 from orchestrator.control.planning.workload import workload
-from orchestrator.errors import InvalidInput, Refused
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import CostStatus, Estimate
-from orchestrator.store.protocol import PLANS, QUERIES
+from orchestrator.store.protocol import QUERIES
 from tests.obedient_cluster import ObedientCluster, aircraft, places_ms, query_manifest
 from tests.property.orchestrator.test_decide_properties import act
 
@@ -95,16 +92,11 @@ def happen(cluster: ObedientCluster, action: str, number: int) -> None:
 
 
 def plan(cluster: ObedientCluster, one: QueryManifest) -> None:
-    """Submit a plan as a client does, if there is one."""
-    view = cluster.view()
-    with suppress(Refused, InvalidInput):
-        (made,) = admit(view, (), [one]).submissions
-        record = msgspec.structs.replace(made, submitted_us=cluster.now_us)
-        key = PLANS.key(made.query)
-        if made.query in view.plans:
-            cluster.store.update(key, record, view.plans[made.query].version)
-        else:
-            cluster.store.create(key, record)
+    """Ask for a plan and want it, if there is one; later it is carried out, or refused."""
+    name = f"asked-{len(cluster.server.entries)}"
+    manifests = Manifests(cluster=None, streams=(), queries=(one,))
+    if name not in cluster.view().requests and cluster.propose(manifests, name).refusal is None:
+        cluster.consent(name)
 
 
 def begun() -> ObedientCluster:

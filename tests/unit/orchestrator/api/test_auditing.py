@@ -15,6 +15,7 @@ from orchestrator.drills.timeline import Moment, Silence, Timeline
 from orchestrator.records import HistoryEvent
 from orchestrator.store.protocol import Store
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
+from tests.unit.orchestrator.api.test_operations import connected, following
 from tests.unit.orchestrator.cli.render.test_drills import run
 
 TIMELINE = Timeline(
@@ -121,8 +122,7 @@ def test_lists_of_events_are_not_burdened_with_reports(cluster: ObedientCluster)
 
 
 def test_the_promise_of_each_fragment_stands_beside_it(cluster: ObedientCluster) -> None:
-    planned = api.plan(Cluster(ClusterContext(cluster="c", pid=1, started_s=0, folder=""),
-                               cluster.server.connect()))  # fmt: skip
+    planned = api.plan(connected(cluster), on_progress=following(cluster))
     expected = {
         f"{each.query}.{each.fragment}": (each.bound_ms, each.recovery_ms)
         for each in planned.fragments

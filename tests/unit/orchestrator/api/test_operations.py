@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import os
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from orchestrator import api
-from orchestrator.api import applying, cluster_status
+from orchestrator.api import cluster_status, proposals
 from orchestrator.api.applying import SHOWN_PROBLEMS, await_protected
 from orchestrator.api.cluster_status import NO_LEADER, FragmentStatus
 from orchestrator.api.tailing import why_quiet
@@ -22,7 +23,7 @@ from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.live.refused import SideStream
 from orchestrator.edges.sources.side_streams import SideSource
 from orchestrator.manifest import cluster_record
-from orchestrator.progress import silent
+from orchestrator.progress import Progress, silent
 from orchestrator.records import (
     ClockOffset,
     ClocksRecord,
@@ -38,6 +39,11 @@ from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 def connected(cluster: ObedientCluster) -> api.Cluster:
     reach = ClusterContext(cluster="aircraft", pid=os.getpid(), started_s=0.0, folder="nowhere")
     return api.Cluster(reach, cluster.store)
+
+
+def following(cluster: ObedientCluster) -> Progress:
+    """Has coordinator and hosts do all they have to do, while a client waits."""
+    return lambda step, detail: cluster.settle()
 
 
 @pytest.fixture
@@ -62,7 +68,26 @@ def test_example_of_the_documentation_runs(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(api, "connect", connect)
     monkeypatch.chdir(Path(__file__).parents[4])
-    assert doctest.testmod(api).failed == 0
+    with leading(cluster):
+        assert doctest.testmod(api).failed == 0
+
+
+@contextmanager
+def leading(cluster: ObedientCluster) -> Generator[None]:
+    """Have the coordinator take its steps on a thread of its own."""
+    done = threading.Event()
+
+    def lead() -> None:
+        while not done.wait(0.02):
+            cluster.coordination.run_once(cluster.now_us)
+
+    thread = threading.Thread(target=lead)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_status_of_what_runs(running: ObedientCluster) -> None:
@@ -118,6 +143,7 @@ def test_what_is_refused_because_latencies_are_guesses_is_tried_until_they_are_k
         if step == "waiting":
             waited_for.append(detail)
             settle()
+        cluster.settle()
 
     applied = api.apply(connected(cluster), aircraft(), dry_run=True, on_progress=progress)
     assert waited_for == [f"until latencies of {', '.join(sorted(EXECUTORS))} are known"]
@@ -125,11 +151,11 @@ def test_what_is_refused_because_latencies_are_guesses_is_tried_until_they_are_k
 
 
 def test_refusal_says_which_latencies_are_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(applying, "SETTLES_S", 0.0)
+    monkeypatch.setattr(proposals, "SETTLES_S", 0.0)
     cluster = ObedientCluster()
     start_slowly(cluster)
     with pytest.raises(api.Refused, match="are not known well yet") as refused:
-        api.apply(connected(cluster), aircraft(), dry_run=True)
+        api.apply(connected(cluster), aircraft(), dry_run=True, on_progress=following(cluster))
     assert refused.value.guessed == tuple(sorted(EXECUTORS))
 
 
@@ -235,7 +261,7 @@ def test_a_stream_that_another_version_wrote_is_neither_applied_nor_deleted(
 
 def test_plan_and_its_map(running: ObedientCluster) -> None:
     cluster = connected(running)
-    plan = api.plan(cluster)
+    plan = api.plan(cluster, on_progress=following(running))
     assert all(fragment.runs for fragment in plan.fragments)
     drawn = api.coordinate_map(cluster, plan)
     assert {place.name for place in drawn.places} == set(running.hosts)
@@ -294,7 +320,11 @@ def test_a_series_tells_each_result_as_it_falls(running: ObedientCluster) -> Non
 
 def test_results_are_documents(running: ObedientCluster) -> None:
     cluster = connected(running)
-    for document in (api.status(cluster), api.plan(cluster), api.history(cluster)):
+    for document in (
+        api.status(cluster),
+        api.plan(cluster, on_progress=following(running)),
+        api.history(cluster),
+    ):
         encoded = msgspec.json.encode(document)
         assert msgspec.json.decode(encoded, type=type(document)) == document
     for drill in api.drills():

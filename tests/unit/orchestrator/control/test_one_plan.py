@@ -1,8 +1,9 @@
-"""A query is planned once: `apply` submits its plan, the leader carries it out or says why not."""
+"""A query is planned once: the leader proposes, and carries out what a client has consented to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 import pytest
@@ -10,18 +11,19 @@ import pytest
 from orchestrator import api
 from orchestrator.api import applying
 from orchestrator.clock import now_us
-from orchestrator.control.decide import admission
+from orchestrator.control.decide import admission, proposing
 from orchestrator.control.decide.admission import admit
-from orchestrator.control.decide.decision import DecisionSettings, PendingDecision
+from orchestrator.control.decide.decision import DecisionSettings, PendingDecision, Write
 from orchestrator.control.decide.placing import put_retimed, with_first_epochs
+from orchestrator.control.decide.proposing import plan_document
 from orchestrator.control.decide.writes import decide
 from orchestrator.control.planning import replicas
 from orchestrator.control.planning.planner import Planning
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.errors import Refused, Unreachable
 from orchestrator.manifest import Manifests
-from orchestrator.records import PlanRecord
-from orchestrator.store.protocol import CLUSTER, FRAGMENTS, PLANS, QUERIES, STREAMS
+from orchestrator.records import QueryPlacement
+from orchestrator.store.protocol import CLUSTER, FRAGMENTS, PROPOSALS, REQUESTS, STREAMS
 from placement.planner import plan as place_operators
 from placement.records import Plan
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
@@ -31,7 +33,6 @@ COUNTING = query_manifest(
     "REGISTER QUERY counts ISTREAM(SELECT count(*) AS n FROM alerts [RANGE 1 MINUTE]);",
     outputs={"counts": "control-centre"},
 )
-GRACE_US = DecisionSettings().submission_grace_us
 
 
 @pytest.fixture
@@ -64,22 +65,26 @@ def apply(
     **options: bool,
 ) -> api.Applied:
     """Apply; `before` happens after the plan was submitted and before the leader looks."""
-    reach = ClusterContext(cluster="aircraft", pid=1, started_s=0.0, folder="nowhere")
 
     def progress(step: str, detail: str) -> None:
         before()
-        cluster.now_us = now_us()
-        cluster.settle()
+        follow(cluster)
 
-    return api.apply(api.Cluster(reach, cluster.store), manifests, on_progress=progress, **options)
+    return api.apply(connected(cluster), manifests, on_progress=progress, **options)
+
+
+def follow(cluster: ObedientCluster, *_: str) -> None:
+    """Have coordinator and hosts do all they have to do, while a client waits."""
+    cluster.now_us = now_us()
+    cluster.settle()
+
+
+def planned_document(cluster: ObedientCluster) -> api.PlanDocument:
+    return api.plan(connected(cluster), on_progress=partial(follow, cluster))
 
 
 def only(*queries: object) -> Manifests:
     return msgspec.structs.replace(aircraft(), streams=(), queries=queries)
-
-
-def plans(cluster: ObedientCluster) -> list[str]:
-    return [*cluster.view().plans]
 
 
 def places(document: api.PlanDocument) -> dict[str, tuple[str, str | None]]:
@@ -102,13 +107,10 @@ def test_apply_plans_once_for_client_and_leader(
     assert len(optimised) == 1
     assert applied.planned_again == {}
     assert all(each.runs for each in applied.plan.fragments)
-    assert plans(cluster) == []
     assert cluster.history().count("planned: proximity") == 1
     # Nor does it take a plan to show what runs, or to apply it again.
-    reach = ClusterContext(cluster="aircraft", pid=1, started_s=0.0, folder="nowhere")
-    connected = api.Cluster(reach, cluster.store)
-    assert places(api.plan(connected)) == places(applied.plan)
-    api.status(connected)
+    assert places(planned_document(cluster)) == places(applied.plan)
+    api.status(connected(cluster))
     apply(cluster, aircraft())
     assert planned == ["proximity"]
     assert len(optimised) == 1
@@ -121,7 +123,6 @@ def test_each_of_several_queries_is_planned_once(
     applied = apply(cluster, both)
     assert planned == ["proximity", "counting"]
     assert applied.planned_again == {}
-    assert plans(cluster) == []
 
 
 def test_figures_of_what_runs_are_those_that_were_planned(cluster: ObedientCluster) -> None:
@@ -133,102 +134,81 @@ def test_figures_of_what_runs_are_those_that_were_planned(cluster: ObedientClust
     assert msgspec.structs.astuple(before) == msgspec.structs.astuple(after)
 
 
-def test_dry_run_and_plan_submit_nothing(cluster: ObedientCluster, planned: list[str]) -> None:
+def test_dry_run_and_plan_leave_nothing(cluster: ObedientCluster, planned: list[str]) -> None:
+    cluster.settle()
     before = dict(cluster.server.entries)
     applied = apply(cluster, aircraft(), dry_run=True)
     assert not applied.applied
     assert planned == ["proximity"]
+    cluster.settle()
     assert cluster.server.entries == before
 
 
-def test_plan_is_written_before_its_query_and_names_all_it_rests_on(
-    cluster: ObedientCluster,
-) -> None:
-    apply(cluster, aircraft(), wait=False)
-    apply(cluster, only(COUNTING), wait=False)
-    order = [path for path in cluster.server.entries if not path.startswith("history/")]
-    assert order.index("streams/south") < order.index("plans/proximity")
-    assert order.index("plans/proximity") < order.index("queries/proximity")
-    first = cluster.view().plans["proximity"].record
+def test_proposal_names_all_it_rests_on(cluster: ObedientCluster) -> None:
+    first = cluster.propose(aircraft())
     nodes = {path for path in first.basis if path.startswith("nodes/")}
     assert {"nodes/control-centre", "nodes/north-receiver", "nodes/south-receiver"} <= nodes
-    assert {f"nodes/{record.primary.node}" for record in first.created} <= nodes
-    assert set(first.basis) - nodes == {
-        "cluster",
-        "queries/proximity",
-        "running-streams/north",
-        "running-streams/south",
-        "streams/north",
-        "streams/south",
-    }
-    second = cluster.view().plans["counting"].record
-    assert {"queries/proximity", "fragments/proximity.alerts"} <= set(second.basis)
+    created = [record for placed in first.placements for record in placed.created]
+    assert {f"nodes/{record.primary.node}" for record in created} <= nodes
+    assert set(first.basis) - nodes == {"cluster"}
+    cluster.consent()
+    cluster.settle()
+    second = cluster.propose(only(COUNTING), "second")
+    assert {"queries/proximity", "fragments/proximity.alerts", "streams/north"} <= set(second.basis)
 
 
 def other_settings(cluster: ObedientCluster) -> None:
     found = cluster.store.get(CLUSTER)
     assert found is not None
-    if found.version == 0:
-        changed = msgspec.structs.replace(found.record, batch_ms=11.0)
-        cluster.store.update(CLUSTER, changed, 0)
+    changed = msgspec.structs.replace(found.record, batch_ms=11.0)
+    cluster.store.update(CLUSTER, changed, found.version)
 
 
 def other_node(cluster: ObedientCluster) -> None:
-    found = cluster.view().plans.get("proximity")
-    if found is not None:
-        cluster.up(found.record.created[0].primary.node)
-
-
-def other_query(cluster: ObedientCluster) -> None:
-    found = cluster.view().queries["proximity"]
-    if found.version == 0:
-        changed = msgspec.structs.replace(found.record, deadline_ms=299.0)
-        cluster.store.update(QUERIES.key("proximity"), changed, 0)
+    cluster.up(cluster.proposal().placements[0].created[0].primary.node)
 
 
 def other_stream(cluster: ObedientCluster) -> None:
     found = cluster.view().streams["north"]
-    if found.version == 0:
-        changed = msgspec.structs.replace(found.record, rate_bytes_s=90_000.0)
-        cluster.store.update(STREAMS.key("north"), changed, 0)
+    changed = msgspec.structs.replace(found.record, rate_bytes_s=90_000.0)
+    cluster.store.update(STREAMS.key("north"), changed, found.version)
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
-    [
-        (other_settings, "cluster"),
-        (other_node, "nodes/"),
-        (other_query, "queries/proximity"),
-        (other_stream, "streams/north"),
-    ],
+    [(other_settings, "cluster"), (other_node, "nodes/"), (other_stream, "streams/north")],
 )
-def test_leader_plans_again_and_says_what_had_changed(
+def test_what_has_changed_before_the_consent_is_said_and_nothing_is_done(
     cluster: ObedientCluster,
     planned: list[str],
     change: Callable[[ObedientCluster], None],
     named: str,
 ) -> None:
-    pending = [change]
-    applied = apply(cluster, aircraft(), lambda: pending.pop()(cluster) if pending else None)
-    assert planned == ["proximity", "proximity"]
-    assert cluster.history().count("planned again: proximity") == 1
-    # Unless the new plan is the same, the command says it too.
-    assert all(named in why for why in applied.planned_again.values())
-    (detail,) = (
-        entry.event.detail
-        for entry in cluster.store.history()
-        if entry.event.kind == "planned again"
-    )
-    assert named in detail
-    assert plans(cluster) == []
-    assert applied.protected
+    cluster.apply(msgspec.structs.replace(aircraft(), queries=()))
+    cluster.settle()
+    cluster.propose(only(*aircraft().queries))
+    change(cluster)
+    found = cluster.view().proposals["asked"]
+    consented = msgspec.structs.replace(found.record, consented=True)
+    cluster.store.update(PROPOSALS.key("asked"), consented, found.version)
+    cluster.settle()
+    (changed,) = cluster.proposal().changed
+    assert named in changed
+    assert not cluster.proposal().accepted
+    assert not cluster.view().queries
+    assert planned == ["proximity"]
 
 
-def test_command_says_that_a_query_was_planned_again(cluster: ObedientCluster) -> None:
-    pending = [other_node]
-    applied = apply(cluster, aircraft(), lambda: pending.pop()(cluster) if pending else None)
-    assert [*applied.planned_again] == ["proximity"]
-    assert "changed after the plan was made" in applied.planned_again["proximity"]
+def test_command_says_what_has_changed(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changes_meanwhile(*_: object) -> None:
+        other_settings(cluster)
+
+    monkeypatch.setattr(applying, "check_edges", changes_meanwhile)
+    with pytest.raises(Refused, match=r"cluster changed after the plan was made"):
+        apply(cluster, aircraft())
+    assert not cluster.view().queries
 
 
 def test_fragment_that_came_meanwhile_is_a_change(
@@ -240,18 +220,14 @@ def test_fragment_that_came_meanwhile_is_a_change(
         "REGISTER QUERY seen RSTREAM(SELECT id FROM north [NOW]);",
         outputs={"seen": "control-centre"},
     )
-    submitted = admit(cluster.view(), (), [COUNTING]).submissions
+    cluster.propose(only(COUNTING))
     apply(cluster, only(other))
-    cluster.store.create(PLANS.key("counting"), submitted[0])
-    cluster.store.create(QUERIES.key("counting"), COUNTING.record)
-    cluster.settle()
-    assert planned == ["proximity", "counting", "other", "counting"]
-    (why,) = (
-        entry.event.detail
-        for entry in cluster.store.history()
-        if entry.event.kind == "planned again"
-    )
-    assert why.startswith("fragments/other.seen changed")
+    cluster.consent()
+    cluster.settle_coordinator()
+    assert planned == ["proximity", "counting", "other"]
+    assert "counting" not in cluster.view().queries
+    # Whoever still asks learns why; nobody does here.
+    assert not cluster.view().proposals
 
 
 def test_streams_that_start_meanwhile_are_no_change(
@@ -259,11 +235,10 @@ def test_streams_that_start_meanwhile_are_no_change(
 ) -> None:
     cluster.apply(aircraft())
     cluster.settle_coordinator()
-    submitted = admit(cluster.view(), (), [COUNTING]).submissions
+    cluster.propose(only(COUNTING))
     cluster.settle()
     assert cluster.view().entering["north"].running.start_at_us is not None
-    cluster.store.create(PLANS.key("counting"), submitted[0])
-    cluster.store.create(QUERIES.key("counting"), COUNTING.record)
+    cluster.consent()
     cluster.settle()
     assert planned == ["proximity", "counting"]
 
@@ -272,14 +247,13 @@ def test_measured_costs_are_no_change(cluster: ObedientCluster, planned: list[st
     """As where the first of several queries has begun to run, and costs other than was planned."""
     cluster.apply(aircraft())
     cluster.settle()
-    submitted = admit(cluster.view(), (), [COUNTING]).submissions
+    cluster.propose(only(COUNTING))
     for key, found in cluster.view().fragments.items():
         timing = found.record.timing
         timing = msgspec.structs.replace(timing, cost_ms=7 * timing.cost_ms)
         noted = msgspec.structs.replace(found.record, timing=timing)
         cluster.store.update(FRAGMENTS.key(key), noted, found.version)
-    cluster.store.create(PLANS.key("counting"), submitted[0])
-    cluster.store.create(QUERIES.key("counting"), COUNTING.record)
+    cluster.consent()
     cluster.settle()
     assert planned == ["proximity", "counting"]
     assert "planned again: counting" not in cluster.history()
@@ -303,104 +277,130 @@ def test_sub_deadlines_that_read_alike_are_no_event(cluster: ObedientCluster) ->
     assert retimed(2471.0) == []
 
 
-def test_leader_that_dies_anywhere_leaves_a_plan_for_its_successor(
-    cluster: ObedientCluster, planned: list[str]
-) -> None:
-    cluster.apply(aircraft())
-    cluster.settle()
-    apply(cluster, only(COUNTING), wait=False)
+def steps(cluster: ObedientCluster) -> Iterator[Write]:
+    """All writes that follow, each as the first one of a leader that has just been elected."""
     settings = DecisionSettings()
-    writes = decide(cluster.view(), cluster.now_us, settings).writes
-    assert "sub-deadline changed: proximity.alerts" in {
-        f"{write.event.kind}: {write.event.subject}" for write in writes if write.event
-    }
-    for write in writes:
-        cluster.write(write)
+    while writes := decide(cluster.view(), cluster.now_us, settings).writes:
+        yield writes[0]
+        cluster.write(writes[0])
         cluster.check_invariants()
-        assert not any(
-            later.event is not None and later.event.kind == "planned again"
-            for later in decide(cluster.view(), cluster.now_us, settings).writes
-        )
+
+
+def test_leader_that_dies_at_any_write_leaves_the_proposal_to_its_successor(
+    cluster: ObedientCluster, planned: list[str]
+) -> None:
+    cluster.apply(aircraft())
+    cluster.settle()
+    wanted = cluster.propose(only(COUNTING))
+    cluster.consent()
+    events = [f"{w.event.kind}: {w.event.subject}" for w in steps(cluster) if w.event]
+    assert "applied: query counting" in events
+    assert "sub-deadline changed: proximity.alerts" in events
+    assert "planned: counting" in events
+    assert "planned again: counting" not in events
     assert planned == ["proximity", "counting"]
-    assert decide(cluster.view(), cluster.now_us, settings).writes == ()
-    assert plans(cluster) == []
+    assert not cluster.view().proposals
+    (made,) = wanted.placements
+    assert with_first_epochs(cluster.view(), made) == tuple(
+        cluster.view().fragments[record.key].record for record in made.created
+    )
 
 
-def submission(cluster: ObedientCluster) -> PlanRecord:
-    (plan,) = admit(cluster.view(), aircraft().streams, aircraft().queries).submissions
-    return msgspec.structs.replace(plan, submitted_us=cluster.now_us)
-
-
-def test_plan_whose_client_died_is_deleted_after_the_grace(cluster: ObedientCluster) -> None:
-    cluster.store.create(PLANS.key("proximity"), submission(cluster))
-    cluster.now_us += GRACE_US - 1
-    cluster.settle()
-    assert plans(cluster) == ["proximity"]
-    cluster.now_us += 1
-    cluster.settle()
-    assert plans(cluster) == []
-    assert cluster.view().fragments == {}
-
-
-def test_plan_that_waits_for_its_query_is_carried_out(
+def test_new_streams_and_queries_come_whole_or_not_at_all(
     cluster: ObedientCluster, planned: list[str]
 ) -> None:
-    plan = submission(cluster)
-    cluster.store.create(PLANS.key("proximity"), plan)
-    cluster.settle()
-    cluster.apply(aircraft())
-    cluster.settle()
-    assert planned == ["proximity"]
-    created = {record.key: record for record in with_first_epochs(cluster.view(), plan)}
-    assert {name: found.record for name, found in cluster.view().fragments.items()} == created
-
-
-def test_plan_of_a_client_that_died_is_replaced(cluster: ObedientCluster) -> None:
-    left = msgspec.structs.replace(submission(cluster), basis={})
-    cluster.store.create(PLANS.key("proximity"), left)
-    assert apply(cluster, aircraft()).planned_again == {}
-    assert "planned again: proximity" not in cluster.history()
-
-
-def test_plan_is_kept_while_the_network_is_unknown(
-    cluster: ObedientCluster, planned: list[str]
-) -> None:
-    apply(cluster, aircraft(), wait=False)
-    coordinate = cluster.hosts["zurich"].record.coordinate
-    cluster.hosts["zurich"].tell(coordinate=None)
-    cluster.settle()
-    assert plans(cluster) == ["proximity"]
-    cluster.hosts["zurich"].tell(coordinate=coordinate)
-    cluster.settle()
-    assert plans(cluster) == []
+    """Whatever the last write of a leader was, what it has accepted is carried out."""
+    cluster.propose(aircraft())
+    cluster.consent()
+    accepted = False
+    for write in steps(cluster):
+        view = cluster.view()
+        assert accepted or not (view.streams or view.queries)
+        accepted |= write.key.path == "proposals/asked"
+    view = cluster.view()
+    assert view.streams.keys() == {"north", "south"}
+    assert view.queries.keys() == {"proximity"}
+    assert len(view.fragments) == 3
     assert planned == ["proximity"]
 
 
-def test_broken_plans_are_problems_and_deleted(cluster: ObedientCluster) -> None:
-    cluster.server.plant("plans/garbage", b"{")
-    cluster.server.plant("plans/proximity", cluster.server.entries["plans/garbage"].data)
+def test_node_that_goes_after_the_consent_has_the_query_planned_again(
+    cluster: ObedientCluster, planned: list[str]
+) -> None:
+    proposal = cluster.propose(aircraft())
+    cluster.consent()
+    for write in steps(cluster):
+        if write.key.path == "queries/proximity":
+            break
+    cluster.kill(proposal.placements[0].created[0].primary.node)
+    cluster.settle()
+    assert cluster.history().count("planned again: proximity") == 1
+    assert planned == ["proximity", "proximity"]
+    assert len(cluster.view().fragments) == 3
+    assert not cluster.view().proposals
+
+
+def test_proposal_of_a_client_that_died_is_deleted(cluster: ObedientCluster) -> None:
+    cluster.propose(aircraft())
+    cluster.store.delete(REQUESTS.key("asked"), 0)
+    cluster.settle()
+    assert not cluster.view().proposals
+    assert not cluster.view().queries
+
+
+def test_names_that_are_taken_meanwhile_are_a_change(cluster: ObedientCluster) -> None:
+    cluster.propose(aircraft())
+    cluster.apply(msgspec.structs.replace(aircraft(), queries=()))
+    found = cluster.view().proposals["asked"]
+    consented = msgspec.structs.replace(found.record, consented=True)
+    cluster.store.update(PROPOSALS.key("asked"), consented, found.version)
+    cluster.settle()
+    assert cluster.proposal().changed == ("streams/north", "streams/south")
+    assert not cluster.view().queries
+
+
+def test_what_is_refused_says_where_it_is_written(cluster: ObedientCluster) -> None:
+    query = query_manifest(deadline_ms=1.0)
+    proposal = cluster.propose(msgspec.structs.replace(aircraft(), queries=(query,)))
+    assert proposal.refusal is not None
+    error = proposal.refusal.error
+    assert isinstance(error, Refused)
+    assert error.subject == "query proximity (query.yaml:1)"
+
+
+def test_a_bug_is_told_to_whoever_asks(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.raises_bugs = False
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("oops")
+
+    monkeypatch.setattr(proposing, "admit", fails)
+    proposal = cluster.propose(aircraft())
+    assert proposal.refusal is not None
+    assert "oops" in str(proposal.refusal.error)
+
+
+def test_broken_proposals_are_problems_and_deleted(cluster: ObedientCluster) -> None:
+    cluster.server.plant("proposals/garbage", b"{")
     cluster.apply(aircraft())
-    for write in decide(cluster.view(), cluster.now_us, DecisionSettings()).writes:
-        cluster.write(write)
-    assert not [path for path in cluster.server.entries if path.startswith("plans/")]
+    cluster.settle()
+    assert not [path for path in cluster.server.entries if path.startswith("proposals/")]
     assert len(cluster.view().fragments) == 3
 
 
-def with_ghost(plan: PlanRecord) -> PlanRecord:
+def with_ghost(plan: QueryPlacement) -> QueryPlacement:
     ghost = msgspec.structs.replace(plan.created[0], fragment="ghost")
     return msgspec.structs.replace(plan, updated=(ghost,))
 
 
-def with_updated_newcomer(plan: PlanRecord) -> PlanRecord:
-    return msgspec.structs.replace(plan, updated=plan.created[:1])
-
-
-def with_foreign_fragment(plan: PlanRecord) -> PlanRecord:
+def with_foreign_fragment(plan: QueryPlacement) -> QueryPlacement:
     foreign = msgspec.structs.replace(plan.created[0], query="other")
     return msgspec.structs.replace(plan, created=(foreign, *plan.created))
 
 
-def with_both_replicas_on_one_node(plan: PlanRecord) -> PlanRecord:
+def with_both_replicas_on_one_node(plan: QueryPlacement) -> QueryPlacement:
     created = [msgspec.structs.replace(r, secondary=r.primary) for r in plan.created]
     return msgspec.structs.replace(plan, created=tuple(created))
 
@@ -409,20 +409,24 @@ def with_both_replicas_on_one_node(plan: PlanRecord) -> PlanRecord:
     ("spoil", "problem"),
     [
         (with_ghost, "changes proximity.ghost, which it does not rest on"),
-        (with_updated_newcomer, "which it does not rest on"),
         (with_foreign_fragment, "of another query"),
         (with_both_replicas_on_one_node, "has two replicas on"),
     ],
 )
-def test_plan_that_contradicts_itself_is_a_problem_and_deleted(
-    cluster: ObedientCluster, spoil: Callable[[PlanRecord], PlanRecord], problem: str
+def test_proposal_that_contradicts_itself_is_a_problem_and_deleted(
+    cluster: ObedientCluster, spoil: Callable[[QueryPlacement], QueryPlacement], problem: str
 ) -> None:
-    cluster.store.create(PLANS.key("proximity"), spoil(submission(cluster)))
+    proposal = cluster.propose(aircraft())
+    spoilt = msgspec.structs.replace(
+        proposal, placements=tuple(spoil(each) for each in proposal.placements), accepted=True
+    )
+    cluster.store.update(PROPOSALS.key("asked"), spoilt, 0)
+    cluster.store.delete(REQUESTS.key("asked"), 0)
     cluster.apply(aircraft())
     (broken,) = cluster.view().invalid
     assert problem in str(broken)
     cluster.settle()
-    assert plans(cluster) == []
+    assert not cluster.view().proposals
     assert len(cluster.view().fragments) == 3
     cluster.check_invariants()
 
@@ -472,12 +476,6 @@ def test_apply_says_that_nobody_retires_a_deleted_namesake(
     assert cluster.server.entries == before
 
 
-def test_client_replaces_a_broken_plan(cluster: ObedientCluster, planned: list[str]) -> None:
-    cluster.server.plant("plans/proximity", b"{")
-    assert apply(cluster, aircraft()).protected
-    assert planned == ["proximity"]
-
-
 def test_query_that_cannot_be_evaluated_waits_in_the_plan(cluster: ObedientCluster) -> None:
     apply(cluster, aircraft())
     cluster.kill("control-centre")
@@ -491,8 +489,7 @@ def test_fragment_without_secondary_is_shown_without(cluster: ObedientCluster) -
     record = cluster.view().fragments["proximity.alerts"].record
     assert record.secondary is not None
     cluster.kill(record.secondary.node)
-    reach = ClusterContext(cluster="aircraft", pid=1, started_s=0.0, folder="nowhere")
-    document = api.plan(api.Cluster(reach, cluster.store))
+    document = plan_document(cluster.view(), admit(cluster.view()))
     (alerts,) = (each for each in document.fragments if each.fragment == "alerts")
     assert (alerts.secondary, alerts.recovery_ms) == (None, None)
     assert document.queries[0].recovery_ms is None

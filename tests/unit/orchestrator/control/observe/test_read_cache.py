@@ -13,7 +13,7 @@ from orchestrator.records import StreamRecord
 from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.protocol import (
     NODES,
-    PLANS,
+    PROPOSALS,
     QUERIES,
     STREAMS,
     StoreUnavailable,
@@ -47,7 +47,7 @@ def store(server: MemoryServer) -> CountingStore:
 
 @pytest.fixture
 def cache(store: CountingStore) -> ReadCache:
-    return ReadCache(store, (STREAMS, QUERIES, PLANS))
+    return ReadCache(store, (STREAMS, QUERIES, PROPOSALS))
 
 
 def rates(cache: ReadCache) -> dict[str, float]:
@@ -100,11 +100,11 @@ def test_plans_are_read_again_whenever_queries_have_changed(
     server: MemoryServer, store: CountingStore, cache: ReadCache
 ) -> None:
     cache.list(QUERIES)
-    cache.list(PLANS)
+    cache.list(PROPOSALS)
     reads = store.reads
     server.plant("queries/q", b"{")
     cache.list(QUERIES)
-    cache.list(PLANS)
+    cache.list(PROPOSALS)
     assert store.reads == reads + 2
 
 

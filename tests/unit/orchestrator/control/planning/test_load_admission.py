@@ -380,7 +380,7 @@ def test_queries_applied_together_count_together_above_what_is_measured(
 ) -> None:
     for host in cluster.hosts.values():
         host.tell(load=HostLoad(cores=0.11, evaluating_cores=0.0))
-    assert admitted(cluster, FIRST).submissions
+    assert admitted(cluster, FIRST).placements
     with pytest.raises(Refused) as caught:
         admit(cluster.view(), STREAMS, [FIRST, SECOND])
     assert "second" in str(caught.value)

@@ -53,7 +53,7 @@ def test_query_for_which_the_services_leave_no_room_is_refused_with_their_figure
 ) -> None:
     for host in cluster.hosts.values():
         host.tell(load=HostLoad(cores=0.12, evaluating_cores=0.0))
-    assert admit(cluster.view(), STREAMS, [FIRST]).submissions
+    assert admit(cluster.view(), STREAMS, [FIRST]).placements
     take(cluster, 0.4)
     with pytest.raises(Refused) as caught:
         admit(cluster.view(), STREAMS, [FIRST])
@@ -162,7 +162,7 @@ def test_what_is_kept_free_for_secondaries_that_break_the_bound_leaves_room_for_
     records = [found.record for found in cluster.view().fragments.values()]
     assert any(record.timing.standby_lag_ms > 1000 for record in records)
     admission = admit(cluster.view(), STREAMS, [heavy("second", 5.0)])
-    assert admission.submissions
+    assert admission.placements
     assert 0.0 < max(each.takeover_cores for each in admission.places) < NODE_SHARE
 
 

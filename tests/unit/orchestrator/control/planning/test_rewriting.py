@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from orchestrator.api.plans import plan_document
+from orchestrator.control.decide.proposing import plan_document
 from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery, dataflow
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.replay import Replay
@@ -181,7 +181,7 @@ def test_a_running_query_keeps_what_was_decided(recording: Path) -> None:
     running = {found.record.fragment for found in cluster.view().fragments.values()}
     assert running == {"counted__partial", "counted"}
     again = decided(manifests(recording), cluster)
-    assert not again.admission.submissions
+    assert not again.admission.placements
     assert split_of(again).made
     places = again.admission.plan.placements
     assert [each.operator for each in places] == ["counted__partial", "counted"]

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from orchestrator import api
-from orchestrator.api.plans import plan_document
 from orchestrator.cli.render.plan import plan_view
+from orchestrator.control.decide.proposing import plan_document
 from orchestrator.control.observe.dataflow import InvalidQuery, dataflow
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.trying import ALL_US
@@ -98,7 +98,7 @@ def test_a_query_that_runs_computes_for_those_that_come_later() -> None:
     assert running == {"large", "totals", "sums"}
     again = decided(second(), cluster=cluster)
     assert again.running("second") == found.running("second")
-    assert not again.admission.submissions
+    assert not again.admission.placements
     with pytest.raises(InvalidInput, match="makes streams that second reads or shares"):
         api.delete(connected(cluster), "first")
     api.delete(connected(cluster), "second")
@@ -281,7 +281,7 @@ def test_what_is_refused_shared_is_planned_apart(monkeypatch: pytest.MonkeyPatch
     third = query("third", LATEST.format("c"), "c", share=False)
     found = decided(first(), second(), third)
     assert not found.shared("second")
-    assert len(found.admission.submissions) == 3
+    assert len(found.admission.placements) == 3
     monkeypatch.undo()
     with pytest.raises(Refused):
         decided(first(deadline_ms=1.0), second())

@@ -263,6 +263,6 @@ def test_what_was_tried_is_kept_when_the_same_manifest_is_applied_again() -> Non
     Decided.of(manifests(), cluster).apply_to(cluster)
     cluster.settle()
     again = Decided.of(manifests(), cluster, iter(()).__next__)
-    assert not again.admission.submissions
+    assert not again.admission.placements
     assert not again.admission.waiting
     assert again.running("proximity").trials.keys() == {"some", "counted"}

@@ -1,0 +1,169 @@
+"""What a client asks the leader for, and what the leader proposes.
+
+A client asks (`ApplyRequest`). The leader plans, and responds with a proposal: what would run
+where, what that promises, and what it rests on; or why it cannot be had. The client consents to
+exactly that proposal, by a write that names its version. The leader accepts the consent if all that
+the proposal rests on is still so, with one write; from then on whoever leads carries it out. Else
+it says what has changed, and nothing is done.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.errors import InvalidInput, Refused, VivaceError
+from orchestrator.records.base import Record
+from orchestrator.records.figures import FragmentPlan, PlaceLoad, QueryPlan
+from orchestrator.records.fragments import FragmentRecord, PlanFigures
+from orchestrator.records.running_queries import Rewrite, RunningQueryRecord
+from orchestrator.records.spec import (
+    QueryManifest,
+    QueryRecord,
+    StreamManifest,
+    StreamRecord,
+)
+
+
+class PlanDocument(Record, frozen=True, kw_only=True):
+    """A plan of all queries.
+
+    Attributes
+    ----------
+    waiting
+        Query that is in the store but has no place → why.
+    map
+        File of the coordinate map, if one was drawn.
+    loads
+        How busy nodes and machines would be; nothing of those that do not tell their processors.
+    rewrites
+        Query → what was decided of its statements that may run in another way than written.
+    """
+
+    fragments: tuple[FragmentPlan, ...]
+    queries: tuple[QueryPlan, ...]
+    waiting: dict[str, str]
+    map: str | None = None
+    loads: tuple[PlaceLoad, ...] = ()
+    rewrites: dict[str, tuple[Rewrite, ...]] = {}
+
+
+class ApplyRequest(Record, frozen=True, kw_only=True):
+    """`/requests/<name>` (ephemeral, of whoever asks): manifests to be planned."""
+
+    streams: tuple[StreamManifest, ...] = ()
+    queries: tuple[QueryManifest, ...] = ()
+
+
+class Refusal(Record, frozen=True, kw_only=True):
+    """Why something cannot be had: an error of the leader, for the client to raise."""
+
+    where: str
+    """The file, of input that is wrong; else the subject that is refused."""
+    field: str
+    value: str | float | None
+    problem: str
+    remedy: str
+    figures: dict[str, float | str] | None = None
+    """None: the input is wrong."""
+    guessed: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(error: InvalidInput | Refused) -> Refusal:
+        """An error as a record."""
+        value: Any = error.value
+        if not isinstance(value, str | float | int | None) or isinstance(value, bool):
+            value = str(value)
+        if isinstance(error, InvalidInput):
+            where, figures, guessed = error.file, None, ()
+        else:
+            where, figures, guessed = error.subject, dict(error.figures), error.guessed
+        return Refusal(
+            where=where,
+            field=error.field,
+            value=value,
+            problem=error.problem,
+            remedy=error.remedy,
+            figures=figures,
+            guessed=guessed,
+        )
+
+    @property
+    def error(self) -> VivaceError:
+        """The error to raise."""
+        if self.figures is None:
+            return InvalidInput(self.where, self.field, self.value, self.problem, self.remedy)
+        return Refused(
+            self.where,
+            self.field,
+            self.value,
+            self.problem,
+            self.remedy,
+            self.figures,
+            self.guessed,
+        )
+
+
+class QueryPlacement(Record, frozen=True, kw_only=True):
+    """The records that place one query.
+
+    Attributes
+    ----------
+    updated
+        Fragments that run, with the sub-deadlines that the plan gives them.
+    """
+
+    query: str
+    updated: tuple[FragmentRecord, ...]
+    created: tuple[FragmentRecord, ...]
+    figures: PlanFigures
+
+
+class ProposalRecord(Record, frozen=True, kw_only=True):
+    """`/proposals/<name>`: the leader's answer to the request of that name.
+
+    Attributes
+    ----------
+    request
+        The store's number of the creation of the request.
+    refusal
+        Why there is no plan.
+    streams, queries, running
+        What is new.
+    placements
+        Of the new queries, in the order in which they were planned.
+    basis
+        Path of a record that the plan rests on → digest of that record; of a node's record →
+        incarnation. A digest tells versions apart also if a record is deleted and created again,
+        when ZooKeeper's own number begins anew.
+    consented
+        Whether the client wants exactly this.
+    accepted
+        Whether it is carried out.
+    changed
+        What was no longer so when it was consented to: it is not carried out.
+    created
+        Whether all streams and queries have been written.
+    """
+
+    request: int
+    refusal: Refusal | None = None
+    plan: PlanDocument | None = None
+    streams: tuple[StreamRecord, ...] = ()
+    queries: tuple[QueryRecord, ...] = ()
+    running: tuple[RunningQueryRecord, ...] = ()
+    placements: tuple[QueryPlacement, ...] = ()
+    basis: dict[str, str] = {}
+    consented: bool = False
+    accepted: bool = False
+    changed: tuple[str, ...] = ()
+    created: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was accepted, and some of it has still to be written."""
+        return self.accepted and not self.created
+
+    def placement(self, query: str) -> QueryPlacement | None:
+        """The records that place a query of it, if it is carried out."""
+        found = self.placements if self.accepted else ()
+        return next((each for each in found if each.query == query), None)
