@@ -194,10 +194,11 @@ def no_pieces() -> Iterator[State]:
 
 def piece_rows(first: Frame) -> int:
     """Most rows of a piece, judged by its first rows: long texts take their time."""
-    texts = [column.values for column in first.columns if column.values.dtype == np.object_]
-    length = sum(len(text) for values in texts for text in values[:SAMPLED_ROWS].tolist())
-    sampled = max(min(first.length, SAMPLED_ROWS), 1)
-    row_bytes = 8 * (len(first.columns) + 1) + length / sampled
+    sample = first.slice(0, min(first.length, SAMPLED_ROWS))
+    texts = [each.to_list() for each in sample.columns if each.values.dtype == np.object_]
+    # What NULLs hide is not written.
+    length = sum(len(text) for column in texts for text in column if text is not None)
+    row_bytes = 8 * (len(sample.columns) + 1) + length / max(sample.length, 1)
     return max(min(int(PIECE_BYTES / row_bytes), PIECE_ROWS), 1)
 
 
