@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -22,9 +22,13 @@ class Exposure:
     ----------
     observed
         Is told which fragments are exposed, and which primaries the store has accepted.
+    struck_output
+        Fragment → the generation and the event time that the output of its struck replicas had
+        reached, the furthest of them: its consumers may have as much.
     """
 
     observed: Observed
+    struck_output: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
     def store_changed(self, path: str) -> None:
         """Look at a record that has changed."""
@@ -51,6 +55,9 @@ class Exposure:
         for name, query in seen.setting.query_of.items():
             record, hosted = self.fragment(f"{query}.{name}"), replicas.get(name)
             is_warm = hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
+            if hosted is not None and is_warm:
+                reached = _reached(hosted)
+                self.struck_output[name] = max(reached, self.struck_output.get(name, reached))
             founds = (
                 record is not None
                 and _is_new(record)
@@ -61,7 +68,7 @@ class Exposure:
                 continue
             if record is None or not any(
                 self._warm(replica, name)
-                and not self._lacks_input(replica, name, host, hosted)
+                and not self._lacks_input(replica, name, host)
                 and not self._is_passed(replica, hosted)
                 for replica in record.replicas
                 if replica.incarnation != host.incarnation and not _is_going(record, replica)
@@ -86,24 +93,16 @@ class Exposure:
         hosted = host.core.replica_manager.replicas.get(fragment)
         return hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
 
-    def _lacks_input(
-        self,
-        replica: ReplicaId,
-        fragment: str,
-        dying: SimulatedHost,
-        lost: HostedReplica | None,
-    ) -> bool:
+    def _lacks_input(self, replica: ReplicaId, fragment: str, dying: SimulatedHost) -> bool:
         """Whether a replica is behind, and what it was not sent yet went down with a site.
 
         A standby that is fed in batches relies on its primary or on the producers of its input. It
-        may have yet to hear how far the replica was that is lost now.
+        may have yet to hear how far a replica was that is lost, now or before.
         """
         hosts = self.observed.world.hosts
         hosted = hosts[replica.node].core.replica_manager.replicas[fragment]
-        output = hosted.replica.log.end
-        is_behind = hosted.replica.is_behind or (
-            lost is not None and output.is_before(lost.replica.log.end)
-        )
+        reached = _reached(hosted)
+        is_behind = hosted.replica.is_behind or reached < self.struck_output.get(fragment, reached)
         return is_behind and any(
             (sites := self._sites_for_once(stream))
             and not any(
@@ -141,6 +140,11 @@ class Exposure:
         """A fragment's record as the store's server has it, also while that does not answer."""
         entry = self.observed.world.server.entries.get(FRAGMENTS.key(name).path)
         return None if entry is None else msgspec.json.decode(entry.data, type=FragmentRecord)
+
+
+def _reached(hosted: HostedReplica) -> tuple[int, int]:
+    """Up to where a replica has produced output: generation, event time."""
+    return hosted.replica.generation, hosted.replica.log.end.watermark_ms
 
 
 def _is_new(record: FragmentRecord) -> bool:

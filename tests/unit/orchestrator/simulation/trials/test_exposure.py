@@ -1,0 +1,46 @@
+"""Which faults take the last state of a fragment, in whatever order they come."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from orchestrator.simulation.trials.campaign import check
+from orchestrator.simulation.trials.faults import Crash
+from orchestrator.simulation.trials.observed import Observed
+from orchestrator.simulation.trials.schedule import random_schedule
+
+pytestmark = pytest.mark.slow
+
+BATCHES = structs.replace(random_schedule(745263), observers=())
+"""The standby of `f1` is sent batches of `s2`, whose site, `site2`, cannot bring it in again."""
+
+PRIMARY, SITE = "primary:f1", "site2"
+
+
+def _played(*crashes: tuple[int, str]) -> Observed:
+    """A trial that keeps every promise, with crashes at these times."""
+    faults = tuple(Crash(at_ms=at_ms, for_ms=1500, target=target) for at_ms, target in crashes)
+    seen, found = check(structs.replace(BATCHES, faults=faults))
+    assert found == []
+    return seen
+
+
+def _has_lost_state(seen: Observed) -> bool:
+    return any(entry.text.startswith("state lost q1.f1") for entry in seen.entries)
+
+
+@pytest.mark.parametrize("targets", [(PRIMARY, SITE), (SITE, PRIMARY)])
+def test_a_standby_lacks_what_a_site_keeps_back_whichever_dies_first(
+    targets: tuple[str, str],
+) -> None:
+    """When the site dies after the primary, the standby has yet to hear how far that one was."""
+    seen = _played(*((1610, target) for target in targets))
+    assert _has_lost_state(seen)
+    assert "f1" in seen.exposed_us
+
+
+def test_a_standby_that_has_come_as_far_as_the_lost_primary_lacks_nothing() -> None:
+    seen = _played((1610, PRIMARY), (1810, SITE))
+    assert not _has_lost_state(seen)
+    assert "f1" not in seen.exposed_us
