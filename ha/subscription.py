@@ -77,6 +77,9 @@ class ProducerLink:
     asked_from_start
         Whether the last request named no position, because one reader has none. The answer then
         says nothing about readers that have one.
+    has_answered
+        Whether it has answered since the newest reader came. It has then said where a reader
+        begins that begins from nothing, and has nothing earlier for it.
     """
 
     asked_us: int | None = None
@@ -87,10 +90,12 @@ class ProducerLink:
     feed: bool = False
     fed_after_ms: int = NO_WATERMARK
     asked_from_start: bool = False
+    has_answered: bool = False
 
     def ask_again(self) -> None:
         """Have the next request sent at once, whatever was answered."""
         self.asked_us, self.start = None, None
+        self.has_answered = False
 
 
 def _never(_reader: str) -> bool:
@@ -311,6 +316,7 @@ class Subscription:
         if link.asked_from_start and self._passes_over(answer):
             link.ask_again()
             self._note_confirmed()
+        link.has_answered = True
         return behind
 
     def _passes_over(self, answer: Subscribed) -> bool:
@@ -318,8 +324,8 @@ class Subscription:
 
         The request named no position, because one reader had none. The producer may have older
         output after all, for instance by reading its source again. Now that every reader has a
-        position, the host can ask for that. At the end of a stream, no chunk would ever show that
-        something is missing.
+        position, the host can ask for that, once. At the end of a stream, no chunk would ever show
+        that something is missing.
         """
         if any(cursor.generation != answer.generation for cursor in self.readers.values()):
             return False
@@ -617,7 +623,9 @@ class Subscription:
             link.waits_since_us = link.heard_us = now_us
         generations = {cursor.generation for cursor in self.readers.values()}
         positions = [
-            None if cursor.seeks else reached if cursor.kept is None else cursor.kept
+            None
+            if cursor.seeks and not link.has_answered
+            else (reached if cursor.kept is None else cursor.kept)
             for _, cursor, reached in self._reached()
         ]
         for _, cursor, reached in self._reached():

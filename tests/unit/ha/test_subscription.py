@@ -89,6 +89,47 @@ def test_a_reader_that_begins_from_nothing_says_what_it_needs_and_starts_at_the_
     assert [request.begins for _, request in made.requests(2 * RETRY_US)] == [None, None]
 
 
+def test_a_producer_that_has_said_where_a_reader_begins_is_asked_for_what_it_lacks() -> None:
+    """The primary may keep less than a standby. Asked where to begin, it would say that forever,
+    send again what does not follow, and nobody would ask the standby."""
+    cursor, ahead = StreamCursor(), at(AT_80)
+    cursor.begins = Beginning(after_ms=20, delivered_ms=20)
+    made = subscription(cursor, ahead)
+    made.requests(0)
+    made.answered("secondary", answer(AT_30))
+    made.answered("primary", answer(Position(next_seq=5, watermark_ms=50)))
+    ((node, request),) = made.requests(1)
+    assert (node, request.position, request.begins) == ("primary", AT_30, None)
+    made.answered("primary", answer(Position(next_seq=5, watermark_ms=50)))
+    assert made.confirmed
+    assert made.holed("primary")
+    assert made.missing("primary", 2) is None
+    ((node, request),) = made.ask_others("primary", 2)
+    assert (node, request.position, request.feed) == ("secondary", AT_30, True)
+
+
+@pytest.mark.parametrize("before", ["unanswered", "renewed", "another reader came"])
+def test_a_producer_that_has_yet_to_say_where_a_reader_begins_is_asked_that(before: str) -> None:
+    """It may have more than those that have answered."""
+    cursor, ahead = StreamCursor(), at(AT_80)
+    cursor.begins = Beginning(after_ms=20, delivered_ms=20)
+    readers = {"r0": cursor, "r1": ahead}
+    made = subscription(cursor, ahead)
+    made.requests(0)
+    made.answered("primary", answer(AT_30))
+    match before:
+        case "unanswered":
+            pass
+        case "renewed":
+            made.answered("secondary", answer(AT_30))
+            made.use(("primary", "secondary"), {"secondary"})
+        case _:
+            made.answered("secondary", answer(AT_30))
+            made.read_by(readers | {"r2": at(AT_80)}, patient=False)
+    request = dict(made.requests(RETRY_US))["secondary"]
+    assert (request.position, request.begins) == (None, cursor.begins)
+
+
 def test_a_position_of_ones_own_is_not_moved_by_producers() -> None:
     cursor = at(AT_30)
     subscription(cursor).answered("primary", answer(Position(next_seq=9, watermark_ms=90)))
