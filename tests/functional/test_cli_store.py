@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -13,6 +15,9 @@ import pytest
 from ha.roles import ReplicaRole
 from orchestrator.cli.render.status import NO_FIGURES
 from orchestrator.clock import now_us
+from orchestrator.control.decide.decision import DecisionSettings, PendingDecision
+from orchestrator.control.decide.proposing import answer, take_consents, unanswered
+from orchestrator.control.observe.view import read_view
 from orchestrator.control.process import Coordination
 from orchestrator.edges.site_checks import EdgeChecks, EdgeCheckThread
 from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
@@ -27,7 +32,20 @@ from orchestrator.records import (
     SinkStatus,
     Timing,
 )
-from orchestrator.store.protocol import CLUSTER, FIGURES, NODES, QUERIES, STREAMS, fragment_key
+from orchestrator.store.protocol import (
+    CLUSTER,
+    FIGURES,
+    LEADER,
+    NODES,
+    PROPOSALS,
+    QUERIES,
+    STREAMS,
+    LeaderRecord,
+    RecordExists,
+    RecordMissing,
+    VersionConflict,
+    fragment_key,
+)
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
@@ -87,9 +105,47 @@ def store(
     for place in places:
         store.create(NODES.key(place), host(place))
     looks = EdgeCheckThread(EdgeChecks(store, "desk", None), store)
-    yield store
+    with responding(zookeeper, name):
+        yield store
     looks.close()
     store.close()
+
+
+@contextmanager
+def responding(zookeeper: EmbeddedZooKeeper, name: str) -> Generator[None]:
+    """A leader that responds to requests and takes consents, and does nothing else."""
+    store = ZooKeeperStore(zookeeper.connect_string, name, "secret")
+    store.create(LEADER, LeaderRecord(candidate="test"), ephemeral=True)
+    done = threading.Event()
+
+    def lead() -> None:
+        while not done.wait(0.05):
+            view = read_view(store)
+            with suppress(RecordExists):
+                for asked in unanswered(view):
+                    proposal = answer(view, view.requests[asked], None)
+                    store.create(PROPOSALS.key(asked), proposal)
+            pending = PendingDecision(view, now_us(), DecisionSettings())
+            take_consents(pending)
+            with suppress(VersionConflict, RecordMissing):
+                for write in pending.writes:
+                    if write.record is None:
+                        store.delete(write.key, write.version or 0)
+                    elif write.version is None:
+                        store.create(write.key, write.record)
+                    else:
+                        store.update(write.key, write.record, write.version)
+                    if write.event is not None:
+                        store.append_history(write.event)
+
+    thread = threading.Thread(target=lead)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        store.close()
 
 
 @pytest.fixture
@@ -231,6 +287,7 @@ def test_status_of_a_running_query(
 ) -> None:
     vivace_here("apply", "-f", manifests, "--no-wait")
     run_fragment(store)
+    store.delete(LEADER, 0)
     document = json.loads(vivace_here("status", "--json").stdout)
     assert [node["node"] for node in document["nodes"]] == sorted(places)
     (fragment,) = document["fragments"]
@@ -266,6 +323,7 @@ def test_status_shows_the_figures_of_the_leader_that_leads(
     assert NO_FIGURES in vivace_here("status").stdout
     cluster = store.get(CLUSTER)
     assert cluster is not None
+    store.delete(LEADER, 0)
     session = ZooKeeperStore(zookeeper.connect_string, cluster.record.name, "secret")
     leader = Coordination(session, "coordinator-1")
     assert leader.run_once(now_us())
