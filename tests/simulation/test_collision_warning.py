@@ -36,7 +36,7 @@ from orchestrator.records import (
     Timing,
 )
 from orchestrator.simulation.world.world import World
-from orchestrator.store.protocol import ASSIGNMENTS, FRAGMENTS, QUERIES, STREAMS
+from orchestrator.store.protocol import ASSIGNMENTS, FRAGMENTS, QUERIES, RUNNING_STREAMS, STREAMS
 from placement.deadline.contraction import contract
 from placement.deadline.solver import place_by_deadline
 from streams.scheduling.run_queue import Policy
@@ -111,6 +111,11 @@ class Car:
         for manifest in manifests.streams:
             record = self._stream(manifest.record, folder)
             self._store.create(STREAMS.key(record.name), record)
+        for name, entering in read_view(self._store).entering.items():
+            started = msgspec.structs.replace(
+                entering.running, start_at_us=self._world.now_us + STARTED_MS * 1000
+            )
+            self._store.create(RUNNING_STREAMS.key(name), started)
         (query,) = manifests.queries
         self._store.create(QUERIES.key("collision"), query.record)
         for operator, node in places.items():
@@ -156,13 +161,8 @@ class Car:
             interval_ms=200,
             delay_ms=0.0 if record.name == "own" else MOMENT_MS - 200 - age_ms,
         )
-        start_at_us = self._world.now_us + STARTED_MS * 1000
         return msgspec.structs.replace(
-            record,
-            site=site,
-            source=spec_of("replay", replay),
-            shed=None,
-            start_at_us=start_at_us,
+            record, site=site, source=spec_of("replay", replay), shed=None
         )
 
     def _keep(self, _node: str, delivery: Deliver, _arrived_us: int) -> None:
