@@ -228,7 +228,12 @@ def _planned_again(
     }
     # The history is long; it is read only if something runs otherwise than it was planned.
     events = [entry.event for entry in store.history()] if others else []
-    found = [e.detail for e in events if e.kind == PLANNED_AGAIN and e.at_us >= since_us]
+    own = {placed.query for placed in proposal.placements}
+    found = [
+        event.detail
+        for event in events
+        if event.kind == PLANNED_AGAIN and event.at_us >= since_us and event.subject in own
+    ]
     return dict.fromkeys(sorted(others), found[-1]) if found else {}
 
 

@@ -160,7 +160,7 @@ class ProposalClient:
         Raises
         ------
         Unreachable
-            Nobody leads.
+            Nobody leads, or nobody knows any more that this was asked.
         """
         began_s = led_s = time.monotonic()
         while True:
@@ -169,6 +169,10 @@ class ProposalClient:
                 found = self._store.get(PROPOSALS.key(self._name))
                 if found is not None and is_it(found.record):
                     return found
+            if self._store.get(REQUESTS.key(self._name)) is None:
+                problem = "was lost with the session of this command"
+                remedy = "`vivace status` shows whether it was carried out."
+                raise Unreachable("The request", "the cluster", problem, remedy)
             now_s = time.monotonic()
             if self._store.get(LEADER) is not None:
                 led_s = now_s

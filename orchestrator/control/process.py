@@ -315,8 +315,9 @@ class Coordination:
             except Exception as error:  # noqa: BLE001  Whoever asks must not wait for ever.
                 self._note_failures([error])
                 proposal = refused_by_a_bug(asked, error)
-            # Another leader may have been faster, and whoever asked may have gone.
-            with suppress(RecordExists, VersionConflict, RecordMissing, StoreUnavailable):
+            # Another leader may have been faster, and whoever asked may have gone. What the store
+            # does not take now is written after another step.
+            with suppress(StoreError):
                 if known is None:
                     self._store.create(PROPOSALS.key(name), proposal)
                 else:

@@ -62,7 +62,11 @@ def answer(
         plan=plan_document(view, admission),
         streams=tuple(s.record for s in request.streams if s.record.name not in view.streams),
         queries=tuple(q.record for q in request.queries if q.record.name not in view.queries),
-        running=tuple(admission.running.values()),
+        running=tuple(
+            admission.running[name]
+            for name in (each.record.name for each in request.queries)
+            if name not in view.queries and name in admission.running
+        ),
         placements=admission.placements,
         basis=admission.basis,
     )

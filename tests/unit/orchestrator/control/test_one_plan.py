@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,8 +23,15 @@ from orchestrator.control.planning.planner import Planning
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.errors import Refused, Unreachable
 from orchestrator.manifest import Manifests
-from orchestrator.records import QueryPlacement
-from orchestrator.store.protocol import CLUSTER, FRAGMENTS, PROPOSALS, REQUESTS, STREAMS
+from orchestrator.records import ApplyRequest, QueryPlacement
+from orchestrator.store.protocol import (
+    CLUSTER,
+    FRAGMENTS,
+    PROPOSALS,
+    REQUESTS,
+    STREAMS,
+    StoreFailed,
+)
 from placement.planner import plan as place_operators
 from placement.records import Plan
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
@@ -380,6 +388,39 @@ def test_a_bug_is_told_to_whoever_asks(
     proposal = cluster.propose(aircraft())
     assert proposal.refusal is not None
     assert "oops" in str(proposal.refusal.error)
+
+
+def test_a_request_that_was_lost_is_not_waited_for(cluster: ObedientCluster) -> None:
+    """The leader forgets it with the session of whoever asked."""
+
+    def lost() -> None:
+        for name, asked in cluster.view().requests.items():
+            cluster.store.delete(REQUESTS.key(name), asked.version)
+
+    with pytest.raises(Unreachable, match="was lost with the session"):
+        apply(cluster, aircraft(), lost)
+
+
+def test_what_the_store_does_not_take_is_written_later(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = cluster.coordinator_store.create
+
+    def fails(key: Any, *of: Any, **how: Any) -> int:
+        if key.path.startswith("proposals/"):
+            raise StoreFailed(key.path, "cannot be written now")
+        return create(key, *of, **how)
+
+    monkeypatch.setattr(cluster.coordinator_store, "create", fails)
+    request = ApplyRequest(streams=aircraft().streams, queries=aircraft().queries)
+    cluster.store.create(REQUESTS.key("asked"), request)
+    cluster.settle()
+    # On a thread of its own, an error would be the last that anybody hears of it.
+    cluster.coordination.answer_requests()
+    assert not cluster.view().proposals
+    monkeypatch.undo()
+    cluster.settle()
+    assert cluster.proposal().placements
 
 
 def test_broken_proposals_are_problems_and_deleted(cluster: ObedientCluster) -> None:
