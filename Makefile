@@ -26,7 +26,7 @@ help: ## List the targets
 setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine has none
 	@$(BIN)/python -c 'from orchestrator.embedded.java import find_java; find_java()' 2>/dev/null \
 	    || { echo 'No Java of version 17 or later here: installing one into .venv'; \
-	         $(UV) sync --frozen --inexact --extra cluster --extra java; }
+	         $(UV) sync --frozen --inexact --extra cluster --extra web --extra java; }
 	@test .venv/.class-data -nt .venv/.synced || { \
 	    echo 'Keeping class data, so that Spark and ZooKeeper start sooner: about a minute, once'; \
 	    $(BIN)/python -m orchestrator.spark.hosts.class_data && touch .venv/.class-data; } \
@@ -43,7 +43,7 @@ setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine h
 	    echo "Creating .venv with $$found, about a minute the first time"; \
 	    "$$found" -m venv .venv && \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
-	@$(UV) sync --frozen --inexact --extra cluster
+	@$(UV) sync --frozen --inexact --extra cluster --extra web
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -c 'from streams.kernels import kernels; kernels.load()'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
