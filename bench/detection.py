@@ -20,6 +20,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from bench.heartbeat_gaps import AccrualDetector
 from bench.registry import Settings, benchmark
 from foundation.arrays import FloatArray
 from ha.failure_detector import FailureDetector
@@ -101,9 +102,16 @@ def measured(rivals: int, seconds: float) -> FloatArray:
     return np.array(sent, dtype=np.float64) - sent[0]
 
 
+def detector_with(phi: float | None) -> FailureDetector:
+    """The product's detector, or one with a threshold on φ."""
+    if phi is None:
+        return FailureDetector(SUSPECT_US, HEARTBEAT_US)
+    return AccrualDetector(SUSPECT_US, HEARTBEAT_US, phi)
+
+
 def false_suspicions(arrivals_us: FloatArray, phi: float | None) -> int:
     """How often a living peer is suspected that is heard at these times."""
-    detector = FailureDetector(SUSPECT_US, HEARTBEAT_US, phi)
+    detector = detector_with(phi)
     return _watched(detector, arrivals_us, float(arrivals_us[-1]))[0]
 
 
@@ -113,7 +121,7 @@ def detections_ms(arrivals_us: FloatArray, phi: float | None, stops: Sequence[in
     for stop in stops:
         # What has been learnt before the last minute hardly counts any more.
         heard_us = arrivals_us[max(stop - 2_400, 0) : stop + 1]
-        detector = FailureDetector(SUSPECT_US, HEARTBEAT_US, phi)
+        detector = detector_with(phi)
         last_us = float(heard_us[-1])
         _, suspected_us = _watched(detector, heard_us, last_us + 60_000_000, after_us=last_us)
         assert suspected_us is not None, "a peer that has ended is suspected within a minute"

@@ -138,12 +138,6 @@ class StreamCursor:
         return self.begins is not None and (self.position is None or self.provisional)
 
     @property
-    def needs_from(self) -> Position | None:
-        """From where producers must keep output: a sink that is opened again gets what it had
-        received and not kept."""
-        return self.position if self.kept is None else self.kept
-
-    @property
     def complete_ms(self) -> int:
         """Up to where the stream is complete for the reader, whatever generation it came from."""
         received_ms = NO_WATERMARK if self.position is None else self.position.watermark_ms

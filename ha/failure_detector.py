@@ -27,16 +27,13 @@ detection* (arXiv 1707.00788), from which the first two rules are:
 
 Lag and false alarms are forgotten: half of them each `LAG_HALF_LIFE_US` and `ALARM_HALF_LIFE_US`.
 A healthy host suspects a healthy peer after the threshold `suspect_after_us`. No threshold exceeds
-`MOST_PATIENCE` times that. If a threshold on φ is given, a peer that has been heard regularly is
-suspected sooner (`ha.heartbeat_gaps`).
+`MOST_PATIENCE` times that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
-
-from ha.heartbeat_gaps import HeartbeatGaps
 
 LAGS_GRANTED = 3
 """The next lag may be longer than the last one, and its message takes its time."""
@@ -79,8 +76,6 @@ class _Peer:
         Whether it counts as lost until it is heard again.
     suspected
         Whether that is so because it was silent.
-    gaps
-        Between its signs of life, if thresholds are learnt.
     met
         Whether it has been heard at all since it is watched.
     missed
@@ -92,7 +87,6 @@ class _Peer:
     lag_us: int = 0
     given_up: bool = False
     suspected: bool = False
-    gaps: HeartbeatGaps | None = None
     met: bool = False
     missed: bool = False
 
@@ -106,12 +100,9 @@ class FailureDetector:
         Silence after which a healthy peer is suspected, µs.
     tick_us
         Interval at which `suspects` is called when all is well, µs.
-    phi
-        Threshold on φ of peers that are heard regularly; None: `suspect_after_us` for all.
     """
 
-    def __init__(self, suspect_after_us: int, tick_us: int, phi: float | None = None) -> None:
-        self._phi = phi
+    def __init__(self, suspect_after_us: int, tick_us: int) -> None:
         self._suspect_after_us = suspect_after_us
         self._tick_us = tick_us
         self._peers: dict[str, _Peer] = {}
@@ -153,7 +144,7 @@ class FailureDetector:
             if not (peer.given_up and name in renewed)
         }
         self._peers = {
-            peer: known.get(peer) or _Peer(heard_us, gaps=self._new_gaps(), missed=peer in missed)
+            peer: known.get(peer) or _Peer(heard_us, missed=peer in missed)
             for peer in sorted(peers)
         }
 
@@ -181,14 +172,12 @@ class FailureDetector:
         self._heard_us = now_us
         for name, other in self._peers.items():
             silent_us = at_us - other.heard_us
-            if other.others_us is None and name != peer and 2 * silent_us > self._base_us(other):
+            if other.others_us is None and name != peer and 2 * silent_us > self.threshold_us(name):
                 other.others_us = at_us
         if (known := self._peers.get(peer)) is None:
             return
         if 2 * (at_us - known.heard_us) > self._suspect_after_us:
             self.long_silences += 1
-        if known.gaps is not None and not known.given_up:
-            known.gaps.note(at_us - known.heard_us)
         known.heard_us, known.others_us, known.met = at_us, None, True
         known.missed = False
         if known.suspected:
@@ -230,7 +219,7 @@ class FailureDetector:
         overdue = [
             (silence_us, name)
             for name, silence_us in silences_us.items()
-            if silence_us > self._patience_us(self._peers[name], silent)
+            if silence_us > self._patience_us(name, silent)
             and self._hears_others(self._peers[name])
             and (self._listened_us >= self._rests_until_us or self._peers[name].missed)
         ]
@@ -247,18 +236,15 @@ class FailureDetector:
         graced_us = self._listened_us - GRACE_TICKS * self._tick_us
         return peer.others_us is not None and peer.others_us <= graced_us
 
-    def _patience_us(self, peer: _Peer, silent: int) -> float:
-        """How long a peer may be silent now, if so many peers are."""
-        granted_us = self._base_us(peer) * 2**self._alarms * max(silent, 1)
-        return min(granted_us + LAGS_GRANTED * peer.lag_us, MOST_PATIENCE * self._suspect_after_us)
-
-    def _base_us(self, peer: _Peer) -> float:
+    def threshold_us(self, peer: str) -> float:
         """How long a peer may be silent if nothing else speaks for it."""
-        most_us = self._suspect_after_us
-        return most_us if peer.gaps is None else peer.gaps.threshold_us(most_us)
+        return self._suspect_after_us
 
-    def _new_gaps(self) -> HeartbeatGaps | None:
-        return None if self._phi is None else HeartbeatGaps(self._tick_us, self._phi)
+    def _patience_us(self, name: str, silent: int) -> float:
+        """How long a peer may be silent now, if so many peers are."""
+        granted_us = self.threshold_us(name) * 2**self._alarms * max(silent, 1)
+        granted_us += LAGS_GRANTED * self._peers[name].lag_us
+        return min(granted_us, MOST_PATIENCE * self._suspect_after_us)
 
     def _tick(self, now_us: int) -> None:
         if self._last_tick_us is not None:

@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import DeadlineOperator
-from placement.deadline.result import DeadlinePlacement
 from streams.scheduling.chains import merge_chains
 
 Together = Callable[[str, str], bool]
@@ -55,22 +54,6 @@ class Contraction:
             part: sub_deadline_ms * (self.whole.cost_ms(part) / all_ms)
             for part in self.parts[operator]
         }
-
-    def expand(self, placement: DeadlinePlacement) -> DeadlinePlacement:
-        """A placement of the contracted problem as one of the whole."""
-        pair_deadlines_ms = {
-            (output, part): part_ms
-            for (output, name), ms in placement.pair_deadlines_ms.items()
-            for part, part_ms in self.shares(name, ms).items()
-        }
-        places = {
-            part: node for name, node in placement.places.items() for part in self.parts[name]
-        }
-        return replace(
-            placement,
-            places={name: places[name] for name in self.whole.order},
-            pair_deadlines_ms=pair_deadlines_ms,
-        )
 
 
 def contract(problem: DeadlineProblem, together: Together | None = None) -> Contraction:

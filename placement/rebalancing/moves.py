@@ -123,11 +123,6 @@ class Move:
     price: float
     cost_after: float
 
-    @property
-    def net_gain(self) -> float:
-        """Gain less price, bytes."""
-        return self.gain - self.price
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementChange:
@@ -136,7 +131,7 @@ class PlacementChange:
     Attributes
     ----------
     uncertainty, hysteresis
-        The gain had to exceed these besides the price, bytes.
+        The gain exceeds these and the price together, bytes.
     """
 
     query: str
@@ -153,11 +148,6 @@ class PlacementChange:
     def price(self) -> float:
         """Of moving, bytes."""
         return sum(move.price for move in self.moves)
-
-    @property
-    def net_gain(self) -> float:
-        """Gain less price, uncertainty and hysteresis, bytes: > 0."""
-        return self.gain - self.price - self.uncertainty - self.hysteresis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

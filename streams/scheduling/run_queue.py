@@ -15,8 +15,7 @@ D(p,T)       deadline_us     by when it must be done
 ===========  ==============  ===========================================================
 
 *Earliest deadline first* (EDF) runs the instance with the earliest D. Among equal deadlines it
-continues with the task that ran last. First come first served and round robin exist for
-comparison.
+continues with the task that ran last. First come first served exists for comparison.
 
 Secondaries cause work too: the tuples that a secondary has not processed when its primary dies
 lengthen the recovery time (Q·p). Their instances have deadlines of their own, but consumers wait
@@ -25,7 +24,7 @@ conditions: it is due before all of it, and all of it can still be done in time 
 queue cannot foresee the tuples that arrive while a batch runs. On a node whose primaries are
 always late, standby work waits.
 
-The other two policies treat primaries and secondaries alike.
+First come first served treats primaries and secondaries alike.
 """
 
 from __future__ import annotations
@@ -44,8 +43,6 @@ class Policy(Enum):
     """Earliest deadline first."""
     FIFO = "fifo"
     """First released, first run."""
-    ROUND_ROBIN = "round-robin"
-    """By the tasks' names, over and over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,15 +171,11 @@ class RunQueue:
         """Remove and return the instance to run now; None if the queue is empty."""
         if not self._waiting:
             return None
-        match self._policy:
-            case Policy.EDF:
-                chosen = self._earliest_deadline(now_us)
-            case Policy.FIFO:
-                # Of equals, the task that ran last is finished first.
-                chosen = min(self._waiting.values(), key=self._age)
-            case Policy.ROUND_ROBIN:
-                after = [task for task in self._waiting if task > self._last]
-                chosen = self._waiting[min(after or self._waiting)]
+        if self._policy is Policy.EDF:
+            chosen = self._earliest_deadline(now_us)
+        else:
+            # Of equals, the task that ran last is finished first.
+            chosen = min(self._waiting.values(), key=self._age)
         self._last = chosen.task
         self.discard(chosen.task)
         return chosen

@@ -41,6 +41,7 @@ from placement.deadline.contraction import contract
 from placement.deadline.solver import place_by_deadline
 from streams.scheduling.run_queue import Policy
 from streams.vectors.chunk import stream_schema
+from tests.contractions import expand
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "collision-warning"
 
@@ -178,7 +179,7 @@ def _spec(node: str, kind: NodeKind, region: str) -> HostSpec:
 def car(folder: Path, alloc: str, policy: Policy) -> Car:
     """The car with a placement for 20 tuples of other vehicles."""
     contraction = contract(collision_warning(20))
-    found = contraction.expand(place_by_deadline(contraction.problem))
+    found = expand(contraction, place_by_deadline(contraction.problem))
     if alloc == "deadline":
         return Car(folder, policy, found.places, found.sub_deadlines_ms)
     places = place_by_traffic(collision_warning(20)).places

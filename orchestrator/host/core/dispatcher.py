@@ -378,7 +378,7 @@ class Dispatcher:
                     elsewhere_ms=min(elsewhere, default=None),
                 )
             )
-        # Only earliest deadline first schedules chains; the other orders schedule operators.
+        # Only earliest deadline first schedules chains; the other order schedules operators.
         groups = [operators] if self._policy is Policy.EDF else [[one] for one in operators]
         return [
             self._task(

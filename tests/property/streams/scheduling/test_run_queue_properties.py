@@ -116,20 +116,6 @@ def test_fifo_runs_in_the_order_of_release(waiting: list[Instance]) -> None:
     assert released == sorted(released)
 
 
-@given(instances().filter(len), st.integers(1, 4))
-def test_round_robin_runs_every_task_once_a_round(waiting: list[Instance], rounds: int) -> None:
-    queue = RunQueue(Policy.ROUND_ROBIN)
-    for instance in waiting:
-        queue.put(instance)
-    tasks: list[str] = []
-    for _ in range(rounds * len(waiting)):
-        instance = queue.pop(NOW_US)
-        assert instance is not None
-        tasks.append(instance.task)
-        queue.put(instance)
-    assert tasks == sorted(one.task for one in waiting) * rounds
-
-
 puts = st.builds(
     Instance,
     task=st.sampled_from("abcd"),

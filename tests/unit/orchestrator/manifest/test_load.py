@@ -115,10 +115,10 @@ def test_how_hosts_work_is_read(folder: Path) -> None:
     default = read(folder)
     assert (default.scheduling, default.emulate_costs) == (Policy.EDF, False)
     assert default.state_rate_bytes_s is None
-    more = "scheduling: round-robin\nemulateCosts: true\nhop: 0 ms\nbatch: 0 ms\nstateRate: 5 MB/s"
+    more = "scheduling: fifo\nemulateCosts: true\nhop: 0 ms\nbatch: 0 ms\nstateRate: 5 MB/s"
     changed(folder, ("heartbeat: 20 ms", more))
     found = read(folder)
-    assert (found.scheduling, found.emulate_costs) == (Policy.ROUND_ROBIN, True)
+    assert (found.scheduling, found.emulate_costs) == (Policy.FIFO, True)
     assert (found.hop_overhead_ms, found.batch_ms) == (0.0, 0.0)
     assert found.state_rate_bytes_s == 5e6
 

@@ -8,6 +8,7 @@ from placement.deadline.contraction import contract
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.deadline.result import deviation
 from placement.deadline.solver import place_by_deadline
+from tests.contractions import expand
 from tests.unit.placement.deadline.two_nodes import chain, operator, problem
 
 
@@ -48,7 +49,7 @@ def test_only_as_one_operator_a_long_chain_fits() -> None:
     with pytest.raises(DeadlinesUnattainable):
         place_by_deadline(tight)
     contraction = contract(tight)
-    found = contraction.expand(place_by_deadline(contraction.problem))
+    found = expand(contraction, place_by_deadline(contraction.problem))
     assert found.places == five
     assert found.sub_deadlines_ms == pytest.approx(dict.fromkeys(five, 6.0))
 
@@ -62,7 +63,7 @@ def test_expanding_leaves_the_objective_as_it_was() -> None:
     )
     contraction = contract(two)
     found = place_by_deadline(contraction.problem)
-    whole = contraction.expand(found)
+    whole = expand(contraction, found)
     assert found.objective > 0.1
     assert deviation(two, whole.pair_deadlines_ms) == pytest.approx(found.objective)
 

@@ -62,15 +62,6 @@ def test_fifo_runs_the_earliest_release_first_and_of_equals_the_first_to_come() 
     assert order(queue) == ["c", "b", "a", "d"]
 
 
-def test_round_robin_goes_on_by_name_and_begins_again() -> None:
-    queue = queue_of(Policy.ROUND_ROBIN, *(instance(task) for task in "bca"))
-    first = queue.pop(0)
-    assert first is not None
-    assert first.task == "a"
-    queue.put(instance("a"))
-    assert order(queue) == ["b", "c", "a"]
-
-
 def test_second_instance_of_a_waiting_task_joins_the_first() -> None:
     queue = queue_of(
         Policy.FIFO,

@@ -19,6 +19,8 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+from ha.failure_detector import FailureDetector
+
 LEAST_HEARTBEATS = 3
 """Heartbeats that may be missing whatever the gaps were."""
 
@@ -72,3 +74,31 @@ class HeartbeatGaps:
             return most_us
         tail_us = self._mean_us + self._deviations * math.sqrt(self._variance)
         return min(max(tail_us, LONGEST_SHARE * self._longest_us, self._least_us), most_us)
+
+
+class AccrualDetector(FailureDetector):
+    """The product's detector, with thresholds that it learns from the gaps of each peer.
+
+    Parameters
+    ----------
+    phi
+        The threshold on φ.
+    """
+
+    def __init__(self, suspect_after_us: int, tick_us: int, phi: float) -> None:
+        super().__init__(suspect_after_us, tick_us)
+        self._most_us, self._heartbeat_us, self._phi = suspect_after_us, tick_us, phi
+        self._gaps: dict[str, HeartbeatGaps] = {}
+
+    def heard(self, peer: str, now_us: int) -> None:
+        """Note a sign of life, and the gap that it ends."""
+        if not self.counts_as_lost(peer):
+            self._gaps_of(peer).note(self.silent_us(peer, now_us))
+        super().heard(peer, now_us)
+
+    def threshold_us(self, peer: str) -> float:
+        """The silence after which φ exceeds its threshold."""
+        return self._gaps_of(peer).threshold_us(self._most_us)
+
+    def _gaps_of(self, peer: str) -> HeartbeatGaps:
+        return self._gaps.setdefault(peer, HeartbeatGaps(self._heartbeat_us, self._phi))

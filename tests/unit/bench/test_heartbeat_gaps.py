@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ha.failure_detector import FailureDetector
-from ha.heartbeat_gaps import LEAST_HEARTBEATS, LEAST_SAMPLES, HeartbeatGaps
+from bench.detection import HEARTBEAT_US as HEARTBEAT
+from bench.detection import SUSPECT_US as LIMIT
+from bench.detection import detector_with
+from bench.heartbeat_gaps import LEAST_HEARTBEATS, LEAST_SAMPLES, HeartbeatGaps
 
-HEARTBEAT, LIMIT = 25_000, 150_000
 PHI = 8.0
 CONSUMER = "consumer"
 
@@ -48,7 +49,7 @@ def test_never_above_the_bound_and_never_below_what_has_been_seen() -> None:
 
 def detected_after(phi: float | None, every: int) -> int:
     """Time until a peer is suspected that was heard at every so many heartbeats for ten seconds."""
-    made = FailureDetector(LIMIT, HEARTBEAT, phi)
+    made = detector_with(phi)
     made.watch({"peer"}, 0)
     last = now = 0
     for number in range(400):
