@@ -373,6 +373,8 @@ class Coordinator:
         The cluster's; None: they are the same.
     tries
         Runs trials of statements; None: nothing is tried.
+    on_turn
+        Told before each step, on the coordinator's thread, whether its session is connected.
     """
 
     def __init__(
@@ -383,8 +385,10 @@ class Coordinator:
         settings: DecisionSettings | None = None,
         clock: CoordinatorClock | None = None,
         tries: Tries | None = None,
+        on_turn: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._make_store = make_store
+        self._on_turn = on_turn
         self._tries = tries
         self._asked = threading.Event()
         self._clock = clock
@@ -464,6 +468,7 @@ class Coordinator:
                 self._stopping.wait(max(coordination.retry_s, least_s))
                 self._wake.wait(rest_s(took_s) - least_s)
                 self._wake.clear()
+                self._on_turn(store.state is SessionState.CONNECTED)
                 began_us = self._now_us()
                 if coordination.run_once(began_us):
                     self._wake.set()

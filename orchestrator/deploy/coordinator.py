@@ -21,13 +21,14 @@ from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.process import Coordinator
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
+from orchestrator.health import Health
 from orchestrator.host.shell.trial import run_trial
 from orchestrator.manifest import cluster_record
 from orchestrator.records import ClusterRecord
 from orchestrator.store.protocol import CLUSTER, RecordExists, RecordMissing, Store, VersionConflict
 
 
-def start_coordinator(config: ProcessConfig) -> Coordinator:
+def start_coordinator(config: ProcessConfig, health: Health) -> Coordinator:
     """Publish the cluster's settings if a manifest gives them, and start a candidate for election.
 
     Raises
@@ -48,7 +49,14 @@ def start_coordinator(config: ProcessConfig) -> Coordinator:
             config.cluster_manifest()
     candidate = f"{config.cluster}-{os.getpid()}-{secrets.token_hex(4)}"
     clock = CoordinatorClock(machine(), anchor_us())
-    coordinator = Coordinator(config.open_store, candidate, now_us, clock=clock, tries=run_trial)
+    coordinator = Coordinator(
+        config.open_store,
+        candidate,
+        now_us,
+        clock=clock,
+        tries=run_trial,
+        on_turn=lambda connected: health.turned(ready=connected),
+    )
     coordinator.start()
     return coordinator
 
@@ -72,9 +80,9 @@ def publish(store: Store, settings: ClusterRecord) -> None:
             continue
 
 
-def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
+def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> None:
     """Be a coordinator until `ended` says so."""
-    coordinator = start_coordinator(config)
+    coordinator = start_coordinator(config, health)
     try:
         while not ended():
             # Whoever supervises the process starts it again.

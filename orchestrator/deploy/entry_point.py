@@ -13,12 +13,14 @@ from typing import NoReturn
 
 from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig, read_config
 from orchestrator.errors import VivaceError
+from orchestrator.health import HEALTH_VARIABLE, Health, served
 
 LOOK_EVERY_S = 0.1
 """How often a process that only waits looks whether it should end."""
 
-Serve = Callable[[ProcessConfig, Callable[[], bool]], None]
-"""A process's work: serves until the function it is given says that the process should end."""
+Serve = Callable[[ProcessConfig, Callable[[], bool], Health], None]
+"""A process's work: serves until the function it is given says that the process should end, and
+notes each turn of its loop."""
 
 _epilog = """\
 example:
@@ -26,6 +28,7 @@ example:
 
 Environment variables win over the file:
   {variables}
+{health}=PORT serves /livez and /readyz there (0.0.0.0:PORT: to other machines, too).
 SIGTERM ends the process in order. Exit status: 0 ended in order, 2 the configuration was refused,
 3 ZooKeeper or Spark cannot be reached."""
 
@@ -47,6 +50,7 @@ def run(name: str, about: str, serve: Serve, arguments: Sequence[str] | None = N
             name=name,
             variable=SECRET_VARIABLE,
             variables="\n  ".join((SECRET_VARIABLE, *VARIABLES.values())),
+            health=HEALTH_VARIABLE,
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -65,8 +69,13 @@ def run(name: str, about: str, serve: Serve, arguments: Sequence[str] | None = N
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr
     )
+    # Processes that this one starts have another port, or none.
+    given = {HEALTH_VARIABLE: os.environ.pop(HEALTH_VARIABLE, "")}
+    health = Health()
     try:
-        serve(read_config(file), lambda: ending)
+        config = read_config(file)
+        with served(health, given):
+            serve(config, lambda: ending, health)
     except VivaceError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_status

@@ -7,6 +7,7 @@ applications, each is a host pool of its own, and `application` says which one.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
 import time
@@ -18,6 +19,7 @@ from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
 from orchestrator.embedded.java import Java
 from orchestrator.errors import EXIT_UNREACHABLE, VivaceError
+from orchestrator.health import Health
 from orchestrator.records import NodeKind
 from orchestrator.store.protocol import FRAGMENTS, NODES, Store, StoreError
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from orchestrator.spark.hosts.pool import HostPool
+
+LOOKS = 20
+"""Once Spark leaves the processors to hosts, each such look is also at which nodes have hosts."""
 
 _log = logging.getLogger("vivace.cluster")
 
@@ -106,7 +111,7 @@ def _numbered(config: ProcessConfig) -> str:
     return f"application-{config.application}" if config.application else ""
 
 
-def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
+def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> None:
     """Run the hosts until `ended` says so.
 
     While nothing runs yet, Spark starts as quickly as it can. Once it does, Spark leaves the
@@ -128,10 +133,17 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
         try:
             pool = start_hosts(config, session, lost.append)
             try:
-                while not ended() and not lost:
-                    if not yields and _all_there(nodes, store):
+                there = False
+                for look in itertools.count():
+                    if ended() or lost:
+                        break
+                    if not yields or look % LOOKS == 0:
+                        there = _all_there(nodes, store)
+                    if there and not yields:
                         yield_to_hosts()
                         yields = True
+                    if pool.is_whole:
+                        health.turned(ready=there)
                     time.sleep(LOOK_EVERY_S)
             finally:
                 # Hosts that end need nothing, and Spark has to end them in time.

@@ -18,6 +18,7 @@ from orchestrator.edges import sinks, sources
 from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
 from orchestrator.edges.site_checks import EdgeChecks, EdgeCheckThread
+from orchestrator.health import Health
 from orchestrator.host.shell.process import HostProcess
 from orchestrator.host.shell.warm_up import warm_up
 from orchestrator.records import SinkAssignment
@@ -26,7 +27,7 @@ from orchestrator.store.protocol import CLUSTER, Store
 _log = logging.getLogger("vivace.site")
 
 
-def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
+def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> None:
     """Be a site until `ended` says so.
 
     Raises
@@ -45,16 +46,17 @@ def serve(config: ProcessConfig, ended: Callable[[], bool]) -> None:
     open_sink = sinks.opener(folder) if folder is not None else _drop
     sink_drivers = SinkDrivers(open_sink, aside=True)
     with closing(store), closing(sink_drivers):
-        if _await_settings(store, ended):
+        if _await_settings(store, ended, health):
             checks = EdgeChecks(store, spec.node, folder)
             with closing(EdgeCheckThread(checks, store)):
-                HostProcess(spec, store, sink_drivers, source_folder=folder).run(ended)
+                HostProcess(spec, store, sink_drivers, source_folder=folder).run(ended, health)
 
 
-def _await_settings(store: Store, ended: Callable[[], bool]) -> bool:
+def _await_settings(store: Store, ended: Callable[[], bool], health: Health) -> bool:
     """Wait until a coordinator has published the cluster's settings; False if ended before."""
     said = False
     while not ended():
+        health.turned()
         if store.get(CLUSTER) is not None:
             return True
         if not said:

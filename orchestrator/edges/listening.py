@@ -56,13 +56,19 @@ def read_endpoint(field: Field) -> Endpoint:
     InvalidInput
         It is neither.
     """
-    found = _endpoint.fullmatch(str(field.node.value))
-    if found is None or int(found[2]) > MAX_PORT:
+    if (endpoint := parse_endpoint(str(field.node.value))) is None:
         field.refuse(
             "is no address to listen at", "Write a port, such as 9000, or 0.0.0.0:9000; 0 for any."
         )
-    host = (found[1] or LOOPBACK).strip("[]")
-    return Endpoint(host=host, port=int(found[2]))
+    return endpoint
+
+
+def parse_endpoint(text: str) -> Endpoint | None:
+    """A port, at which only this machine reaches it, or `address:port`; None if it is neither."""
+    found = _endpoint.fullmatch(text)
+    if found is None or int(found[2]) > MAX_PORT:
+        return None
+    return Endpoint(host=(found[1] or LOOPBACK).strip("[]"), port=int(found[2]))
 
 
 def need_token(listen: Field | None, endpoint: Endpoint, token_file: str | None) -> None:

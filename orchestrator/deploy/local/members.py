@@ -17,6 +17,7 @@ from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig
 from orchestrator.embedded.child_process import ChildProcess
 from orchestrator.embedded.java import JAVA_VARIABLE, Java
 from orchestrator.embedded.packages import source_root
+from orchestrator.health import HEALTH_VARIABLE
 from orchestrator.manifest import ClusterManifest, PlaceManifest
 from orchestrator.records import NodeKind
 
@@ -147,7 +148,7 @@ class Member:
     def start(self) -> None:
         """Start the process; a remaining one is ended first."""
         # The user's own variables must not win over the cluster's configuration.
-        ours = {*VARIABLES.values(), SECRET_VARIABLE}
+        ours = {*VARIABLES.values(), SECRET_VARIABLE, HEALTH_VARIABLE}
         inherited = {name: value for name, value in os.environ.items() if name not in ours}
         path = os.pathsep.join(filter(None, [str(source_root()), os.environ.get("PYTHONPATH")]))
         module = f"orchestrator.deploy.{self._entry_point}"

@@ -137,6 +137,18 @@ class ReplicaManager:
         waiting_bytes = max((each.waiting_bytes_of(stream) for each in readers), default=0)
         return waiting_bytes + self._backlog_bytes(stream)
 
+    @property
+    def unopened(self) -> set[str]:
+        """Streams whose source or sink here is not open, and has not said that it failed."""
+        return {
+            *(
+                s
+                for s, each in self.sources.items()
+                if not (each.accepts_subscribers or each.failed)
+            ),
+            *(s for s, each in self.sinks.items() if not each.is_open),
+        }
+
     def memory(self, transit_bytes: int = 0) -> MemoryStatus:
         """The memory that the queues take."""
         return MemoryStatus(

@@ -208,6 +208,7 @@ class HostLoop:
         self._incidents = Incidents()
         self._throttled: set[str] = set()
         self._published: object = None
+        self._opens_nothing = False
         self._has_sent = False
         """Whether something else than control messages and heartbeats waits to be sent."""
         self._next_publish_us = 0
@@ -253,6 +254,12 @@ class HostLoop:
         self._work()
         if ticks:
             self.publish()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the store has the host's record, and sources and sinks are open, or their
+        failure is said there."""
+        return self.link.is_published and self._opens_nothing
 
     @property
     def reads_snapshots(self) -> bool:
@@ -309,6 +316,7 @@ class HostLoop:
         self._note_dropped_readers()
         counters = self._surroundings.link_counters + self.link.counters
         drivers = self._source_drivers.problems | self._surroundings.sinks.problems
+        self._opens_nothing = manager.unopened <= drivers.keys()
         self._note_failures()
         problems = (
             *self._problems.values(),

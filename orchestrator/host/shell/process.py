@@ -25,6 +25,7 @@ from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.sink_drivers import SinkDrivers
 from orchestrator.edges.sources.driver import SourceContext, nobody_else
 from orchestrator.errors import InvalidInput
+from orchestrator.health import Health, served
 from orchestrator.host.core.core import Worked
 from orchestrator.host.core.events import Event, MessageArrived, PeerLost
 from orchestrator.host.shell.addresses import advertised_address, on_this_machine
@@ -186,13 +187,21 @@ class HostProcess:
         self._loop = HostLoop(surroundings, found.record, store, identity, claimed)
         self._store_thread = StoreThread(self._loop.link, self._transport.wake)
 
-    def run(self, ended: Callable[[], bool]) -> None:
-        """Serve until `ended` says so or another process takes the host's name."""
+    def run(self, ended: Callable[[], bool], health: Health | None = None) -> None:
+        """Serve until `ended` says so or another process takes the host's name.
+
+        Parameters
+        ----------
+        health
+            Is told of each turn.
+        """
+        health = health or Health()
         self._loop.publish()
         self._store_thread.start()
         try:
             while not ended() and not self._loop.link.superseded:
                 self._turn()
+                health.turned(ready=self._loop.is_ready)
             if not self._loop.link.superseded:
                 self._loop.execute(self._loop.core.shut_down())
                 self._transport.flush()
@@ -356,11 +365,13 @@ def run_host(spec: HostSpec) -> None:
 
     The store may be away when a host starts; it is looked for until the executor ends.
     """
-    parent_watchdog = ParentWatchdog()
-    warm_up()
-    begin_session()
-    with closing(ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)) as store:
-        HostProcess(spec, store, SinkDrivers(_no_sink)).run(parent_watchdog.parent_is_gone)
+    parent_watchdog, health = ParentWatchdog(), Health()
+    with served(health):
+        warm_up()
+        begin_session()
+        with closing(ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)) as store:
+            host = HostProcess(spec, store, SinkDrivers(_no_sink))
+            host.run(parent_watchdog.parent_is_gone, health)
 
 
 def _no_sink(assignment: SinkAssignment) -> OpenSink:

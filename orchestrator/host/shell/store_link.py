@@ -139,6 +139,11 @@ class StoreLink:
         self._failed = self._failed + 1 if self.problems else 0
 
     @property
+    def is_published(self) -> bool:
+        """Whether a record of the host has been written in the present session."""
+        return self._published is not None and self._session == self.store.session
+
+    @property
     def retry_s(self) -> float:
         """Time until the next exchange, because part of this one has to be done again; else 0."""
         if not self._failed:

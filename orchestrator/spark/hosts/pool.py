@@ -124,6 +124,11 @@ class HostPool:
         for thread in self._threads.values():
             thread.start()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether each node's thread runs, which submits its host again."""
+        return all(thread.is_alive() for thread in self._threads.values())
+
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End all hosts; when this returns, Spark has ordered all of their processes killed.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import subprocess
@@ -105,19 +106,35 @@ def end(process: subprocess.Popen[bytes]) -> int:
     return process.wait(PATIENCE_S)
 
 
+def health(port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    except ConnectionRefusedError:
+        return 0, "not there yet"
+
+
 def test_coordinator_and_sites_appear_in_the_store_and_end_in_order(
     zookeeper: EmbeddedZooKeeper, processes: Processes, wait_until: WaitUntil
 ) -> None:
     # The sites come first: they wait for the coordinator.
-    north = processes.start("site", VIVACE_SITE="north")
+    north_port, leader_port = free_port(), free_port()
+    north = processes.start("site", VIVACE_SITE="north", VIVACE_HEALTH=str(north_port))
     south = processes.start("site", VIVACE_SITE="south", VIVACE_DOMAIN="mast")
     wait_until(lambda: processes.log.count("waiting for a coordinator") == 2)
-    coordinator = processes.start("coordinator")
+    assert health(north_port, "/livez") == (200, "alive\n")
+    assert health(north_port, "/readyz") == (503, "unready\n")
+    coordinator = processes.start("coordinator", VIVACE_HEALTH=f"0.0.0.0:{leader_port}")
 
     store = ZooKeeperStore(zookeeper.connect_string, "entry", SECRET)
     try:
         wait_until(lambda: len(store.list(NODES).records) == 2)
         wait_until(lambda: store.get(LEADER) is not None)
+        for port in (north_port, leader_port):
+            wait_until(lambda port=port: health(port, "/readyz") == (200, "ready\n"))
+            assert health(port, "/livez") == (200, "alive\n")
         settings = store.get(CLUSTER)
         assert settings is not None
         assert settings.record.name == "entry"
@@ -143,14 +160,21 @@ def test_host_pool_runs_a_host_on_each_node_and_ends_them_in_order(
     zookeeper: EmbeddedZooKeeper, processes: Processes, wait_until: WaitUntil
 ) -> None:
     coordinator = processes.start("coordinator", VIVACE_CLUSTER="pool")
+    port = free_port()
     pool = processes.start(
-        "host_pool", VIVACE_CLUSTER="pool", VIVACE_DOMAIN="rack", VIVACE_WORK="spark"
+        "host_pool",
+        VIVACE_CLUSTER="pool",
+        VIVACE_DOMAIN="rack",
+        VIVACE_WORK="spark",
+        VIVACE_HEALTH=str(port),
     )
     store = ZooKeeperStore(zookeeper.connect_string, "pool", SECRET)
     try:
         wait_until(lambda: {*store.list(NODES).records} == {"a", "b"})
         hosts = [found.record for found in store.list(NODES).records.values()]
         assert {host.kind for host in hosts} == {NodeKind.EXECUTOR}
+        # Its executors do not inherit the port.
+        wait_until(lambda: health(port, "/readyz") == (200, "ready\n"))
         assert {host.domain for host in hosts} == {"rack"}
         below = psutil.Process(pool.pid).children(recursive=True)
         assert {host.pid for host in hosts} <= {process.pid for process in below}
@@ -176,6 +200,14 @@ def test_unknown_field_is_refused_with_exit_status_2(processes: Processes) -> No
         file.write("nodes: [a]\n")
     assert processes.start("coordinator").wait(PATIENCE_S) == 2
     assert "vivace.yaml:4: nodes: " in processes.log
+
+
+@pytest.mark.parametrize("value", ["9650x", "0.0.0.0:99999"])
+def test_a_health_port_that_is_none_is_refused_with_exit_status_2(
+    processes: Processes, value: str
+) -> None:
+    assert processes.start("coordinator", VIVACE_HEALTH=value).wait(PATIENCE_S) == 2
+    assert f"environment: VIVACE_HEALTH: '{value}' is no address to listen at" in processes.log
 
 
 def test_missing_zookeeper_is_reported_with_exit_status_3(processes: Processes) -> None:

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.control.process import Coordinator
 from orchestrator.deploy import coordinator
 from orchestrator.deploy.config import ProcessConfig
+from orchestrator.health import Health
 from tests.obedient_cluster import ObedientCluster
 
 
@@ -29,7 +30,7 @@ def test_process_ends_when_a_bug_ends_its_coordinator(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(threading, "excepthook", note)
 
-    def started(_: ProcessConfig) -> Coordinator:
+    def started(_config: ProcessConfig, _health: Health) -> Coordinator:
         candidate = Coordinator(cluster.server.connect, "broken", broken_clock)
         candidate.start()
         return candidate
@@ -37,5 +38,5 @@ def test_process_ends_when_a_bug_ends_its_coordinator(monkeypatch: pytest.Monkey
     monkeypatch.setattr(coordinator, "start_coordinator", started)
     looks = iter([False] * 50)
     with pytest.raises(AssertionError, match="the coordinator's thread has ended"):
-        coordinator.serve(config(), lambda: next(looks))
+        coordinator.serve(config(), lambda: next(looks), Health())
     assert tracebacks == [ZeroDivisionError]

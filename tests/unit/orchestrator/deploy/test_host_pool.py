@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.deploy import host_pool
 from orchestrator.deploy.config import ProcessConfig
+from orchestrator.health import Health
 from orchestrator.manifest import PlaceManifest
 from orchestrator.spark.hosts import session
 from orchestrator.store.protocol import Store
@@ -19,8 +20,13 @@ class Pool:
         self.cluster = cluster
         self.late = list(late)
         self.calls: list[str] = []
+        self.health = Health()
+        self.is_whole = True
+        self.ready: list[bool] = []
+        """What it said at each look."""
 
     def ended(self) -> bool:
+        self.ready.append(self.health.ready)
         if not self.late:
             self.calls.append("all there")
             return self.calls.count("all there") > 3
@@ -62,7 +68,7 @@ def served(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(session, "stop_yielding", lambda: pool.calls.append("yields no longer"))
     monkeypatch.setattr(session, "stop_session", stopped)
     config = ProcessConfig(file="vivace.yaml", cluster="aircraft", zookeeper="", secret="")
-    host_pool.serve(config, pool.ended)
+    host_pool.serve(config, pool.ended, pool.health)
     return pool.calls
 
 
@@ -99,3 +105,18 @@ def test_spark_of_a_cluster_that_is_started_again_is_as_quick_as_that_of_a_new_o
     calls = served(Pool(cluster, *EXECUTORS), monkeypatch)
     assert calls[0] == "started"
     assert calls.index("yields") == len(EXECUTORS) + 1
+
+
+def test_a_pool_is_ready_once_all_of_its_nodes_have_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(ObedientCluster(EXECUTORS[:1]), *EXECUTORS[1:])
+    served(pool, monkeypatch)
+    missing = len(EXECUTORS[1:])
+    assert pool.ready == [False] * missing + [True] * (len(pool.ready) - missing)
+    assert pool.ready[-1]
+
+
+def test_a_pool_of_which_a_thread_has_ended_does_not_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(ObedientCluster(EXECUTORS))
+    pool.is_whole = False
+    served(pool, monkeypatch)
+    assert not any(pool.ready)

@@ -199,6 +199,41 @@ def test_source_that_cannot_be_opened_does_not_end_its_host(host: Host, tmp_path
     assert host.problems() == ()
 
 
+def test_a_host_is_ready_once_its_record_is_in_the_store(host: Host) -> None:
+    assert not host.loop.is_ready
+    host.loop.publish()
+    assert not host.loop.is_ready
+    host.loop.link.exchange()
+    assert host.loop.is_ready
+    host.store.expire()
+    host.store.resume()
+    assert not host.loop.is_ready
+    host.loop.link.exchange()
+    assert host.loop.is_ready
+
+
+def test_a_site_is_ready_once_its_sources_and_sinks_are_open_or_have_failed(
+    host: Host, tmp_path: Path
+) -> None:
+    replay = Replay(path=str(tmp_path / "gone.parquet"), speed=1.0, begin_ms=0, end_ms=1)
+    source = SourceAssignment(
+        stream="north", columns={"a": "int"}, source=spec_of("replay", replay), start_at_us=1
+    )
+    sink = SinkAssignment(stream="alerts", columns={"id": "int"}, deadline_ms=1000.0)
+    host.problems()
+    assignment = Assignment(incarnation="1", sources=(source,), sinks=(sink,))
+    host.loop.core.handle(AssignmentReceived(assignment=assignment), host.now_us)
+    assert host.loop.core.replica_manager.unopened == {"north", "alerts"}
+    host.now_us += 2_000_000
+    host.loop.publish()
+    assert not host.loop.is_ready
+    # One of them is open then, and the other has failed, which the record says.
+    (problem,) = host.problems()
+    assert problem.startswith("north: ")
+    assert host.loop.core.replica_manager.unopened == set()
+    assert host.loop.is_ready
+
+
 def test_what_has_failed_is_told_once_although_it_works_again_before_the_next_report(
     host: Host,
 ) -> None:
