@@ -25,7 +25,8 @@ import math
 import numpy as np
 
 from foundation.arrays import FloatArray
-from topology.coordinate import MAX_RTT_MS, CoordinateError
+from foundation.bounds import MAX_RTT_MS
+from topology.coordinate import CoordinateError
 from topology.vivaldi import ConstantTimestep, spring
 
 

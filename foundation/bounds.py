@@ -19,6 +19,9 @@ MOST_DIGITS = 20
 MAX_NAME = 128
 """Characters of a name. Names become parts of file names, which may have 255 bytes."""
 
+MAX_RTT_MS = 10_000.0
+"""A longer round trip comes from a stalled process or a wrong clock; no link on Earth takes it."""
+
 Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 """A sequence number, an epoch, a generation, or a time on the cluster's clock in µs."""
 

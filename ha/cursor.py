@@ -25,7 +25,8 @@ from enum import Enum
 
 import numpy as np
 
-from ha.messages import Beginning, Data
+from ha.beginning import Beginning
+from ha.messages import Data
 from streams.vectors.chunk import NO_WATERMARK, Chunk, Position
 
 REMEMBERED_CLAIMS = 32

@@ -25,6 +25,7 @@ from typing import Annotated, TypeVar
 from msgspec import Meta, Struct, field
 
 from foundation.bounds import MAX_NUMBER, EventTime, Name, Number
+from ha.beginning import Beginning
 from streams.vectors.chunk import Chunk, Position
 from streams.vectors.state import SavedState
 
@@ -57,23 +58,6 @@ Told = Annotated[dict[Name, T], Meta(max_length=MOST_ENTRIES)]
 
 class _Sent(Struct, frozen=True, array_like=True):
     """Base of what travels between hosts: as its fields in their order, without their names."""
-
-
-class Beginning(Struct, frozen=True, kw_only=True):
-    """Where a replica that begins from nothing needs its input from.
-
-    Attributes
-    ----------
-    after_ms
-        The replica needs its input after this event time, because its windows reach back to there.
-        `NO_WATERMARK`: all of it.
-    delivered_ms
-        Event time up to which sinks have kept all results that its output leads to. Later input
-        that no producer has any more is lost. `NO_WATERMARK`: nobody knows.
-    """
-
-    after_ms: EventTime
-    delivered_ms: EventTime
 
 
 class Data(_Sent, frozen=True, kw_only=True):

@@ -36,8 +36,9 @@ from operator import is_
 import pyarrow as pa
 
 from foundation.arrays import IntArray
+from ha.beginning import Beginning
 from ha.errors import InvariantViolation
-from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Beginning, Columns
+from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Columns
 from ha.subscriber import Subscriber
 from streams.vectors.chunk import NO_WATERMARK, Chunk, Position
 

@@ -23,7 +23,7 @@ from ha.output_log import OutputLog
 from ha.roles import ReplicaRole, RoleEvent, succeed
 from ha.throttle import Throttle
 from streams.evaluate.engine import Evaluated, FragmentEngine
-from streams.evaluate.rejected import RejectedCount
+from streams.evaluate.rejected_count import RejectedCount
 from streams.plan.compiler import Program
 from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, nothing_until
 

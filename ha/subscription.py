@@ -16,18 +16,9 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ha.backlog import Backlog
+from ha.beginning import Beginning
 from ha.cursor import StreamCursor
-from ha.messages import (
-    ANY_BYTES,
-    EVERY_TUPLE,
-    Ack,
-    Beginning,
-    Columns,
-    Data,
-    Offer,
-    Subscribe,
-    Subscribed,
-)
+from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Columns, Data, Offer, Subscribe, Subscribed
 from streams.vectors.chunk import NO_WATERMARK, Position
 
 RETRY_US = 300_000

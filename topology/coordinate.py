@@ -11,9 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foundation.arrays import FloatArray
-
-MAX_RTT_MS = 10_000.0
-"""A longer round trip comes from a stalled process or a wrong clock; no link on Earth takes it."""
+from foundation.bounds import MAX_RTT_MS
 
 
 class CoordinateError(ValueError):

@@ -16,18 +16,20 @@ table     through given points                a measured curve
 ========  ==================================  ======================================================
 
 Load is in cores, ≥ 0; 1 is one fully used core, which is all that a node's single-threaded host can
-use. The functions are plain records, so that the record of a cluster contains them as they are.
+use. The functions are plain records, so that the record of a cluster contains them as they are;
+numpy is imported where one is computed, since clients read records and compute nothing.
 """
 
 from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
-from foundation.arrays import FloatArray
+if TYPE_CHECKING:
+    from foundation.arrays import FloatArray
 
 CEILING = 0.99
 """Utilisation above which `Queueing` is constant: a measured load may reach 1, the pole of ρ/(1−ρ).
@@ -84,6 +86,8 @@ class _Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
         CpuLoadError
             If a load is negative or not a number.
         """
+        import numpy as np
+
         possible = np.isfinite(load) & (load >= 0)
         if not np.all(possible):
             value = float(np.asarray(load)[~possible].flat[0])
@@ -92,6 +96,8 @@ class _Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
 
     def ms(self, load: float) -> float:
         """The CPU axis of one node; see `axis_ms`."""
+        import numpy as np
+
         return float(self.axis_ms(np.array([load], dtype=np.float64))[0])
 
     def _scaled(self, load: FloatArray) -> FloatArray:
@@ -175,7 +181,7 @@ class Queueing(_Function, frozen=True, tag="queueing"):
         self._need("service_ms", _is_length(self.service_ms), "is not a number ≥ 0")
 
     def _scaled(self, load: FloatArray) -> FloatArray:
-        utilisation = np.minimum(load, CEILING)
+        utilisation = load.clip(max=CEILING)
         return self.service_ms * utilisation / (1 - utilisation)
 
 
@@ -207,6 +213,8 @@ class PiecewiseLinear(_Function, frozen=True, tag="table"):
             self._need("points", length_ms <= next_ms, f"falls in ms after load {load:g}")
 
     def _scaled(self, load: FloatArray) -> FloatArray:
+        import numpy as np
+
         points = np.array(self.points, dtype=np.float64)
         loads, lengths_ms = points[:, 0], points[:, 1]
         slope = (lengths_ms[-1] - lengths_ms[-2]) / (loads[-1] - loads[-2])

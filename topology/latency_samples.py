@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foundation.arrays import BoolArray, FloatArray, IntArray
-from topology.coordinate import MAX_RTT_MS
+from foundation.bounds import MAX_RTT_MS
 
 
 class LatencySamplesError(ValueError):

@@ -43,7 +43,8 @@ from statistics import median
 import numpy as np
 
 from foundation.arrays import FloatArray
-from topology.coordinate import MAX_RTT_MS, Coordinate, check_same_space
+from foundation.bounds import MAX_RTT_MS
+from topology.coordinate import Coordinate, check_same_space
 
 MAX_ERROR = 1.5
 """Upper limit of the error estimate: a coordinate with a larger error says nothing more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ha.messages import Beginning
+from ha.beginning import Beginning
 from orchestrator.records.base import Peer, Record
 from orchestrator.records.fragments import RecoverySplit
 from orchestrator.records.spec import DriverSpec, Overflow, Shed, SourceSpec

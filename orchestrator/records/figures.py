@@ -5,6 +5,12 @@ from __future__ import annotations
 from orchestrator.records.base import Record
 from placement.paths import way
 
+MACHINE_SHARE = 0.8
+"""Share of a machine's processors that hosts and services may take together. On two processors,
+work that arrives at random waits at 0.8 for 1.8 times as long as it takes itself, at 0.85 for 2.6
+times, at 0.95 for 9 times (M/M/2: ρ² / (1 − ρ²)); a host's turn takes up to 10 ms. At 0.85 some
+recoveries took longer than their bound (benchmark `density`)."""
+
 
 class PlaceLoad(Record, frozen=True, kw_only=True):
     """A node or site, or a machine that several of them share.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ha.messages import Beginning
+from ha.beginning import Beginning
 from orchestrator.records.base import LinkFault, Record, ReplicaId
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from foundation.bounds import MAX_RTT_MS
 from ha.roles import ReplicaRole
 from orchestrator.records.base import NodeKind, Record
 from orchestrator.records.fragments import RecoverySplit
-from streams.evaluate.rejected import RejectedCount
-from topology.coordinate import MAX_RTT_MS
+from streams.evaluate.rejected_count import RejectedCount
 
 
 class NodeCoordinate(Record, frozen=True, kw_only=True):

@@ -27,7 +27,8 @@ from streams.evaluate.joins.window_join import WindowJoin
 from streams.evaluate.newest import Newest
 from streams.evaluate.panes.evaluation import Panes
 from streams.evaluate.protocol import Evaluation, Pass
-from streams.evaluate.rejected import Rejected, RejectedCount
+from streams.evaluate.rejected import Rejected
+from streams.evaluate.rejected_count import RejectedCount
 from streams.evaluate.sessions import Sessions
 from streams.evaluate.skipping import RejectedTuples, Skipping, failure
 from streams.evaluate.stateless import Stateless

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
+from streams.evaluate.rejected_count import RejectedCount
 from streams.vectors.chunk import NO_WATERMARK
 from streams.vectors.state import Pieces, SnapshotError, State
 
@@ -61,25 +62,6 @@ class Rejected:
         blamed += ["all that its windows held"] if self.state else []
         when = "at" if self.tuples else "after"
         return f"{when} {self.timestamp_ms} ms, {self.reason}; tuples {', '.join(blamed)}"
-
-
-class RejectedCount(msgspec.Struct, frozen=True, kw_only=True):
-    """What a statement has rejected since its state began.
-
-    Attributes
-    ----------
-    tuples, groups
-        How many, and how often.
-    states
-        How often all that windows held was rejected.
-    last
-        The last of them, in a sentence; empty: none.
-    """
-
-    tuples: int = 0
-    groups: int = 0
-    states: int = 0
-    last: str = ""
 
 
 class RejectedCounter:

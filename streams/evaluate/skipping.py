@@ -30,7 +30,8 @@ import numpy as np
 import pyarrow as pa
 
 from streams.evaluate.protocol import Evaluation, Pass
-from streams.evaluate.rejected import Rejected, RejectedCount, RejectedCounter, said, shown_apart
+from streams.evaluate.rejected import Rejected, RejectedCounter, said, shown_apart
+from streams.evaluate.rejected_count import RejectedCount
 from streams.vectors.chunk import TIMESTAMP
 from streams.vectors.state import Pieces, State, Stateful, load_operators
 

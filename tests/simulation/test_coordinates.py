@@ -8,12 +8,12 @@ from itertools import product
 import numpy as np
 import pytest
 
+from foundation.bounds import MAX_RTT_MS
 from ha.messages import Pong
 from orchestrator.host.core.prober import COORDINATE_EXCHANGES, LINK_EXCHANGES, Prober
 from orchestrator.records import Assignment, ClusterRecord, HostSpec, NodeKind, Peer
 from orchestrator.simulation.world.world import World
 from orchestrator.store.protocol import ASSIGNMENTS, NODES, Store
-from topology.coordinate import MAX_RTT_MS
 
 WITHIN_MS, ACROSS_MS = 2.0, 20.0
 """One-way delays."""

@@ -14,7 +14,7 @@ from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.manifest import Manifests, load
 from orchestrator.simulation.world.scenario import Scenario
 from orchestrator.store.protocol import PROBLEMS
-from streams.evaluate.rejected import RejectedCount
+from streams.evaluate.rejected_count import RejectedCount
 from tests.fragile import FATAL, fragile_function
 from tests.pairs import BEGIN_MS, SETTLE_S, Input, answer, assert_exact
 

@@ -46,7 +46,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from ha.messages import Beginning
+from ha.beginning import Beginning
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.placing import (

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
-from ha.messages import Beginning
+from ha.beginning import Beginning
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.observe.dataflow import Fragment

@@ -13,15 +13,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from orchestrator.records import NodeRecord, ServicesRecord
+from orchestrator.records.figures import MACHINE_SHARE
 
 NODE_SHARE = 0.95
 """Share of a processor up to which a host may be busy: bursts wait for each other beyond it."""
-
-MACHINE_SHARE = 0.8
-"""Share of a machine's processors that hosts and services may take together. On two processors,
-work that arrives at random waits at 0.8 for 1.8 times as long as it takes itself, at 0.85 for 2.6
-times, at 0.95 for 9 times (M/M/2: ρ² / (1 − ρ²)); a host's turn takes up to 10 ms. At 0.85 some
-recoveries took longer than their bound (benchmark `density`)."""
 
 RELIEVED_SHARE = 0.9
 """Share of its limit below which a place no longer counts as overloaded, so that one at its limit

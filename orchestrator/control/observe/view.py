@@ -56,7 +56,7 @@ from orchestrator.store.protocol import (
     RecordInvalid,
     Versioned,
 )
-from streams.evaluate.rejected import RejectedCount
+from streams.evaluate.rejected_count import RejectedCount
 from streams.vectors.chunk import type_names
 
 R = TypeVar("R", bound=Record)

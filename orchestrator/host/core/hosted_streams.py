@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
+from ha.beginning import Beginning
 from ha.cursor import Receipt, StreamCursor, past
 from ha.handover import Handover
 from ha.lag import StandbyLag
-from ha.messages import Beginning, Data, Subscribe
+from ha.messages import Data, Subscribe
 from ha.output_log import OutputLog
 from ha.roles import ReplicaRole, RoleEvent, succeed
 from ha.throttle import Throttle

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation.arrays import FloatArray
-from topology.coordinate import MAX_RTT_MS, Coordinate
+from foundation.bounds import MAX_RTT_MS
+from topology.coordinate import Coordinate
 from topology.vivaldi import MAX_ERROR, MIN_ERROR, AdaptiveTimestep, ConstantTimestep, Vivaldi
 
 

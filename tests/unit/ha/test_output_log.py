@@ -3,8 +3,9 @@ from dataclasses import dataclass
 import pytest
 from msgspec import structs
 
+from ha.beginning import Beginning
 from ha.errors import InvariantViolation
-from ha.messages import Ack, Beginning, Data, Offer, Subscribe, Subscribed
+from ha.messages import Ack, Data, Offer, Subscribe, Subscribed
 from ha.output_log import OutputLog
 from ha.producer import acknowledge, feed_subscribers, overdue_offer, subscribe
 from ha.subscriber import OVERDUE_AFTER

@@ -1,7 +1,8 @@
 import pytest
 
+from ha.beginning import Beginning
 from ha.cursor import StreamCursor
-from ha.messages import Beginning, Data, Offer, Subscribe, Subscribed
+from ha.messages import Data, Offer, Subscribe, Subscribed
 from ha.subscription import PATIENCE_US, REPEATED_US, RETRY_US, STALLED_US, Subscription
 from streams.vectors.chunk import Position
 from tests.streams_of_numbers import chunk

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from topology.coordinate import MAX_RTT_MS, Coordinate, CoordinateError
+from foundation.bounds import MAX_RTT_MS
+from topology.coordinate import Coordinate, CoordinateError
 from topology.vivaldi import MAX_ERROR, AdaptiveTimestep, ConstantTimestep, Vivaldi, VivaldiError
 
 

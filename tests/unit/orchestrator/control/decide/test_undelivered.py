@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from ha.messages import Beginning
+from ha.beginning import Beginning
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.decision import DecisionSettings, PendingDecision
 from orchestrator.control.decide.undelivered import undelivered

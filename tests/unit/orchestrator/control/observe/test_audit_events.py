@@ -5,7 +5,7 @@ import msgspec
 from orchestrator.control.observe.audit_events import RECOVERED, audit_events
 from orchestrator.records import Incident, RecoverySplit, RecoveryStatus
 from orchestrator.store.protocol import FRAGMENTS
-from streams.evaluate.rejected import RejectedCount
+from streams.evaluate.rejected_count import RejectedCount
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 

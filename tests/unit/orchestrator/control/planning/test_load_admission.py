@@ -6,12 +6,8 @@ import msgspec
 import pytest
 
 from orchestrator.control.decide.admission import Admission, admit
-from orchestrator.control.observe.measured_load import MACHINE_SHARE, NODE_SHARE
-from orchestrator.control.planning.overhead import (
-    OFTEN_S,
-    OVERHEAD_US,
-    RECEIVED,
-)
+from orchestrator.control.observe.measured_load import NODE_SHARE
+from orchestrator.control.planning.overhead import OFTEN_S, OVERHEAD_US, RECEIVED
 from orchestrator.control.planning.site_load import SITE_US
 from orchestrator.control.planning.utilisation import PredictedPlace, advice, room_cores
 from orchestrator.errors import Refused
@@ -25,15 +21,10 @@ from orchestrator.records import (
     ReplicaLoad,
     SourceSpec,
 )
+from orchestrator.records.figures import MACHINE_SHARE
 from orchestrator.records.speed import HOST_CORES
 from orchestrator.store.protocol import CLUSTER, CORDONS, QUERIES
-from tests.obedient_cluster import (
-    EXECUTORS,
-    ObedientCluster,
-    aircraft,
-    places_ms,
-    query_manifest,
-)
+from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, places_ms, query_manifest
 
 STREAMS = aircraft().streams
 PROCESSORS = 2.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from ha.messages import Beginning, Data, Subscribe, Subscribed
+from ha.beginning import Beginning
+from ha.messages import Data, Subscribe, Subscribed
 from orchestrator.edges.events import (
     Durable,
     SinkFlushed,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from foundation.bounds import MAX_RTT_MS
 from ha.messages import Ping, Pong
 from orchestrator.host.core.prober import (
     EAGER_FACTOR,
@@ -14,7 +15,6 @@ from orchestrator.host.core.prober import (
     UNSETTLED_ERROR,
     Prober,
 )
-from topology.coordinate import MAX_RTT_MS
 from topology.cpu import Linear, Queueing
 
 INTERVAL_US = 100_000
