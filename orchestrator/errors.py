@@ -8,8 +8,14 @@ one of these errors. Every message fits one paragraph and names the offending va
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import tempfile
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+EXIT_BUG = 1
 
 EXIT_REFUSED = 2
 """Exit status of a command whose input was refused; nothing was changed."""
@@ -115,6 +121,44 @@ class Unreachable(VivaceError):
         self.address = address
         self.problem = problem
         self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorReport:
+    """An error as its message, its exit status, and all of it as a document."""
+
+    message: str
+    exit_status: int
+    document: dict[str, dict[str, object]]
+
+
+def error_report(error: BaseException) -> ErrorReport:
+    """What is told of an error; the traceback of a bug is kept in a file."""
+    if isinstance(error, VivaceError):
+        status, message = error.exit_status, str(error)
+    else:
+        status, name = EXIT_BUG, type(error).__name__
+        message = f"{name}: {error}; this is a bug, its traceback is in {_kept(error)}"
+    details = {"type": type(error).__name__, "message": message, "exit_status": status}
+    document: dict[str, dict[str, object]] = {"error": {**_parts(error), **details}}
+    return ErrorReport(message=message, exit_status=status, document=document)
+
+
+def _parts(error: BaseException) -> dict[str, object]:
+    """An error's named parts, such as file, field and value."""
+    if not dataclasses.is_dataclass(error):
+        return {}
+    fields = {field.name: getattr(error, field.name) for field in dataclasses.fields(error)}
+    plain = (str, int, float, bool, dict, list, tuple, type(None))
+    return {n: value if isinstance(value, plain) else repr(value) for n, value in fields.items()}
+
+
+def _kept(error: BaseException) -> str:
+    """The traceback in a file, and its path."""
+    handle, path = tempfile.mkstemp(prefix="vivace-bug-", suffix=".log")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.writelines(traceback.format_exception(error))
+    return path
 
 
 def in_sentences(problem: str, remedy: str) -> str:

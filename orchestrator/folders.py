@@ -1,4 +1,4 @@
-"""Folders that only their owner can enter, and names that become parts of paths.
+"""Folders that only their owner can enter, names that become parts of paths, and texts in files.
 
 Archives, logs and the store's data hold the content of streams, and some files hold secrets. Names
 come from manifests, which check them, but also from configuration files, command lines and the
@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 from foundation.bounds import MAX_NAME
+from orchestrator.errors import InvalidInput
 
 PRIVATE = 0o700
 
@@ -38,6 +39,23 @@ def path_part(name: str) -> str:
     if len(name) > MAX_NAME or not _part.fullmatch(name):
         raise ValueError(f"{name[: MAX_NAME + 1]!r} cannot be a part of a path")
     return name
+
+
+def read_text(file: Path) -> str:
+    """The content of a file that somebody has named.
+
+    Raises
+    ------
+    InvalidInput
+        It cannot be read.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InvalidInput(
+            str(file), "", None, f"cannot be read ({problem})", "Check the path and the file."
+        ) from None
 
 
 def sync(path: Path) -> None:

@@ -28,43 +28,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orchestrator.api.applying import Applied, Change, Effect, apply
-    from orchestrator.api.auditing import DrillAudit, DrilledRun, DrillRecord, drill_audit
-    from orchestrator.api.cluster_status import (
-        EventDocument,
-        FragmentStatus,
-        HistoryDocument,
-        LinkStatus,
-        NodeStatus,
-        OutputStatus,
-        StatusDocument,
-        StreamStatus,
-        history,
-        status,
-    )
+    from orchestrator.api.applying import apply
+    from orchestrator.api.auditing import drill_audit
+    from orchestrator.api.cluster_status import history, status
     from orchestrator.api.connection import Cluster, connect
-    from orchestrator.api.deleting import Deleted, delete
+    from orchestrator.api.deleting import delete
     from orchestrator.api.demo import MISSES_ALLOWED, Demo, Example, Verdict
-    from orchestrator.api.drill_series import DrillRun, run_series
-    from orchestrator.api.drilling import DrillDocument, drill, drills
+    from orchestrator.api.drill_series import run_series
+    from orchestrator.api.drilling import drill, drills
     from orchestrator.api.lifecycle import DownDocument, UpDocument, down, serve, up
     from orchestrator.api.lines import opened
-    from orchestrator.api.mapping import CoordinateMap, Flow, Place, coordinate_map
-    from orchestrator.api.metric_samples import MetricsDocument, Sample, exposition, metrics
-    from orchestrator.api.moving import (
-        CordonDocument,
-        MoveDocument,
-        MovesDocument,
-        cordon,
-        drain,
-        move,
-        switch,
-        uncordon,
-        withdraw,
-    )
-    from orchestrator.api.plans import PlanDocument, plan
+    from orchestrator.api.mapping import coordinate_map
+    from orchestrator.api.metric_samples import exposition, metrics
+    from orchestrator.api.moving import cordon, drain, move, switch, uncordon, withdraw
+    from orchestrator.api.plans import plan
     from orchestrator.api.predicting import predict
-    from orchestrator.api.sending import SentDocument, send
+    from orchestrator.api.sending import send
     from orchestrator.api.simulating import (
         Campaign,
         TrialReport,
@@ -75,54 +54,86 @@ if TYPE_CHECKING:
         play_seed,
         simulate,
     )
-    from orchestrator.api.tailing import Tail, TailBatch, TailRow, tail
-    from orchestrator.api.validation import ValidateDocument, validate
+    from orchestrator.api.tailing import Tail, tail
+    from orchestrator.api.validation import validate
     from orchestrator.api.verified_input import Unverifiable
     from orchestrator.api.verified_span import AskedSpan, lasting, moment
-    from orchestrator.api.verifying import OutputVerdict, VerifyDocument, verify
-    from orchestrator.drills.report import DrillReport
-    from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError
+    from orchestrator.api.verifying import verify
+    from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError, error_report
     from orchestrator.manifest import Manifests, load
+    from orchestrator.operations.texts import read_sql
     from orchestrator.progress import Progress
-    from orchestrator.records import FragmentCost, FragmentPlan, PlaceLoad, QueryPlan
+    from orchestrator.records import FragmentCost, FragmentPlan, PlaceLoad, PlanDocument, QueryPlan
+    from orchestrator.results.changes import Applied, Change, Deleted, Effect
+    from orchestrator.results.coordinate_map import CoordinateMap, Flow, Place
+    from orchestrator.results.drill_report import DrillReport
+    from orchestrator.results.drills import (
+        DrillAudit,
+        DrillDocument,
+        DrilledRun,
+        DrillRecord,
+        DrillRun,
+    )
+    from orchestrator.results.metrics import MetricsDocument, Sample
+    from orchestrator.results.moves import CordonDocument, MoveDocument, MovesDocument
+    from orchestrator.results.status import (
+        EventDocument,
+        FragmentStatus,
+        HistoryDocument,
+        LinkStatus,
+        NodeStatus,
+        OutputStatus,
+        StatusDocument,
+        StreamStatus,
+    )
+    from orchestrator.results.streams import SentDocument, TailBatch, TailRow
+    from orchestrator.results.validation import ValidateDocument
+    from orchestrator.results.verification import OutputVerdict, VerifyDocument
 
 MODULES = {
-    "api.applying": ("Applied", "Change", "Effect", "apply"),
-    "api.cluster_status": (
-        *("EventDocument", "FragmentStatus", "HistoryDocument", "LinkStatus", "NodeStatus"),
-        *("OutputStatus", "StatusDocument", "StreamStatus", "history", "status"),
-    ),
+    "api.applying": ("apply",),
+    "api.auditing": ("drill_audit",),
+    "api.cluster_status": ("history", "status"),
     "api.connection": ("Cluster", "connect"),
-    "api.lines": ("opened",),
-    "api.mapping": ("CoordinateMap", "Flow", "Place", "coordinate_map"),
-    "api.moving": (
-        *("CordonDocument", "MoveDocument", "MovesDocument", "cordon", "drain", "move", "switch"),
-        *("uncordon", "withdraw"),
-    ),
-    "api.deleting": ("Deleted", "delete"),
-    "api.demo": ("MISSES_ALLOWED", "Demo", "Example", "Verdict"),
-    "api.auditing": ("DrillAudit", "DrilledRun", "DrillRecord", "drill_audit"),
-    "api.drill_series": ("DrillRun", "run_series"),
-    "api.drilling": ("DrillDocument", "drill", "drills"),
+    "api.deleting": ("delete",),
+    "api.demo": ("Demo", "Example", "MISSES_ALLOWED", "Verdict"),
+    "api.drill_series": ("run_series",),
+    "api.drilling": ("drill", "drills"),
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),
-    "api.metric_samples": ("MetricsDocument", "Sample", "exposition", "metrics"),
-    "api.plans": ("PlanDocument", "plan"),
+    "api.lines": ("opened",),
+    "api.mapping": ("coordinate_map",),
+    "api.metric_samples": ("exposition", "metrics"),
+    "api.moving": ("cordon", "drain", "move", "switch", "uncordon", "withdraw"),
+    "api.plans": ("plan",),
     "api.predicting": ("predict",),
-    "api.sending": ("SentDocument", "send"),
+    "api.sending": ("send",),
     "api.simulating": (
-        *("Campaign", "TrialReport", "TrialVerdict"),
-        *("check_faults", "fault_kinds", "play_file", "play_seed", "simulate"),
+        *("Campaign", "TrialReport", "TrialVerdict", "check_faults", "fault_kinds", "play_file"),
+        *("play_seed", "simulate"),
     ),
-    "api.tailing": ("Tail", "TailBatch", "TailRow", "tail"),
-    "api.validation": ("ValidateDocument", "validate"),
+    "api.tailing": ("Tail", "tail"),
+    "api.validation": ("validate",),
     "api.verified_input": ("Unverifiable",),
     "api.verified_span": ("AskedSpan", "lasting", "moment"),
-    "api.verifying": ("OutputVerdict", "VerifyDocument", "verify"),
-    "drills.report": ("DrillReport",),
-    "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError"),
+    "api.verifying": ("verify",),
+    "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError", "error_report"),
     "manifest": ("Manifests", "load"),
+    "operations.texts": ("read_sql",),
     "progress": ("Progress",),
-    "records": ("FragmentCost", "FragmentPlan", "PlaceLoad", "QueryPlan"),
+    "records": ("FragmentCost", "FragmentPlan", "PlaceLoad", "PlanDocument", "QueryPlan"),
+    "results.changes": ("Applied", "Change", "Deleted", "Effect"),
+    "results.coordinate_map": ("CoordinateMap", "Flow", "Place"),
+    "results.drill_report": ("DrillReport",),
+    "results.drills": ("DrillAudit", "DrillDocument", "DrillRecord", "DrillRun", "DrilledRun"),
+    "results.metrics": ("MetricsDocument", "Sample"),
+    "results.moves": ("CordonDocument", "MoveDocument", "MovesDocument"),
+    "results.status": (
+        *("EventDocument", "FragmentStatus", "HistoryDocument", "LinkStatus", "NodeStatus"),
+        *("OutputStatus", "StatusDocument", "StreamStatus"),
+    ),
+    "results.streams": ("SentDocument", "TailBatch", "TailRow"),
+    "results.validation": ("ValidateDocument",),
+    "results.verification": ("OutputVerdict", "VerifyDocument"),
 }
 """Module → its names that the API exports."""
 

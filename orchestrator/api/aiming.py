@@ -11,17 +11,13 @@ from orchestrator.api.connection import Cluster
 from orchestrator.control.observe.published import read_figures
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
-from orchestrator.drills.blast import (
-    Blast,
-    blast_of_switchover,
-    blast_radius,
-    planned_recoveries_ms,
-)
+from orchestrator.drills.blast import blast_of_switchover, blast_radius, planned_recoveries_ms
 from orchestrator.drills.disturbances import Aim, Disturbance, aimed_at
 from orchestrator.drills.kill_executor import Inapplicable, Way, choose_protected
 from orchestrator.drills.links import aimed_link, blast_of_link
 from orchestrator.errors import Refused
 from orchestrator.progress import Progress
+from orchestrator.results.drill_report import Blast
 
 
 class Moved(Refused):

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from enum import Enum
-
-import msgspec
 
 from orchestrator.api.cluster_status import problems
 from orchestrator.api.connection import Cluster
@@ -24,7 +21,8 @@ from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent
-from orchestrator.records import HistoryEvent, PlanDocument, ProposalRecord
+from orchestrator.records import HistoryEvent, ProposalRecord
+from orchestrator.results.changes import Applied, Change, Effect
 from orchestrator.store.protocol import Store
 
 PROTECTED_TIMEOUT_S = 60.0
@@ -39,21 +37,6 @@ LOOK_EVERY_S = 0.1
 
 SHOWN_PROBLEMS = 10
 """Of those that a message shows."""
-
-
-class Effect(Enum):
-    """The effect of applying on a stream or a query."""
-
-    NEW = "new"
-    UNCHANGED = "unchanged"
-
-
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect on one manifest."""
-
-    kind: str
-    name: str
-    effect: Effect
 
 
 def changes(view: ClusterView, manifests: Manifests) -> tuple[Change, ...]:
@@ -97,30 +80,6 @@ def check_cluster(view: ClusterView, manifest: ClusterManifest) -> None:
                 "differs from the running cluster's",
                 "A cluster's own settings change with a restart: `vivace down`, `vivace up`.",
             )
-
-
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """The applied manifests, and where their fragments run.
-
-    Attributes
-    ----------
-    plan
-        The running placement, once everything was seen to run; else the planned one.
-    planned_again
-        Query whose submitted plan the leader did not carry out → what had changed since it was
-        made. Known only after waiting.
-    applied
-        False after a dry run.
-    protected
-        Whether every fragment of the queries has been seen to run with a warm standby.
-    """
-
-    cluster: str
-    changes: tuple[Change, ...]
-    plan: PlanDocument
-    planned_again: dict[str, str]
-    applied: bool
-    protected: bool
 
 
 def apply(

@@ -7,12 +7,12 @@ now: its drills, fragments and promises.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from orchestrator.api.aiming import unfit
-from orchestrator.api.cluster_status import EventDocument, event_documents
+from orchestrator.api.cluster_status import event_documents
 from orchestrator.api.connection import Cluster
 from orchestrator.api.drilling import BEGUN, DRILLS, FAILED, PASSED
 from orchestrator.control.observe.audit_events import RECOVERED
@@ -20,100 +20,9 @@ from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.published import PublishedFigures, read_figures
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills.blast import planned_recoveries_ms
-from orchestrator.drills.report import DrillReport, from_history
+from orchestrator.drills.report import from_history
+from orchestrator.results.drills import DrillAudit, DrilledFragment, DrilledRun, DrillRecord
 from orchestrator.store.protocol import HistoryEntry
-
-
-class DrillRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the history says of a drill.
-
-    Attributes
-    ----------
-    what
-        What fails, or is done.
-    at_us
-        When it was last run, cluster clock, µs; None: it never was, or longer ago than the history
-        goes.
-    passed
-        Whether everything that was promised held the last time.
-    runs, failed
-        How often it was run, and failed.
-    longest_ms, bound_ms
-        The longest recovery of all runs, and the tightest bound among them.
-    unfit
-        Why it cannot be run on this cluster; None if it can.
-    """
-
-    name: str
-    what: str = ""
-    at_us: int | None = None
-    passed: bool | None = None
-    detail: str = ""
-    runs: int = 0
-    failed: int = 0
-    longest_ms: float | None = None
-    bound_ms: float | None = None
-    unfit: str | None = None
-
-
-class DrilledFragment(msgspec.Struct, frozen=True, kw_only=True):
-    """A fragment that runs, what is promised of it, and which drills have struck its primary.
-
-    Attributes
-    ----------
-    planned_ms
-        How long its recovery takes at most, by the plan; None if it has no secondary.
-    drills
-        Drill → how often.
-    """
-
-    fragment: str
-    bound_ms: float | None
-    planned_ms: float | None
-    drills: Mapping[str, int]
-
-
-class DrilledRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A drill that was run.
-
-    Attributes
-    ----------
-    at_us
-        When it had ended, cluster clock, µs.
-    report
-        None if it could not be measured, as `detail` says, or has another version's report.
-    recoveries
-        What the takeovers that it caused took, beside what the plan had said: events.
-    """
-
-    drill: str
-    at_us: int
-    passed: bool
-    detail: str
-    report: DrillReport | None
-    recoveries: tuple[EventDocument, ...]
-
-
-class DrillAudit(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the history says of drills.
-
-    Attributes
-    ----------
-    at_us
-        When the history was read, cluster clock, µs.
-    since_us
-        How far the history goes back; None if it is empty.
-    unended
-        Drills that were begun and have no result, as events: interrupted, or still under way.
-    """
-
-    cluster: str
-    at_us: int
-    since_us: int | None
-    drills: tuple[DrillRecord, ...]
-    fragments: tuple[DrilledFragment, ...]
-    runs: tuple[DrilledRun, ...]
-    unended: tuple[EventDocument, ...] = ()
 
 
 def drill_audit(cluster: Cluster) -> DrillAudit:

@@ -16,20 +16,22 @@ from orchestrator.control.observe.published import PublishedFigures, read_figure
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.documents.units import timestamp_text
 from orchestrator.records import (
-    FragmentCost,
-    FragmentPlan,
     FragmentRecord,
     HistoryEvent,
-    InputStatus,
-    LostInput,
-    MemoryStatus,
     NodeRecord,
-    PlaceLoad,
-    QueryPlan,
     ReplicaId,
     SinkStatus,
-    Skipped,
     SourceStatus,
+)
+from orchestrator.results.status import (
+    EventDocument,
+    FragmentStatus,
+    HistoryDocument,
+    LinkStatus,
+    NodeStatus,
+    OutputStatus,
+    StatusDocument,
+    StreamStatus,
 )
 from orchestrator.store.protocol import LEADER, PROBLEMS, HistoryEntry, Store
 
@@ -39,184 +41,12 @@ RECENT = 6
 NO_LEADER = "no coordinator leads: nothing is planned, and no lost standby is replaced"
 
 
-class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A live host.
-
-    Attributes
-    ----------
-    error
-        Relative error of its coordinate; None until it has one.
-    load_ms
-        Its CPU axis.
-    counters
-        Everything the host counts, by name.
-    memory
-        What its queues take, and may take.
-    cordoned
-        Whether nothing new is placed there.
-    domain
-        Its failure domain: the replicas of a fragment lie in different ones if there are several.
-    """
-
-    node: str
-    kind: str
-    region: str
-    error: float | None
-    load_ms: float | None
-    primaries: int
-    secondaries: int
-    pid: int
-    counters: dict[str, int]
-    memory: MemoryStatus | None = None
-    cordoned: bool = False
-    domain: str = ""
-
-
-class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A fragment: `redundant` when its primary runs, and a warm secondary follows it.
-
-    `unprotected_s` is how long it was not the last time, or has not been since; None if the history
-    does not tell. It is `throttled` if its primary waits for consumers, or did so a moment ago.
-    While a replica is moved, `third` is the node that comes or goes. `snapshot_bytes` and
-    `snapshot_ms` are of the last state that its primary has given a new secondary,
-    `checkpoint_bytes` of the state in its last checkpoint; None: there was none. `rejected` tuples
-    were left out since its state began, because it fails on them. `stopped` says why it runs
-    nowhere, if it has failed too often.
-    `lost_input` is what it lacked of its inputs when it began from nothing, by stream.
-    `plan` is what its place promises, by the leader's figures; None: they are of another place, or
-    there are none yet.
-    """
-
-    query: str
-    fragment: str
-    epoch: int
-    primary: str
-    primary_alive: bool
-    sub_deadline_ms: float
-    secondary: str | None
-    secondary_state: str
-    redundant: bool
-    unprotected_s: float | None = None
-    throttled: bool = False
-    third: str | None = None
-    snapshot_bytes: int | None = None
-    snapshot_ms: float | None = None
-    checkpoint_bytes: int | None = None
-    rejected: int = 0
-    stopped: str | None = None
-    lost_input: dict[str, LostInput] = {}
-    plan: FragmentPlan | None = None
-
-    @property
-    def lost_input_tuples(self) -> int:
-        """How many tuples that were at most; an unknown number counts as one."""
-        return sum(1 if each.tuples is None else each.tuples for each in self.lost_input.values())
-
-
-class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream where it enters: tuples let in, and tuples that its load shedder dropped.
-
-    `skipped` is the input that it left out when it last began anew, because its site was away. It
-    is `throttled` if its source waits for consumers, or did so a moment ago, and `slipped_ms` is by
-    how much its time axis has slipped because of that. `overflowed` tuples were dropped because the
-    source cannot wait and the site's buffer was full; it is `overflowing` if that happens now, or
-    did a moment ago. `refused` is all that a live source did not let in, and `input` says more.
-    If two sites bring the stream in, `site` feeds its consumers, and `standby` reads it too, or is
-    to; `stands_by` says whether it does. If the source cannot resume, `standby` opens it only when
-    `site` is gone or cannot, and stands by while it is there. `input.waiting` are tuples that a
-    live source has accepted and that have not entered yet; none of them has for `waits_s`, and
-    `waits_for` says in words what must come first.
-    `beside` is the stream whose late or rejected tuples it has.
-    """
-
-    stream: str
-    site: str
-    entered: int
-    shed: int
-    skipped: Skipped | None = None
-    throttled: bool = False
-    slipped_ms: float = 0.0
-    overflowed: int = 0
-    overflowing: bool = False
-    refused: int = 0
-    input: InputStatus | None = None
-    standby: str | None = None
-    stands_by: bool = False
-    waits_s: float | None = None
-    waits_for: str | None = None
-    beside: str | None = None
-
-
-class OutputStatus(SinkStatus, frozen=True, kw_only=True):
-    """A stream where it leaves.
-
-    Attributes
-    ----------
-    latency_uncertainty_ms
-        By how much latencies may be wrong, because clocks of several machines are compared: 0 if
-        its streams enter and leave on one machine, None if the clocks are not known.
-    """
-
-    query: str
-    stream: str
-    site: str
-    deadline_ms: float
-    latency_uncertainty_ms: float | None = 0.0
-
-
-class LinkStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A link that a drill disturbs: cut if `delay_ms` is None, else longer by that."""
-
-    source: str
-    target: str
-    delay_ms: float | None
-    remaining_s: float
-
-
 NOTHING_ENTERED = SourceStatus(next_seq=0)
 
 NOTHING_DELIVERED = SinkStatus(
     next_seq=0, watermark_ms=None, rows=0, latency_ms_p50=None, latency_ms_p99=None,
     deadline_misses=0, completed_timestamps=0, lost=0, repeated=0,
 )  # fmt: skip
-
-
-class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened; `at_us` on the cluster's clock, µs since 1970."""
-
-    sequence: int
-    at_us: int
-    kind: str
-    subject: str
-    detail: str
-    lasted_ms: float | None = None
-    """How long the state lasted that this event ends, such as a time without protection."""
-
-
-class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a cluster.
-
-    `problems` are the leader's and the hosts' own words. `loads`, `costs` and `queries` are figures
-    that the leader publishes every two seconds, as far as they have changed beyond rounding; those
-    of many queries a few at a time, after changes of their fragments first. `figures_age_s` is the
-    time since the loads were computed; None: there are no figures, since no leader has published
-    any yet. `loads` are those of nodes, then those of machines that several nodes share; `queries`
-    are what is promised to queries.
-    """
-
-    cluster: str
-    problems: tuple[str, ...]
-    nodes: tuple[NodeStatus, ...]
-    fragments: tuple[FragmentStatus, ...]
-    streams: tuple[StreamStatus, ...]
-    outputs: tuple[OutputStatus, ...]
-    history: tuple[EventDocument, ...]
-    loads: tuple[PlaceLoad, ...] = ()
-    costs: tuple[FragmentCost, ...] = ()
-    queries: tuple[QueryPlan, ...] = ()
-    figures_age_s: float | None = None
-    links: tuple[LinkStatus, ...] = ()
-    """Those that drills disturb."""
 
 
 def status(cluster: Cluster) -> StatusDocument:
@@ -442,12 +272,6 @@ def _outputs(view: ClusterView) -> tuple[OutputStatus, ...]:
         for name, query in sorted(view.query_records.items())
         for stream, site in query.outputs.items()
     )
-
-
-class HistoryDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """Events, oldest first."""
-
-    history: tuple[EventDocument, ...]
 
 
 def history(cluster: Cluster, limit: int = 50) -> HistoryDocument:

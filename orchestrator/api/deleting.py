@@ -9,23 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Set
 from contextlib import suppress
 
-import msgspec
-
 from foundation.suggestions import nearest
 from orchestrator.api.applying import note
 from orchestrator.api.connection import Cluster
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.planning.planner import order
 from orchestrator.errors import InvalidInput
+from orchestrator.results.changes import Deleted
 from orchestrator.store.protocol import QUERIES, STREAMS, RecordMissing, Store
-
-
-class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """What was deleted; `absent` was not there, and might have been."""
-
-    queries: tuple[str, ...]
-    streams: tuple[str, ...]
-    absent: tuple[str, ...] = ()
 
 
 def delete(cluster: Cluster, *names: str, if_there: Collection[str] = ()) -> Deleted:

@@ -20,14 +20,13 @@ from pyarrow import parquet
 
 from orchestrator.api.applying import apply
 from orchestrator.api.connection import Cluster
-from orchestrator.api.mapping import CoordinateMap, coordinate_map
-from orchestrator.api.plans import PlanDocument
+from orchestrator.api.mapping import coordinate_map
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills import kill_executor
 from orchestrator.drills.kill_executor import DrillFailed, Killed
-from orchestrator.drills.measurement import FailoverFigures, failover
+from orchestrator.drills.measurement import failover
 from orchestrator.drills.processor_use import ProcessorLog, processor_use
 from orchestrator.edges.sinks import read_back
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
@@ -36,7 +35,9 @@ from orchestrator.edges.sources.driver import RecordedSource
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, Manifests, StreamManifest, load
 from orchestrator.progress import Progress
-from orchestrator.records import QueryRecord
+from orchestrator.records import PlanDocument, QueryRecord
+from orchestrator.results.coordinate_map import CoordinateMap
+from orchestrator.results.drill_report import FailoverFigures
 from orchestrator.store.protocol import NODES, Store
 
 ANSWER = "answer.sql"

@@ -10,41 +10,10 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.drilling import DRILLS, drill, known
 from orchestrator.api.predicting import predict
 from orchestrator.drills.kill_executor import Inapplicable
-from orchestrator.drills.report import DrillReport
 from orchestrator.errors import InvalidInput, VivaceError
 from orchestrator.progress import Progress, silent
+from orchestrator.results.drills import DrillRun
 from orchestrator.store.protocol import StoreError
-
-
-class DrillRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One drill of a series: its report, or why there is none.
-
-    Attributes
-    ----------
-    inapplicable
-        Why it does not fit the cluster. It has neither passed nor failed then.
-    unpredicted
-        Why it was not predicted, although that was wanted.
-    """
-
-    drill: str
-    report: DrillReport | None = None
-    problem: str | None = None
-    inapplicable: str | None = None
-    unpredicted: str | None = None
-
-    @property
-    def passed(self) -> bool:
-        """Whether everything that was promised held."""
-        return self.report is not None and not self.report.failures
-
-    @property
-    def told(self) -> str:
-        """The result in a line for people."""
-        if self.report is None:
-            return f"{self.drill}: {self.problem or f'does not fit: {self.inapplicable}'}"
-        figures = f"recovery {self.report.recovery_ms:.0f} of {self.report.bound_ms:.0f} ms"
-        return f"{self.drill}: {'; '.join(self.report.failures) or 'passed'}; {figures}"
 
 
 def run_series(

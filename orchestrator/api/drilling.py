@@ -28,11 +28,10 @@ from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import disturbances
 from orchestrator.drills.acting import CORDON_S, Acting, Disturbed
-from orchestrator.drills.blast import Blast
 from orchestrator.drills.disturbances import DISTURBANCES, Disturbance
 from orchestrator.drills.kill_executor import WAYS, DrillFailed, Killed, Way, choose, kill
 from orchestrator.drills.processor_use import ProcessorLog, processor_use
-from orchestrator.drills.report import DrillReport, for_history, measured
+from orchestrator.drills.report import for_history, measured
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks import DEFAULT, read_back
 from orchestrator.edges.sinks.delivered import Delivered
@@ -40,6 +39,9 @@ from orchestrator.errors import InvalidInput, Refused
 from orchestrator.host.shell.garbage import set_aside
 from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent
+from orchestrator.results.drill_report import Blast, DrillReport
+from orchestrator.results.drills import DrillDocument
+from orchestrator.results.moves import MovesDocument
 from streams.vectors.chunk import stream_schema
 
 FLOW_TIMEOUT_S = 15.0
@@ -63,13 +65,6 @@ AIMS = 3
 
 DRILLS: Mapping[str, Way | Disturbance] = {**WAYS, **DISTURBANCES}
 """Name → drill, in the order in which all of them are run."""
-
-
-class DrillDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A drill that can be run."""
-
-    name: str
-    what: str
 
 
 def drills() -> tuple[DrillDocument, ...]:
@@ -186,7 +181,7 @@ class _Mover:
         """Let a node be used again, unless an operator has cordoned it."""
         moving.uncordon(self.cluster, node, lasting=False)
 
-    def _made(self, moves: moving.MovesDocument, *, wait: bool) -> str:
+    def _made(self, moves: MovesDocument, *, wait: bool) -> str:
         if wait and not moves.done:
             problems = [f"{m.fragment}: {m.problem or m.outcome}" for m in moves.moves]
             raise DrillFailed(f"moves have failed: {'; '.join(problems)}")

@@ -2,49 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import msgspec
-
 from orchestrator.api.connection import Cluster
-from orchestrator.api.plans import NOTHING, PlanDocument
+from orchestrator.api.plans import NOTHING
 from orchestrator.control.observe.dataflow import dataflow
 from orchestrator.control.observe.view import read_view
 from orchestrator.manifest import Manifests
-from orchestrator.records import NodeKind
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A host on the map: its coordinate, ms."""
-
-    name: str
-    position_ms: tuple[float, ...]
-    is_site: bool
-
-
-class Flow(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream of a query from one host to another; `standby` if it feeds a secondary."""
-
-    query: str
-    source: str
-    target: str
-    standby: bool
-
-
-class CoordinateMap(msgspec.Struct, frozen=True, kw_only=True):
-    """Hosts, and the streams among them.
-
-    Attributes
-    ----------
-    primaries, secondaries
-        Host → fragments it runs in that role.
-    """
-
-    title: str
-    places: tuple[Place, ...]
-    primaries: Mapping[str, list[str]]
-    secondaries: Mapping[str, list[str]]
-    flows: tuple[Flow, ...]
+from orchestrator.records import NodeKind, PlanDocument
+from orchestrator.results.coordinate_map import CoordinateMap, Flow, Place
 
 
 def coordinate_map(

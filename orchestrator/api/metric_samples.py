@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from orchestrator.api.cluster_status import StatusDocument, status
+from orchestrator.api.cluster_status import status
 from orchestrator.api.connection import Cluster
-
-
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure."""
-
-    name: str
-    labels: dict[str, str]
-    value: float
-
-
-class MetricsDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """Every figure of a cluster's state."""
-
-    metrics: tuple[Sample, ...]
+from orchestrator.results.metrics import MetricsDocument, Sample
+from orchestrator.results.status import StatusDocument
 
 
 def metrics(cluster: Cluster) -> MetricsDocument:

@@ -32,6 +32,7 @@ from orchestrator.records import (
     MoveStep,
     NodeKind,
 )
+from orchestrator.results.moves import CordonDocument, MoveDocument, MovesDocument
 from orchestrator.store.protocol import CORDONS, LEADER, MOVES, Store, VersionConflict, Versioned
 from placement.errors import PlacementError
 from placement.records import Plan
@@ -45,74 +46,6 @@ ATTEMPTS = 8
 """Attempts to change a record that the leader writes too."""
 
 Role = Literal["primary", "secondary"]
-
-
-class MoveDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """One move.
-
-    Attributes
-    ----------
-    outcome
-        `planned`, `begun`, `done` or `failed`; `unchanged` if the replica is there already.
-    problem
-        Why it failed, or would be refused.
-    primary, secondary
-        Nodes, before and after.
-    recovery_ms, latency_ms
-        Of the fragment, and of the slowest output of its query, before and after as planned; None
-        if nobody knows.
-    """
-
-    fragment: str
-    role: str
-    node: str
-    outcome: str
-    problem: str | None = None
-    primary: tuple[str, str]
-    secondary: tuple[str, str]
-    recovery_ms: tuple[float, float] | None = None
-    bound_ms: float | None = None
-    latency_ms: tuple[float, float] | None = None
-    deadline_ms: float | None = None
-
-
-class MovesDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan of moves.
-
-    Attributes
-    ----------
-    name
-        Of the plan's record; None after a dry run.
-    cordoned
-        The node that is drained.
-    remaining
-        Fragments that keep a replica on it.
-    done
-        Whether every move was made.
-    """
-
-    name: str | None
-    moves: tuple[MoveDocument, ...]
-    cordoned: str | None = None
-    remaining: tuple[str, ...] = ()
-    done: bool = False
-
-
-class CordonDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, and whether it is cordoned now.
-
-    Attributes
-    ----------
-    changed
-        Whether it was not so before, or not for good.
-    replicas
-        Fragments that have a replica there.
-    """
-
-    node: str
-    cordoned: bool
-    changed: bool
-    replicas: tuple[str, ...]
 
 
 def cordon(

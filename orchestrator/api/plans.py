@@ -6,9 +6,7 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.proposals import NOTHING, ProposalClient
 from orchestrator.manifest import Manifests
 from orchestrator.progress import Progress, silent
-from orchestrator.records import FragmentPlan, PlanDocument, QueryPlan
-
-__all__ = ["FragmentPlan", "PlanDocument", "QueryPlan", "plan"]
+from orchestrator.records import PlanDocument
 
 
 def plan(

@@ -21,14 +21,14 @@ from orchestrator.api.drilling import CALM_S, known, region_of
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills import disturbances
 from orchestrator.drills.acting import CORDON_S, Acting, wait_for
-from orchestrator.drills.blast import Blast
 from orchestrator.drills.kill_executor import DrillFailed, Inapplicable, Way
-from orchestrator.drills.report import DrillReport, measured
+from orchestrator.drills.report import measured
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.edges.sources import played, recorded
 from orchestrator.progress import Progress, silent
 from orchestrator.records import StreamRecord
+from orchestrator.results.drill_report import Blast, DrillReport
 from orchestrator.simulation.world.drill_hands import SimulatedHands
 from orchestrator.simulation.world.scenario import Scenario, ScenarioStuck
 from orchestrator.simulation.world.stage import Stage

@@ -8,8 +8,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
 import vivace
 from foundation.suggestions import nearest
 from orchestrator.api.connection import Cluster
@@ -32,6 +30,7 @@ from orchestrator.edges.sources.formats.row_form import Format, RowForm
 from orchestrator.edges.sources.http import Http
 from orchestrator.errors import EXIT_REFUSED, InvalidInput, Unreachable, VivaceError
 from orchestrator.progress import Progress, silent
+from orchestrator.results.streams import SentDocument
 
 TOKEN_VARIABLE = "VIVACE_TOKEN"
 """Holds the token where the stream's token file is not; it is taken in place of the file's."""
@@ -40,26 +39,6 @@ EXIT_PARTLY = 1
 """Exit status of a command that has sent some of the lines."""
 
 _types = {Format.CSV: "text/csv", Format.JSON: "application/x-ndjson"}
-
-
-class SentDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the tuples.
-
-    Attributes
-    ----------
-    accepted, late, ahead, undecided, waiting
-        As in `vivace.Sent`.
-    skipped
-        Lines that could not be read and were left out.
-    """
-
-    stream: str
-    accepted: int
-    late: int
-    ahead: int
-    undecided: int = 0
-    waiting: int = 0
-    skipped: int = 0
 
 
 class LinesRefused(VivaceError):

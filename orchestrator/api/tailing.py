@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-import msgspec
-
 from foundation.suggestions import nearest
 from orchestrator.api.cluster_status import what_for
 from orchestrator.api.connection import Cluster
 from orchestrator.api.observer import Observer
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput
+from orchestrator.results.streams import TailBatch, TailRow
 from streams.vectors.chunk import TIMESTAMP
 
 POLL_S = 0.5
@@ -26,21 +25,6 @@ QUIET_S = 2.0
 
 def _keep_quiet(_: str) -> None:
     pass
-
-
-class TailRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A tuple: its sequence number in the stream, its event timestamp, and column → value."""
-
-    seq: int
-    timestamp_ms: int
-    values: dict[str, object]
-
-
-class TailBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Tuples that came together; `lost` are missing before the first of them."""
-
-    lost: int
-    rows: tuple[TailRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

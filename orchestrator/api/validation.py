@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from orchestrator.control.observe.dataflow import (
     Dataflow,
     Fragment,
@@ -21,46 +19,13 @@ from orchestrator.manifest import Manifests, cluster_record
 from orchestrator.manifest.cluster import remarks
 from orchestrator.manifest.kinds import QueryManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
-from orchestrator.records import ClusterRecord, Partial, Rewrite
+from orchestrator.records import ClusterRecord, Partial
+from orchestrator.results.validation import ValidateDocument
 from streams.language import parse
 from streams.plan.choice import way_of
 from streams.plan.compiler import compile_statement
 from streams.plan.program import Program
 from streams.plan.pushdown import pushdowns
-
-
-class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The manifests that were checked and found right.
-
-    Attributes
-    ----------
-    queries
-        Query → fragment → streams it reads.
-    evaluations
-        Query → fragment → how it is evaluated (`streams.plan.choice`).
-    pushdowns
-        Query → fragment → what its aggregates are folded in, and the values that they keep
-        (`streams.plan.pushdown`); fragments without aggregates are left out.
-    splits
-        Query → fragment whose statement may be split → the ways, each with its statements
-        (`streams.plan.partial`).
-    unchecked
-        Sites and nodes that could not be checked: no Cluster manifest was among the files.
-    not_found
-        Stream → its recording, which is not on this machine; it may be on the site's.
-    remarks
-        What the owner of the cluster may not have meant, though it is no mistake.
-    """
-
-    cluster: str | None
-    streams: tuple[str, ...]
-    queries: dict[str, dict[str, tuple[str, ...]]]
-    evaluations: dict[str, dict[str, str]]
-    pushdowns: dict[str, dict[str, tuple[str, ...]]]
-    splits: dict[str, dict[str, tuple[Rewrite, ...]]]
-    unchecked: tuple[str, ...]
-    not_found: dict[str, str]
-    remarks: tuple[str, ...] = ()
 
 
 def validate(manifests: Manifests) -> ValidateDocument:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -38,7 +37,9 @@ from orchestrator.edges.sources import restore
 from orchestrator.edges.sources.replay import Replay
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.folders import path_part
+from orchestrator.operations.texts import NamedText
 from orchestrator.progress import Progress, silent
+from orchestrator.results.verification import EvaluatedAgain, OutputVerdict, VerifyDocument
 from streams.vectors.chunk import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -53,102 +54,12 @@ HEAP_MB = 1536
 """Of the Spark application that recomputes."""
 
 
-class OutputVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One output: rows archived and recomputed, within the span.
-
-    `missing` rows were only recomputed, `unexpected` ones only archived; the first of each are
-    shown.
-    """
-
-    output: str
-    archived: int
-    recomputed: int
-    missing: int
-    unexpected: int
-    first_missing: tuple[dict[str, Any], ...]
-    first_unexpected: tuple[dict[str, Any], ...]
-
-
-class EvaluatedAgain(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement that was evaluated again by the engine.
-
-    Attributes
-    ----------
-    why
-        It was not computed in Spark SQL.
-    by
-        The columns that divided its input into parts, which were evaluated side by side; empty: it
-        was evaluated in one piece.
-    whole
-        Why in one piece; None: it was not.
-    """
-
-    why: str
-    by: tuple[str, ...] = ()
-    whole: str | None = None
-
-
-class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verification found.
-
-    Attributes
-    ----------
-    begin_ms, until_ms
-        The span that was compared, both included.
-    archived_ms
-        First and last timestamp that are archived of all outputs.
-    last_ms
-        Only the last so many were compared; None: all, or from where somebody wanted.
-    read_from_ms
-        Where the input was read from, because windows reach no further back; None: from its
-        beginning.
-    endless
-        Statements whose windows have no end in time, so that all of the input was needed.
-    kept_ms
-        From where on the input is kept; None: from its beginning. Results are compared from where
-        windows hold nothing from before.
-    joined_ms
-        Where the query joined its input, which had begun before; None: it has had all of it.
-        Results are compared from where its windows hold nothing from before.
-    inputs
-        Stream → tuples that were read again.
-    not_in_sql
-        The statements that were not computed in Spark SQL, but evaluated again.
-    """
-
-    query: str
-    begin_ms: int
-    until_ms: int
-    archived_ms: tuple[int, int]
-    last_ms: int | None = None
-    inputs: dict[str, int]
-    read_from_ms: int | None = None
-    endless: tuple[str, ...] = ()
-    outputs: tuple[OutputVerdict, ...]
-    not_in_sql: dict[str, EvaluatedAgain]
-    joined_ms: int | None = None
-    kept_ms: int | None = None
-
-    @property
-    def equal(self) -> bool:
-        """Whether exactly the recomputed rows were archived."""
-        return not any(each.missing or each.unexpected for each in self.outputs)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sql:
-    """Statements instead of the query's own, and the file that they come from."""
-
-    file: str
-    text: str
-
-
 def verify(
     cluster: Cluster,
     query: str,
     asked: AskedSpan = LAST_MINUTES,
     *,
-    sql: Path | None = None,
+    sql: NamedText | None = None,
     on_progress: Progress = silent,
 ) -> VerifyDocument:
     """Compute a query's archived results again, and compare.
@@ -171,7 +82,6 @@ def verify(
         Spark has ended before it had compared all.
     """
     asked.check()
-    own = None if sql is None else _read_sql(sql)
     view = read_view(cluster.store)
     if query not in view.queries:
         raise InvalidInput(
@@ -184,7 +94,7 @@ def verify(
     kept = {stream: kept_input(view.stream_records[stream], folder) for stream in entering}
     chosen = chosen_span(view, query, asked, archived_span(delivered), [*kept.values()])
     inputs = {stream: _read(each, chosen, on_progress) for stream, each in kept.items()}
-    outputs, not_in_sql = _compared(view, query, inputs, delivered, chosen.span, own, on_progress)
+    outputs, not_in_sql = _compared(view, query, inputs, delivered, chosen.span, sql, on_progress)
     return VerifyDocument(
         query=query,
         begin_ms=chosen.span.begin_ms,
@@ -246,7 +156,7 @@ def _compared(
     inputs: Mapping[str, pa.Table],
     delivered: Mapping[str, Delivered],
     span: VerifiedSpan,
-    own: _Sql | None,
+    own: NamedText | None,
     on_progress: Progress,
 ) -> tuple[tuple[OutputVerdict, ...], dict[str, EvaluatedAgain]]:
     # Importing Spark takes a second, which nobody else should wait for.
@@ -363,16 +273,6 @@ def _files(view: ClusterView, inputs: Mapping[str, pa.Table], work: Path) -> dic
         found[stream] = work / f"{path_part(stream)}.parquet"
         parquet.write_table(table, found[stream])
     return found
-
-
-def _read_sql(sql: Path) -> _Sql:
-    try:
-        return _Sql(file=str(sql), text=sql.read_text(encoding="utf-8"))
-    except OSError as error:
-        problem = f"cannot be read ({error.strerror})"
-    except UnicodeDecodeError:
-        problem = "is not text in UTF-8"
-    raise InvalidInput("command line", "--sql", str(sql), problem, "Check the path.")
 
 
 def _verdict(check: OutputCheck) -> OutputVerdict:

@@ -6,12 +6,9 @@ output is exactly one JSON document, also when the command fails.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
-import tempfile
 import time
-import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,8 +22,6 @@ from rich.status import Status
 from rich.text import Text
 
 from orchestrator import api
-
-EXIT_BUG = 1
 
 EXIT_FAILED = 1
 """Exit status of a drill or demo that was carried out, when something promised did not hold."""
@@ -182,33 +177,9 @@ def _check_file(option: str, file: Path, suffixes: Sequence[str], kind: str) -> 
 
 def fail(error: BaseException, as_json: bool) -> int:
     """Report why a command failed; the exit status that says so."""
-    if isinstance(error, api.VivaceError):
-        status, message = error.exit_status, str(error)
-    else:
-        status = EXIT_BUG
-        message = (
-            f"{type(error).__name__}: {error}; this is a bug, its traceback is in {_kept(error)}"
-        )
+    report = api.error_report(error)
     if as_json:
-        details = {"type": type(error).__name__, "message": message, "exit_status": status}
-        show({"error": {**_fields(error), **details}}, True, str)
+        show(report.document, True, str)
     else:
-        messages().print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
-    return status
-
-
-def _fields(error: BaseException) -> dict[str, object]:
-    """An error's named parts, such as file, field and value."""
-    if not dataclasses.is_dataclass(error):
-        return {}
-    fields = {field.name: getattr(error, field.name) for field in dataclasses.fields(error)}
-    plain = (str, int, float, bool, dict, list, tuple, type(None))
-    return {n: value if isinstance(value, plain) else repr(value) for n, value in fields.items()}
-
-
-def _kept(error: BaseException) -> str:
-    """The traceback in a file, and its path."""
-    handle, path = tempfile.mkstemp(prefix="vivace-bug-", suffix=".log")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.writelines(traceback.format_exception(error))
-    return path
+        messages().print(f"[bold red]error:[/] {escape(report.message)}", soft_wrap=True)
+    return report.exit_status

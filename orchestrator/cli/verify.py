@@ -61,12 +61,13 @@ def command(
         last_ms=api.lasting("--last", last),
         everything=everything,
     )
+    own = None if sql is None else api.read_sql(sql)
     try:
         with (
             api.connect(cluster) as connected,
             progress(f"Verifying {query}", shown=not as_json) as line,
         ):
-            found = api.verify(connected, query, asked, sql=sql, on_progress=line.tell)
+            found = api.verify(connected, query, asked, sql=own, on_progress=line.tell)
     except KeyboardInterrupt:
         messages().print(f"stopped: {query} is not verified", markup=False)
         return EXIT_INTERRUPTED

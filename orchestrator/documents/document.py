@@ -21,6 +21,7 @@ from foundation.suggestions import closest, nearest
 from orchestrator.documents.units import UnitError
 from orchestrator.documents.yaml_errors import explain_yaml
 from orchestrator.errors import InvalidInput
+from orchestrator.folders import read_text
 from streams.language.names import COLUMN, PLAIN, is_plain, names_column
 
 T = TypeVar("T", float, int)
@@ -65,11 +66,22 @@ def _kind_of(value: object) -> str | None:
 
 @dataclass(slots=True)
 class Field:
-    """One value of a document, and where it stands."""
+    """One value of a document, and where it stands.
+
+    Attributes
+    ----------
+    folder
+        What the name of its file is relative to.
+    """
 
     file: str
     name: str
     node: yaml.Node
+    folder: Path = Path()
+
+    def part(self, name: str, node: yaml.Node) -> Field:
+        """A value within this one."""
+        return Field(self.file, name, node, self.folder)
 
     @property
     def where(self) -> str:
@@ -185,8 +197,7 @@ class Field:
         if not isinstance(self.node, yaml.SequenceNode):
             self.refuse("is not a list", "Write a list: [a, b].")
         return [
-            Field(self.file, f"{self.name}[{index}]", node)
-            for index, node in enumerate(self.node.value)
+            self.part(f"{self.name}[{index}]", node) for index, node in enumerate(self.node.value)
         ]
 
     def path(self) -> Path:
@@ -194,7 +205,7 @@ class Field:
         text = self.text()
         if "\0" in text:
             self.refuse("cannot be a path", "Leave out the zero byte.")
-        return (Path(self.file).parent / text).resolve()
+        return (self.folder / Path(self.file).parent / text).resolve()
 
     def section(self, resource: str = "") -> Section:
         """A mapping with known fields."""
@@ -268,12 +279,12 @@ class Section:
         prefix = self.resource or (f"{self.of.name}." if self.of.name else "")
         for key_node, value_node in node.value:
             name = str(key_node.value)
-            key = Field(self.of.file, f"{prefix}{name}", key_node)
+            key = self.of.part(f"{prefix}{name}", key_node)
             if not isinstance(key_node, yaml.ScalarNode):
                 self.of.refuse("has a field whose name is not text", "Name fields with text.")
             if name in self.pairs:
                 key.refuse("is given twice", "Keep one of the two.")
-            self.pairs[name] = (key, Field(self.of.file, f"{prefix}{name}", value_node))
+            self.pairs[name] = (key, self.of.part(f"{prefix}{name}", value_node))
 
     def get(self, name: str) -> Field | None:
         """A field that may be missing (or null, which is the same)."""
@@ -356,21 +367,27 @@ def documents(file: Path) -> list[Field]:
     InvalidInput
         The file cannot be read or is not YAML; named with the line.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        problem = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InvalidInput(
-            str(file), "", None, f"cannot be read ({problem})", "Check the path and the file."
-        ) from None
+    return documents_in(str(file), read_text(file))
+
+
+def documents_in(file: str, text: str, folder: Path = Path()) -> list[Field]:
+    """The same of a text.
+
+    Parameters
+    ----------
+    file
+        Its name, which messages show; paths in the text are relative to it.
+    folder
+        What that name is relative to.
+    """
     try:
         nodes = list(yaml.compose_all(text, yaml.SafeLoader))
     except yaml.YAMLError as error:
-        raise explain_yaml(str(file), text, error) from None
+        raise explain_yaml(file, text, error) from None
     except RecursionError:
         problem = "is nested too deeply"
-        raise InvalidInput(str(file), "", None, problem, "Check the brackets.") from None
-    found = [Field(str(file), "", node) for node in nodes]
+        raise InvalidInput(file, "", None, problem, "Check the brackets.") from None
+    found = [Field(file, "", node, folder) for node in nodes]
     for document in found:
         _bound(document)
     return [document for document in found if document.node.tag != "tag:yaml.org,2002:null"]

@@ -9,66 +9,7 @@ import msgspec
 from orchestrator.control.decide.late_hosts import lateness_ms
 from orchestrator.control.observe.published import PublishedFigures
 from orchestrator.control.observe.view import ClusterView
-
-TIGHTEST = "the tightest recovery bound of the queries that are hit"
-"""Why a drill's bound is what it is, unless it is a link's."""
-
-
-class Blast(msgspec.Struct, frozen=True, kw_only=True):
-    """What a drill hits.
-
-    Attributes
-    ----------
-    nodes
-        Nodes and sites whose hosts fail; none if only ZooKeeper does.
-    links
-        Links that are disturbed, `<source>:<target>`.
-    primaries, secondaries
-        Fragments whose replicas fail, `<query>.<fragment>`.
-    streams
-        Streams that enter at a site that fails.
-    outputs
-        Outputs that are watched: of all queries that are hit, or of all queries if none is.
-    bound_ms
-        How long an output may be silent.
-    bound_why
-        Why that, a phrase.
-    planned_ms
-        How long the recovery of the primaries that fail takes at most, by the plan and by how late
-        hosts are; None if none fails, or one has no secondary.
-    unprotected
-        Fragments that another failure would harm until everything is restored.
-    would_lose
-        What would be lost, a phrase each. Such a drill is refused unless it is forced.
-    """
-
-    nodes: tuple[str, ...] = ()
-    links: tuple[str, ...] = ()
-    primaries: tuple[str, ...] = ()
-    secondaries: tuple[str, ...] = ()
-    streams: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    bound_ms: float
-    planned_ms: float | None = None
-    unprotected: tuple[str, ...] = ()
-    would_lose: tuple[str, ...] = ()
-    bound_why: str = TIGHTEST
-
-    @property
-    def summary(self) -> str:
-        """A line for people."""
-        parts = {
-            "nodes": self.nodes,
-            "links": self.links,
-            "primaries": self.primaries,
-            "secondaries": self.secondaries,
-            "streams": self.streams,
-            "outputs": self.outputs,
-            "unprotected meanwhile": self.unprotected,
-        }
-        told = [f"{what} {', '.join(names)}" for what, names in parts.items() if names]
-        planned = "" if self.planned_ms is None else f", planned {self.planned_ms:.0f} ms"
-        return "; ".join([*told, f"bound {self.bound_ms:g} ms{planned}"])
+from orchestrator.results.drill_report import Blast
 
 
 def blast_radius(view: ClusterView, nodes: Collection[str]) -> Blast:

@@ -9,101 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
 from orchestrator.drills.acting import Disturbed
-from orchestrator.drills.blast import TIGHTEST, Blast
 from orchestrator.drills.kill_executor import DrillFailed, Killed
-from orchestrator.drills.processor_use import ProcessorUse
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
+from orchestrator.results.drill_report import TIGHTEST, Blast, FailoverFigures
 from streams.vectors.chunk import NO_WATERMARK, TIMESTAMP
 
 OUTAGE_WINDOW_US = 5_000_000
 """How long after the kill silences are looked for."""
-
-
-class FailoverFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One kill and its consequences; `docs/measurements.md` says how each figure is taken.
-
-    Attributes
-    ----------
-    detection_ms
-        From the kill until the slowest secondary noticed.
-    recovery_ms
-        From the kill to the end of the longest silence that began before the secondaries had
-        noticed: output had resumed then. 0 if it never stopped. If hosts ended some time after the
-        kill, the length of that silence.
-    gap_ms
-        The longest silence of an output within 5 s of the kill, whatever its cause: it includes
-        the load of healing on a busy machine.
-    bound_ms
-        What recovery is held against.
-    bound_why
-        Why that bound, a phrase.
-    gap_bound_ms
-        What the longest silence is held against; None: nothing.
-    gap_why
-        Why that bound, or none.
-    lost, repeated
-        Tuples of all outputs, from their sequence numbers.
-    redundancy_restored_s
-        From the kill until every fragment was protected again, and the node had a new host.
-    unprotected_s
-        The longest time that a fragment had no warm secondary; None if the history tells of none.
-    resumed_us
-        When the silence ended that recovery tells of, cluster clock.
-    processors
-        What took this machine's processors meanwhile; None: that is not known.
-    """
-
-    killed_node: str
-    detection_ms: float
-    recovery_ms: float
-    gap_ms: float
-    bound_ms: float
-    lost: int
-    repeated: int
-    completed_timestamps: int
-    redundancy_restored_s: float
-    unprotected_s: float | None = None
-    resumed_us: int = 0
-    processors: ProcessorUse | None = None
-    bound_why: str = ""
-    gap_bound_ms: float | None = None
-    gap_why: str = ""
-
-    @property
-    def kept(self) -> str:
-        """The promises that were kept, with the figures."""
-        told = f"recovery {self.recovery_ms:.0f} ms of {self.bound_ms:.0f} ms"
-        if self.gap_bound_ms is not None:
-            told += f", longest silence {self.gap_ms:.0f} ms of {self.gap_bound_ms:.0f} ms"
-        return f"nothing lost, nothing repeated, {told}"
-
-    @property
-    def machine_told(self) -> str | None:
-        """Whether this machine may be why the bound was broken; None if it was not."""
-        use = self.processors
-        if self.recovery_ms <= self.bound_ms or use is None or use.in_silence is None:
-            return None
-        told = f"While output was silent, processors were used to {use.in_silence:.0f} %"
-        if use.short:
-            return f"{told}: the machine was too busy, and the bound may hold on a quieter one."
-        return f"{told}: the machine had time, so it is not to blame."
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """Promises that were not kept, each in a phrase."""
-        late = f"recovery took {self.recovery_ms:.0f} ms, the bound is {self.bound_ms:.0f} ms"
-        checks = {
-            f"{self.lost} tuples were lost": self.lost > 0,
-            f"{self.repeated} tuples came twice": self.repeated > 0,
-            late: self.recovery_ms > self.bound_ms,
-        }
-        return tuple(failure for failure, failed in checks.items() if failed)
 
 
 def failover(killed: Killed, delivered: Collection[Delivered]) -> FailoverFigures:

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import msgspec
 import psutil
 
-from orchestrator.control.observe.measured_load import MACHINE_SHARE
+from orchestrator.results.drill_report import ProcessorUse
 
 READ_US = 100_000
 """Between two readings. The kernel counts processor time in hundredths of a second."""
@@ -27,47 +26,6 @@ COUNT_US = 1_000_000
 NOT_WORKING = ("idle", "iowait")
 COUNTED_TWICE = ("guest", "guest_nice")
 """Fields of the kernel's that are part of others."""
-
-
-class ProcessorUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The use of all processors of this machine, % of their time.
-
-    Attributes
-    ----------
-    used
-        By any program, over the whole drill; what was stolen included.
-    cluster
-        By the cluster's processes and the drill itself.
-    stolen
-        By other machines on the same host.
-    in_silence
-        As `used`, while output was silent for longest; None: nothing was read then.
-    """
-
-    used: float
-    cluster: float
-    stolen: float
-    in_silence: float | None
-
-    @property
-    def full(self) -> bool:
-        """Whether processors were short all the time."""
-        return self.used >= 100 * MACHINE_SHARE
-
-    @property
-    def short(self) -> bool:
-        """Whether processors were short while output was silent."""
-        return self.in_silence is not None and self.in_silence >= 100 * MACHINE_SHARE
-
-    @property
-    def summary(self) -> str:
-        """A phrase for people."""
-        others = max(self.used - self.cluster - self.stolen, 0.0)
-        told = f"{self.used:.0f} % (the cluster {self.cluster:.0f} %, others {others:.0f} %"
-        told += f", stolen {self.stolen:.0f} %)"
-        if self.in_silence is None:
-            return told
-        return f"{told}, {self.in_silence:.0f} % while output was silent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,85 +13,13 @@ import msgspec
 
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.drills.acting import Disturbed
-from orchestrator.drills.blast import Blast
 from orchestrator.drills.disturbances import Disturbance
 from orchestrator.drills.kill_executor import DrillFailed, Killed, Way
-from orchestrator.drills.measurement import FailoverFigures, differences, disturbance, failover
-from orchestrator.drills.timeline import Timeline, thinned, timeline
+from orchestrator.drills.measurement import differences, disturbance, failover
+from orchestrator.drills.timeline import thinned, timeline
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.records import HistoryEvent
-
-
-class DrillReport(FailoverFigures, frozen=True, kw_only=True):
-    """The consequences of a drill, as its observer measured them.
-
-    Attributes
-    ----------
-    struck_us
-        When it struck, on the clock of the cluster.
-    fragments
-        Those whose primary failed.
-    causes
-        How the secondaries noticed.
-    outputs
-        Watched streams.
-    tuples
-        Of all watched outputs, while the drill ran.
-    blast
-        Its blast radius, as known before it was run.
-    compared
-        Outputs whose archives were compared with the observer's tuples.
-    differing
-        Tuples that the observer and the archive have with different content.
-    aborted
-        Whether the fault was ended early, because an output was silent for too long.
-    simulated
-        Whether these are predictions of the simulated world.
-    predicted_ms
-        The recovery that the simulated world had predicted; None: it was not asked.
-    input_lost
-        Input without results that no producer keeps, after a state was lost: a phrase for each
-        fragment.
-    remarks
-        Deviations from the plan on which no promise depends.
-    late_ms
-        Average lateness of heartbeats in the last minute or so, of the host that was late most;
-        None: unknown. Detection takes several times as much longer.
-    timeline
-        Silences of outputs, and events, with their times.
-    """
-
-    drill: str
-    struck_us: int
-    fragments: tuple[str, ...]
-    causes: tuple[str, ...]
-    outputs: tuple[str, ...]
-    tuples: int
-    blast: Blast
-    compared: tuple[str, ...] = ()
-    differing: int = 0
-    aborted: bool = False
-    input_lost: tuple[str, ...] = ()
-    simulated: bool = False
-    predicted_ms: float | None = None
-    remarks: tuple[str, ...] = ()
-    late_ms: float | None = None
-    timeline: Timeline | None = None
-
-    @property
-    def foretold(self) -> bool:
-        """Whether the plan had said that the bound could not be kept."""
-        return self.blast.planned_ms is not None and self.blast.planned_ms > self.bound_ms
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """Promises that were not kept, each in a phrase."""
-        more = {
-            f"{self.differing} tuples differ in the archive": self.differing > 0,
-            "the fault was ended early, because an output was silent for too long": self.aborted,
-        }
-        lost = [f"input was lost: {each}" for each in self.input_lost]
-        return (*super().failures, *(failure for failure, failed in more.items() if failed), *lost)
+from orchestrator.results.drill_report import Blast, DrillReport
 
 
 def for_history(report: DrillReport) -> dict[str, object]:

@@ -18,6 +18,7 @@ from orchestrator.drills.acting import Disturbed
 from orchestrator.drills.kill_executor import Killed
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.records import HistoryEvent
+from orchestrator.results.drill_report import Moment, Silence, Timeline
 
 SAMPLE_MS = 100.0
 
@@ -31,34 +32,6 @@ report then has ten to thirty kilobytes, and draws the same picture as far as ey
 
 TOLD = ("took over", RESTORED, "node joined")
 """Kinds of events in the history that a timeline shows."""
-
-
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened, ms after the fault."""
-
-    at_ms: float
-    what: str
-
-
-class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """A time between two arrivals that ended so many ms after the fault."""
-
-    ended_ms: float
-    lasted_ms: float
-
-
-class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """A drill as it went.
-
-    Attributes
-    ----------
-    silences
-        By output; of a link's drill also by where a sink received it.
-    """
-
-    bound_ms: float
-    moments: tuple[Moment, ...]
-    silences: dict[str, tuple[Silence, ...]]
 
 
 def timeline(

@@ -11,4 +11,4 @@ from orchestrator.manifest.kinds import (
     StreamManifest,
     ZooKeeperManifest,
 )
-from orchestrator.manifest.load import Manifests, load
+from orchestrator.manifest.load import Manifests, load, load_texts

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from foundation.suggestions import nearest
-from orchestrator.documents.document import documents
+from orchestrator.documents.document import documents_in
 from orchestrator.edges import sources
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest.kinds import (
@@ -22,6 +22,7 @@ from orchestrator.manifest.kinds import (
     place_of,
     read_manifest,
 )
+from orchestrator.operations.texts import ManifestSource, read_sources
 
 
 class Manifests(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,18 @@ def load(paths: Sequence[Path]) -> Manifests:
     InvalidInput
         With the first mistake.
     """
-    manifests = [manifest for path in paths for manifest in _manifests(path)]
+    return load_texts(read_sources(paths))
+
+
+def load_texts(sources: Sequence[ManifestSource], folder: Path = Path()) -> Manifests:
+    """Read texts, as `load` reads files.
+
+    Parameters
+    ----------
+    folder
+        What the names of their files are relative to.
+    """
+    manifests = [manifest for source in sources for manifest in _manifests(source, folder)]
     manifests += [side for each in manifests for side in _beside(each)]
     clusters = [each for each in manifests if isinstance(each, ClusterManifest)]
     streams = [each for each in manifests if isinstance(each, StreamManifest)]
@@ -130,29 +142,22 @@ def _beside(manifest: Manifest) -> Iterable[StreamManifest]:
         yield msgspec.structs.replace(manifest, record=record)
 
 
-def _manifests(path: Path) -> list[Manifest]:
+def _manifests(source: ManifestSource, folder: Path) -> list[Manifest]:
     """Those of a file or a folder; at least one."""
-    found = [read_manifest(document) for file in _files(path) for document in documents(file)]
+    found = [
+        read_manifest(document)
+        for each in source.files
+        for document in documents_in(each.file, each.text, folder)
+    ]
     if not found:
         raise InvalidInput(
-            str(path),
+            source.path,
             "",
             None,
             "holds no manifest",
             "Write one that begins with `kind: Cluster`, `kind: Stream` or `kind: Query`.",
         )
     return found
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml"))
-    if not files:
-        raise InvalidInput(
-            str(path), "", None, "holds no *.yaml or *.yml file", "Name another folder."
-        )
-    return files
 
 
 def _refuse_duplicates(named: Iterable[tuple[str, str, str]]) -> None:

@@ -16,19 +16,21 @@ from orchestrator.control.planning.planner import Planning
 from orchestrator.records import MoveStep
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
+class TrialOperation(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True
+):
     """Base of all operations."""
 
     at_ms: int
 
 
-class Switchover(Operation, frozen=True, kw_only=True, tag="switchover"):
+class Switchover(TrialOperation, frozen=True, kw_only=True, tag="switchover"):
     """Primary and secondary of a fragment change roles."""
 
     fragment: str
 
 
-class ReplicaMove(Operation, frozen=True, kw_only=True, tag="move"):
+class ReplicaMove(TrialOperation, frozen=True, kw_only=True, tag="move"):
     """A replica of a fragment goes to a node.
 
     Attributes
@@ -43,7 +45,7 @@ class ReplicaMove(Operation, frozen=True, kw_only=True, tag="move"):
     withdrawn_ms: int | None = None
 
 
-class Drain(Operation, frozen=True, kw_only=True, tag="drain"):
+class Drain(TrialOperation, frozen=True, kw_only=True, tag="drain"):
     """A node is cordoned, and all its replicas go to other nodes.
 
     Attributes

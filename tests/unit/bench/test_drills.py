@@ -8,8 +8,8 @@ from bench.drills import figures
 from bench.leader_kills import NAME, ten_moves, written
 from orchestrator.api import Cluster, DrillReport, DrillRun
 from orchestrator.deploy.context import ClusterContext
-from orchestrator.drills.blast import Blast
 from orchestrator.records import MovePlan
+from orchestrator.results.drill_report import Blast
 from orchestrator.store.protocol import MOVES
 from tests.obedient_cluster import ObedientCluster, aircraft
 from tests.unit.orchestrator.cli.render.test_drills import run

@@ -11,8 +11,8 @@ from orchestrator.api.cluster_status import event_documents
 from orchestrator.api.drilling import BEGUN, FAILED, PASSED
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills.report import for_history
-from orchestrator.drills.timeline import Moment, Silence, Timeline
 from orchestrator.records import HistoryEvent
+from orchestrator.results.drill_report import Moment, Silence, Timeline
 from orchestrator.store.protocol import Store
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 from tests.unit.orchestrator.api.test_operations import connected, following

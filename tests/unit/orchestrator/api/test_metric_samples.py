@@ -6,15 +6,15 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from orchestrator.api.cluster_status import (
+from orchestrator.api.metric_samples import exposition_of, samples
+from orchestrator.records import InputStatus, LostInput, PlaceLoad, WaitingInput
+from orchestrator.results.status import (
     FragmentStatus,
     NodeStatus,
     OutputStatus,
     StatusDocument,
     StreamStatus,
 )
-from orchestrator.api.metric_samples import exposition_of, samples
-from orchestrator.records import InputStatus, LostInput, PlaceLoad, WaitingInput
 
 NODE = NodeStatus(
     node="paris",

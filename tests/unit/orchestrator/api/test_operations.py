@@ -15,7 +15,7 @@ import pytest
 from orchestrator import api
 from orchestrator.api import cluster_status, proposals
 from orchestrator.api.applying import SHOWN_PROBLEMS, await_protected
-from orchestrator.api.cluster_status import NO_LEADER, FragmentStatus
+from orchestrator.api.cluster_status import NO_LEADER
 from orchestrator.api.tailing import why_quiet
 from orchestrator.control.observe.view import read_view
 from orchestrator.deploy.context import ClusterContext
@@ -32,6 +32,7 @@ from orchestrator.records import (
     SourceStatus,
     WaitingInput,
 )
+from orchestrator.results.status import FragmentStatus
 from orchestrator.store.protocol import CLUSTER, NODES, QUERIES, STREAMS, RecordInvalid
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 

@@ -21,7 +21,6 @@ from orchestrator.api.verified_span import (
     chosen_span,
     whole_from,
 )
-from orchestrator.api.verifying import EvaluatedAgain, OutputVerdict, VerifyDocument
 from orchestrator.cli.verify import _view  # pyright: ignore[reportPrivateUsage]
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.deploy.context import ClusterContext
@@ -35,6 +34,7 @@ from orchestrator.edges.sources.replay import Replay
 from orchestrator.edges.sources.tcp import Tcp
 from orchestrator.manifest import Manifests
 from orchestrator.records import OnError, Shed, StreamRecord
+from orchestrator.results.verification import EvaluatedAgain, OutputVerdict, VerifyDocument
 from streams.vectors.chunk import NO_WATERMARK, Position, stream_schema
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
 
@@ -153,7 +153,7 @@ def test_what_is_wrong_with_the_command_is_said_before_archives_are_read(tmp_pat
     with pytest.raises(api.InvalidInput, match="--from: is given, and --all as well"):
         api.verify(cluster, "q", AskedSpan(begin_ms=2000, everything=True))
     with pytest.raises(api.InvalidInput, match=r"--sql: .* cannot be read \(No such file"):
-        api.verify(cluster, "q", sql=tmp_path / "nope.sql")
+        api.read_sql(tmp_path / "nope.sql")
 
 
 def test_a_query_of_which_only_rejected_tuples_leave_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.drills.acting import Disturbed
-from orchestrator.drills.blast import Blast
 from orchestrator.drills.kill_executor import Killed, Target
 from orchestrator.drills.measurement import (
     Differences,
@@ -26,6 +25,7 @@ from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.archive import Archive
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.records import SinkAssignment
+from orchestrator.results.drill_report import Blast
 from streams.vectors.chunk import Chunk
 from tests.streams_of_numbers import chunk, schema
 

@@ -8,11 +8,8 @@ from rich.console import Console, RenderableType
 
 from orchestrator.api import Verdict
 from orchestrator.cli.render.verdict import verdict_view
-from orchestrator.drills.processor_use import (
-    ProcessorUse,
-    Reading,
-    processor_use,
-)
+from orchestrator.drills.processor_use import Reading, processor_use
+from orchestrator.results.drill_report import ProcessorUse
 from tests.unit.orchestrator.cli.render.test_drills import run
 
 

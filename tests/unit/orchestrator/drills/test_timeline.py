@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from orchestrator.drills.acting import Disturbed
-from orchestrator.drills.timeline import (
-    KEPT_OUTPUTS,
-    KEPT_SILENCES,
-    Moment,
-    Silence,
-    Timeline,
-    thinned,
-    timeline,
-)
+from orchestrator.drills.timeline import KEPT_OUTPUTS, KEPT_SILENCES, thinned, timeline
 from orchestrator.records import HistoryEvent
+from orchestrator.results.drill_report import Moment, Silence, Timeline
 from tests.streams_of_numbers import chunk
 from tests.unit.orchestrator.drills.test_measurement import deliver, delivered
 

@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 import msgspec
 
-from orchestrator.api.auditing import DrillAudit, DrilledFragment, DrilledRun, DrillRecord
-from orchestrator.api.cluster_status import EventDocument
 from orchestrator.cli.render.drill_page import drill_page
-from orchestrator.drills.blast import Blast
 from orchestrator.progress import silent
+from orchestrator.results.drill_report import Blast
+from orchestrator.results.drills import DrillAudit, DrilledFragment, DrilledRun, DrillRecord
+from orchestrator.results.status import EventDocument
 from tests.unit.orchestrator.api.test_auditing import TIMELINE, report_of
 
 AT_US = 1_700_000_000_000_000

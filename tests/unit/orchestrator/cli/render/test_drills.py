@@ -7,8 +7,7 @@ from rich.console import Console
 
 from orchestrator import api
 from orchestrator.cli.render.drills import audit_view, report_view, series_view
-from orchestrator.drills.blast import Blast
-from orchestrator.drills.processor_use import ProcessorUse
+from orchestrator.results.drill_report import Blast, ProcessorUse
 
 
 def run(drill: str, recovery_ms: float) -> api.DrillRun:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from orchestrator.cli.render.timeline import draw_timeline
-from orchestrator.drills.timeline import Moment, Silence, Timeline
+from orchestrator.results.drill_report import Moment, Silence, Timeline
 from tests.unit.orchestrator.cli.render.test_drills import run
 
 

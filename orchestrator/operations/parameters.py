@@ -1,0 +1,157 @@
+"""The parameters of the operations, as clients write them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from orchestrator.operations.texts import ManifestSource, NamedText
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all parameters; what has none takes these."""
+
+
+class HistoryParameters(Parameters, frozen=True, kw_only=True):
+    """The newest so many events."""
+
+    limit: Count = 50
+
+
+class ManifestParameters(Parameters, frozen=True, kw_only=True):
+    """Manifests.
+
+    Attributes
+    ----------
+    folder
+        What the names of their files are relative to, if they are: the client's own folder. Paths
+        in manifests are relative to the manifests' files.
+    """
+
+    manifests: tuple[ManifestSource, ...]
+    folder: str = ""
+
+
+class ApplyParameters(ManifestParameters, frozen=True, kw_only=True):
+    """What is applied; see `orchestrator.api.applying.apply`."""
+
+    dry_run: bool = False
+    wait: bool = True
+
+
+class DeleteParameters(Parameters, frozen=True, kw_only=True):
+    """Queries and streams that are deleted, by name or as manifests name them.
+
+    What manifests name may be absent; what is named itself must be there.
+    """
+
+    names: tuple[str, ...] = ()
+    manifests: tuple[ManifestSource, ...] = ()
+    folder: str = ""
+
+
+class MoveParameters(Parameters, frozen=True, kw_only=True):
+    """A replica that goes to another node."""
+
+    fragment: str
+    role: Literal["primary", "secondary"]
+    node: str
+    dry_run: bool = False
+    wait: bool = True
+
+
+class SwitchoverParameters(Parameters, frozen=True, kw_only=True):
+    """A fragment whose replicas change roles."""
+
+    fragment: str
+    dry_run: bool = False
+    wait: bool = True
+
+
+class WithdrawParameters(Parameters, frozen=True, kw_only=True):
+    """A fragment whose moves are taken back."""
+
+    fragment: str
+
+
+class DrainParameters(Parameters, frozen=True, kw_only=True):
+    """A node that everything leaves, so many fragments at a time."""
+
+    node: str
+    at_a_time: Count = 1
+    dry_run: bool = False
+    wait: bool = True
+
+
+class CordonParameters(Parameters, frozen=True, kw_only=True):
+    """A node that is kept free, or used again."""
+
+    node: str
+    dry_run: bool = False
+
+
+class PredictParameters(Parameters, frozen=True, kw_only=True):
+    """A drill, and what it strikes; None: it chooses."""
+
+    drill: str
+    target: str | None = None
+
+
+class DrillParameters(PredictParameters, frozen=True, kw_only=True):
+    """A drill that is run; see `orchestrator.api.drilling.drill`."""
+
+    force: bool = False
+    predicted_ms: float | None = None
+
+
+class DrillSeriesParameters(Parameters, frozen=True, kw_only=True):
+    """Drills one after the other; without names all of them."""
+
+    drills: tuple[str, ...] = ()
+    target: str | None = None
+    times: Count = 1
+    force: bool = False
+    compare: bool = False
+
+
+class VerifyParameters(Parameters, frozen=True, kw_only=True):
+    """A query, the timestamps to compare, and statements of Spark SQL instead of its own."""
+
+    query: str
+    begin_ms: int | None = None
+    until_ms: int | None = None
+    last_ms: int | None = None
+    everything: bool = False
+    sql: NamedText | None = None
+
+
+class SendParameters(Parameters, frozen=True, kw_only=True):
+    """Lines for a stream.
+
+    Attributes
+    ----------
+    lines
+        CSV with a line that names the columns, or JSON; whole lines.
+    written
+        None: as the first line looks.
+    is_sorted
+        Whether they are sent in the order of event time.
+    skip_bad
+        Whether lines that cannot be read are left out; else the first one ends it.
+    """
+
+    stream: str
+    lines: str
+    written: Literal["csv", "json"] | None = None
+    is_sorted: bool = False
+    skip_bad: bool = False
+
+
+class TailParameters(Parameters, frozen=True, kw_only=True):
+    """A stream that is followed until so many tuples have come."""
+
+    stream: str
+    limit: Count | None = None

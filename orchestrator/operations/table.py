@@ -1,0 +1,195 @@
+"""The table of operations.
+
+From it come the routes of the HTTP API, its OpenAPI document, the methods of clients, and the table
+in docs/api.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.operations.operation import AccessRole, Manner, Operation
+from orchestrator.operations.parameters import (
+    ApplyParameters,
+    CordonParameters,
+    DeleteParameters,
+    DrainParameters,
+    DrillParameters,
+    DrillSeriesParameters,
+    HistoryParameters,
+    ManifestParameters,
+    MoveParameters,
+    Parameters,
+    PredictParameters,
+    SendParameters,
+    SwitchoverParameters,
+    TailParameters,
+    VerifyParameters,
+    WithdrawParameters,
+)
+from orchestrator.records import PlanDocument
+from orchestrator.results.changes import Applied
+from orchestrator.results.commands import CordonedDocument, DeletedDocument, WithdrawnDocument
+from orchestrator.results.coordinate_map import CoordinateMap
+from orchestrator.results.drill_report import DrillReport
+from orchestrator.results.drills import DrillAudit, DrillDocument, DrillRun
+from orchestrator.results.metrics import MetricsDocument
+from orchestrator.results.moves import MovesDocument
+from orchestrator.results.status import HistoryDocument, StatusDocument
+from orchestrator.results.streams import SentLines, TailEvent
+from orchestrator.results.validation import ValidateDocument
+from orchestrator.results.verification import VerifyDocument
+
+READ, OPERATE = AccessRole.READ, AccessRole.OPERATE
+LONG = Manner.LONG
+
+STATUS = Operation(
+    name="status", method="GET", path="status", verb="status",
+    parameters=Parameters, result=StatusDocument, role=READ,
+    summary="The state of the cluster: nodes, fragments, streams, outputs, problems.",
+)  # fmt: skip
+
+HISTORY = Operation(
+    name="history", method="GET", path="history", verb="history",
+    parameters=HistoryParameters, result=HistoryDocument, role=READ,
+    summary="The newest events, oldest first.",
+)  # fmt: skip
+
+METRICS = Operation(
+    name="metrics", method="GET", path="metrics", verb="metrics",
+    parameters=Parameters, result=MetricsDocument, role=READ,
+    summary="Every figure of the cluster; `/metrics` has them in Prometheus' text format.",
+)  # fmt: skip
+
+PLAN = Operation(
+    name="plan", method="GET", path="plan", verb="plan",
+    parameters=Parameters, result=PlanDocument, role=READ,
+    summary="Where fragments run, and what that promises.",
+)  # fmt: skip
+
+PREVIEW = Operation(
+    name="preview", method="POST", path="plan", verb="plan",
+    parameters=ManifestParameters, result=PlanDocument, role=OPERATE,
+    summary="The plan as it would be if manifests were applied. Changes nothing.",
+)  # fmt: skip
+
+MAP = Operation(
+    name="map", method="GET", path="map",
+    parameters=Parameters, result=CoordinateMap, role=READ,
+    summary="Hosts in latency space, the fragments on them, and the streams among them.",
+)  # fmt: skip
+
+PREVIEW_MAP = Operation(
+    name="preview-map", method="POST", path="map",
+    parameters=ManifestParameters, result=CoordinateMap, role=OPERATE,
+    summary="The map as it would be if manifests were applied. Changes nothing.",
+)  # fmt: skip
+
+VALIDATE = Operation(
+    name="validate", method="POST", path="validate", verb="validate",
+    parameters=ManifestParameters, result=ValidateDocument, role=OPERATE,
+    summary="Check manifests by themselves: fields, statements, names. Changes nothing.",
+)  # fmt: skip
+
+APPLY = Operation(
+    name="apply", method="POST", path="apply", verb="apply",
+    parameters=ApplyParameters, result=Applied, role=OPERATE, manner=LONG,
+    summary="Bring streams and queries into the cluster.",
+)  # fmt: skip
+
+DELETE = Operation(
+    name="delete", method="POST", path="delete", verb="delete",
+    parameters=DeleteParameters, result=DeletedDocument, role=OPERATE, manner=LONG,
+    summary="Delete queries and streams.",
+)  # fmt: skip
+
+MOVE = Operation(
+    name="move", method="POST", path="fragments/{fragment}/move", verb="move",
+    parameters=MoveParameters, result=MovesDocument, role=OPERATE, manner=LONG,
+    summary="Bring one replica of a fragment to another node.",
+)  # fmt: skip
+
+SWITCHOVER = Operation(
+    name="switchover", method="POST", path="fragments/{fragment}/switchover", verb="switchover",
+    parameters=SwitchoverParameters, result=MovesDocument, role=OPERATE, manner=LONG,
+    summary="Have primary and secondary of a fragment change roles.",
+)  # fmt: skip
+
+WITHDRAW = Operation(
+    name="withdraw", method="POST", path="fragments/{fragment}/withdraw", verb="move --abort",
+    parameters=WithdrawParameters, result=WithdrawnDocument, role=OPERATE,
+    summary="Take back the moves of a fragment that are under way.",
+)  # fmt: skip
+
+DRAIN = Operation(
+    name="drain", method="POST", path="nodes/{node}/drain", verb="drain",
+    parameters=DrainParameters, result=MovesDocument, role=OPERATE, manner=LONG,
+    summary="Cordon a node, and bring everything that runs there to other nodes.",
+)  # fmt: skip
+
+CORDON = Operation(
+    name="cordon", method="POST", path="nodes/{node}/cordon", verb="cordon",
+    parameters=CordonParameters, result=CordonedDocument, role=OPERATE,
+    summary="Have nothing new placed on a node.",
+)  # fmt: skip
+
+UNCORDON = Operation(
+    name="uncordon", method="POST", path="nodes/{node}/uncordon", verb="uncordon",
+    parameters=CordonParameters, result=CordonedDocument, role=OPERATE,
+    summary="Let a node be used again.",
+)  # fmt: skip
+
+DRILLS = Operation(
+    name="drills", method="GET", path="drills", verb="drill list",
+    parameters=Parameters, result=tuple[DrillDocument, ...], role=READ,
+    summary="The drills there are.",
+)  # fmt: skip
+
+DRILL_AUDIT = Operation(
+    name="drill-audit", method="GET", path="drills/audit", verb="drill report",
+    parameters=Parameters, result=DrillAudit, role=READ,
+    summary="Which drill was run when, with which result, and which never was.",
+)  # fmt: skip
+
+DRILL = Operation(
+    name="drill", method="POST", path="drills/{drill}/run", verb="drill run",
+    parameters=DrillParameters, result=DrillReport, role=OPERATE, manner=LONG,
+    summary="Have something fail on purpose, and measure the consequences.",
+)  # fmt: skip
+
+DRILL_SERIES = Operation(
+    name="drill-series", method="POST", path="drills/run", verb="drill run --all",
+    parameters=DrillSeriesParameters, result=tuple[DrillRun, ...], role=OPERATE, manner=LONG,
+    summary="Run drills one after the other.",
+)  # fmt: skip
+
+PREDICT = Operation(
+    name="predict", method="POST", path="drills/{drill}/predict", verb="drill run --simulate",
+    parameters=PredictParameters, result=DrillReport, role=OPERATE, manner=LONG,
+    summary="Play a drill in the simulated world. Changes nothing.",
+)  # fmt: skip
+
+VERIFY = Operation(
+    name="verify", method="POST", path="queries/{query}/verify", verb="verify",
+    parameters=VerifyParameters, result=VerifyDocument, role=OPERATE, manner=LONG,
+    summary="Compute archived results again, and compare. Changes nothing.",
+)  # fmt: skip
+
+SEND = Operation(
+    name="send", method="POST", path="streams/{stream}/send", verb="send",
+    parameters=SendParameters, result=SentLines, role=OPERATE,
+    summary="Send lines into a stream whose source is `http`.",
+)  # fmt: skip
+
+TAIL = Operation(
+    name="tail", method="GET", path="streams/{stream}/tail", verb="tail",
+    parameters=TailParameters, result=TailEvent, role=READ, manner=Manner.STREAM,
+    summary="Follow a stream's tuples, from the oldest that is still kept.",
+)  # fmt: skip
+
+OPERATIONS: tuple[Operation[Any, Any], ...] = (
+    STATUS, HISTORY, METRICS, PLAN, PREVIEW, MAP, PREVIEW_MAP, VALIDATE, APPLY, DELETE,
+    MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
+    DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, VERIFY, SEND, TAIL,
+)  # fmt: skip
+"""In the order in which the documentation has them."""

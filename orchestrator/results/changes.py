@@ -1,0 +1,56 @@
+"""What applying and deleting have changed."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from orchestrator.records import PlanDocument
+
+
+class Effect(Enum):
+    """The effect of applying on a stream or a query."""
+
+    NEW = "new"
+    UNCHANGED = "unchanged"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect on one manifest."""
+
+    kind: str
+    name: str
+    effect: Effect
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """The applied manifests, and where their fragments run.
+
+    Attributes
+    ----------
+    plan
+        The running placement, once everything was seen to run; else the planned one.
+    planned_again
+        Query whose submitted plan the leader did not carry out → what had changed since it was
+        made. Known only after waiting.
+    applied
+        False after a dry run.
+    protected
+        Whether every fragment of the queries has been seen to run with a warm standby.
+    """
+
+    cluster: str
+    changes: tuple[Change, ...]
+    plan: PlanDocument
+    planned_again: dict[str, str]
+    applied: bool
+    protected: bool
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """What was deleted; `absent` was not there, and might have been."""
+
+    queries: tuple[str, ...]
+    streams: tuple[str, ...]
+    absent: tuple[str, ...] = ()

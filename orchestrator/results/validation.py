@@ -1,0 +1,41 @@
+"""Manifests that were checked."""
+
+from __future__ import annotations
+
+import msgspec
+
+from orchestrator.records import Rewrite
+
+
+class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The manifests that were checked and found right.
+
+    Attributes
+    ----------
+    queries
+        Query → fragment → streams it reads.
+    evaluations
+        Query → fragment → how it is evaluated (`streams.plan.choice`).
+    pushdowns
+        Query → fragment → what its aggregates are folded in, and the values that they keep
+        (`streams.plan.pushdown`); fragments without aggregates are left out.
+    splits
+        Query → fragment whose statement may be split → the ways, each with its statements
+        (`streams.plan.partial`).
+    unchecked
+        Sites and nodes that could not be checked: no Cluster manifest was among the files.
+    not_found
+        Stream → its recording, which is not on this machine; it may be on the site's.
+    remarks
+        What the owner of the cluster may not have meant, though it is no mistake.
+    """
+
+    cluster: str | None
+    streams: tuple[str, ...]
+    queries: dict[str, dict[str, tuple[str, ...]]]
+    evaluations: dict[str, dict[str, str]]
+    pushdowns: dict[str, dict[str, tuple[str, ...]]]
+    splits: dict[str, dict[str, tuple[Rewrite, ...]]]
+    unchecked: tuple[str, ...]
+    not_found: dict[str, str]
+    remarks: tuple[str, ...] = ()
