@@ -29,7 +29,7 @@ from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.http import HttpResults
 from orchestrator.edges.sinks.sink_drivers import FLUSH_EVERY_US
 from orchestrator.edges.sinks.write_behind import WriteBehind
-from orchestrator.edges.sources.driver import ReportingSource, SourceContext
+from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.records import SinkAssignment, SourceAssignment, SourceSpec
 from streams.evaluate.engine import Evaluated, FragmentEngine
 from streams.language import parse
@@ -134,7 +134,7 @@ def run(order: Order, tell: Callable[[Passing | Passed], None]) -> None:
     (statement,) = parse(STATEMENT)
     engine = FragmentEngine(compile_statement(statement, {STREAM: COLUMNS}))
     times: list[tuple[int, int]] = []
-    assert isinstance(opened, ReportingSource)
+    assert opened.status is not None
     delivery = Delivery(Path(order.folder) / "results") if order.delivers else None
     sys.stdout.write(f"{opened.status.address}\n")
     if delivery is not None:

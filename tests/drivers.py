@@ -15,7 +15,7 @@ from orchestrator.documents.units import duration_ms
 from orchestrator.edges import sinks, sources
 from orchestrator.edges.events import Deliver, Durable, SourceEmitted
 from orchestrator.edges.sinks.driver import SinkDriver
-from orchestrator.edges.sources.driver import SourceContext, SourceDriver
+from orchestrator.edges.sources.driver import OpenSource, SourceContext, SourceDriver
 from orchestrator.records import SinkAssignment, SourceAssignment
 from streams.vectors.chunk import stream_schema
 
@@ -38,16 +38,13 @@ class Numbers(SourceDriver, frozen=True, kw_only=True):
         return OpenNumbers(self, assignment)
 
 
-class OpenNumbers:
+class OpenNumbers(OpenSource):
     def __init__(self, options: Numbers, assignment: SourceAssignment) -> None:
         self._numbers: Iterator[int] = count(options.first)
         self._every_us = round(options.every_ms * 1000)
         self._emitted = 0
         self._stream = assignment.stream
         self._schema = stream_schema(assignment.columns)
-
-    def close(self) -> None:
-        pass
 
     def next_due_us(self, start_at_us: int) -> int | None:
         return start_at_us + (self._emitted + 1) * self._every_us

@@ -14,18 +14,13 @@ import pyarrow as pa
 from foundation.arrays import IntArray
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.sources import restore
-from orchestrator.edges.sources.driver import (
-    CountingSource,
-    RecordedSource,
-    ResumableSource,
-    SourceContext,
-)
+from orchestrator.edges.sources.driver import RecordedSource, SourceContext
 from orchestrator.edges.sources.live.journal import Journal
 from orchestrator.edges.sources.live.live_source import JOURNALS
 from orchestrator.errors import VivaceError
 from orchestrator.folders import path_part
 from orchestrator.records import SourceAssignment, SourceSpec, StreamRecord
-from streams.vectors.chunk import NO_WATERMARK, TIMESTAMP, Position, stream_schema
+from streams.vectors.chunk import TIMESTAMP, Position, stream_schema
 
 LAST_MS = 2**62
 """Later than all timestamps."""
@@ -191,15 +186,13 @@ def _recorded(stream: StreamRecord, source: SourceSpec, driver: RecordedSource) 
         start_at_us=0,
     )
     opened = driver.open(assignment, SourceContext())
-    assert isinstance(opened, ResumableSource)
-    assert isinstance(opened, CountingSource)
     return KeptInput(
         stream=stream.name,
         schema=stream_schema(stream.columns),
         retained=Position(),
         end_ms=None,
         position_at=lambda at_ms: Position(
-            next_seq=opened.tuples_between(NO_WATERMARK, at_ms), watermark_ms=at_ms
+            next_seq=opened.position_at(at_ms).next_seq, watermark_ms=at_ms
         ),
         piece=lambda after, until_ms: opened.read(
             0, after, Position(next_seq=0, watermark_ms=until_ms)

@@ -24,6 +24,7 @@ from orchestrator.manifest.cpu import read_scaling
 from orchestrator.records import (
     ClusterRecord,
     Estimate,
+    Guarantee,
     OnError,
     Overflow,
     Partial,
@@ -304,7 +305,7 @@ def _stream(document: Field, section: Section) -> StreamManifest:
     source: SourceSpec | None = given.get("source")
     _check_fields(declared, columns, fields, source)
     shed = section.get("shed")
-    if shed is not None and source is not None and source.journaled:
+    if shed is not None and source is not None and source.guarantee is Guarantee.JOURNALED:
         raise InvalidInput(
             shed.where,
             shed.name,
@@ -344,7 +345,7 @@ def _sites(section: Section, source: SourceSpec | None, is_shed: bool) -> tuple[
     if tied is not None:
         what = "`from`" if source is None else f"`from: {source.driver}`"
         again = ""
-        if source is not None and source.journaled:
+        if source is not None and source.guarantee is Guarantee.JOURNALED:
             again = "; a site that is started again goes on after its journal"
         named.refuse_list(
             f"needs a source that either site can bring in; {what}: {tied}",

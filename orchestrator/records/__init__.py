@@ -93,6 +93,7 @@ from orchestrator.records.spec import (
     ClusterRecord,
     DriverSpec,
     Estimate,
+    Guarantee,
     OnError,
     Overflow,
     Partial,

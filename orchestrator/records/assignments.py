@@ -7,7 +7,7 @@ from typing import Literal
 from ha.beginning import Beginning
 from orchestrator.records.base import Peer, Record
 from orchestrator.records.fragments import RecoverySplit
-from orchestrator.records.spec import DriverSpec, Overflow, Shed, SourceSpec
+from orchestrator.records.spec import DriverSpec, Guarantee, Overflow, Shed, SourceSpec
 
 
 class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,7 +81,7 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
     @property
     def resumes(self) -> bool:
         """Whether the site can continue a numbering that another process began."""
-        return self.source is not None and self.source.resumable and self.shed is None
+        return self.source is not None and self.source.guarantee.resumable and self.shed is None
 
     @property
     def waits(self) -> bool:
@@ -89,7 +89,7 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
 
         A load shedder is there for input that cannot wait.
         """
-        able = self.source is not None and (self.source.waits or self.source.resumable)
+        able = self.source is not None and self.source.guarantee is not Guarantee.ONCE
         return able and self.shed is None
 
 

@@ -25,6 +25,29 @@ class DriverSpec(Record, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
+class Guarantee(Enum):
+    """What a source promises of its tuples if its site is lost, or consumers hold it up."""
+
+    ONCE = "once"
+    """Nothing: each is read once, when it is due, and nobody waits."""
+    SENT = "sent"
+    """Whoever sends them waits while consumers hold them up."""
+    JOURNALED = "journaled"
+    """The same, and the site keeps a journal, from which they can be read again."""
+    REPLAYABLE = "replayable"
+    """They can be read again from any position by any site, with the same numbers."""
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a site that is started again can continue the stream."""
+        return self in (Guarantee.JOURNALED, Guarantee.REPLAYABLE)
+
+    @property
+    def paced(self) -> bool:
+        """Whether the source has a time axis of its own, which slips while consumers hold it up."""
+        return self in (Guarantee.ONCE, Guarantee.REPLAYABLE)
+
+
 class SourceSpec(DriverSpec, frozen=True, kw_only=True):
     """The source of a stream."""
 
@@ -34,14 +57,7 @@ class SourceSpec(DriverSpec, frozen=True, kw_only=True):
     """How often the clock advances the stream though no tuple comes; 0: never."""
     advances_after_ms: float = 0.0
     """Silence after which it does."""
-    resumable: bool = False
-    """Whether it can be read again from any position, with the same numbering."""
-    waits: bool = False
-    """Whether nothing is lost while consumers hold it up."""
-    journaled: bool = False
-    """Whether it can be read again because its site keeps a journal."""
-    read_alike: bool = False
-    """Whether two sites that read it at the same time number it alike."""
+    guarantee: Guarantee = Guarantee.ONCE
 
 
 class Shed(Record, frozen=True, kw_only=True):
@@ -92,7 +108,7 @@ class StreamRecord(Record, frozen=True, kw_only=True):
         Tuples that a load shedder admits depend on when they arrive, so they cannot be numbered
         again.
         """
-        return self.source is not None and self.source.resumable and self.shed is None
+        return self.source is not None and self.source.guarantee.resumable and self.shed is None
 
 
 class Overflow(Enum):

@@ -72,7 +72,7 @@ def addresses(tmp_path: Path) -> Iterator[tuple[str, str]]:
         SourceAssignment(
             stream="north",
             columns={"number": "int"},
-            source=SourceSpec(driver="http", resumable=options.resumable, waits=True),
+            source=SourceSpec(driver="http", guarantee=options.guarantee),
             start_at_us=None,
         ),
         SourceContext(folder=tmp_path, clock_us=lambda: NOW_US),

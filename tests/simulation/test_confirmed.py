@@ -19,13 +19,13 @@ from orchestrator.edges import sources
 from orchestrator.edges.events import SourceEmitted
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.edges.sources import recorded, spec_of
-from orchestrator.edges.sources.driver import SourceContext, SourceDriver
+from orchestrator.edges.sources.driver import OpenSource, SourceContext, SourceDriver
 from orchestrator.edges.sources.formats.rejections import RejectedInput
 from orchestrator.edges.sources.live.confirmed_input import ConfirmedInput
 from orchestrator.edges.sources.live.ingestion import BatchOutcome, Ingestion, Push
 from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.replay import OpenReplay, Recording, Replay
-from orchestrator.records import SourceAssignment, StreamRecord
+from orchestrator.records import Guarantee, SourceAssignment, StreamRecord
 from orchestrator.simulation.world.scenario import Scenario
 from streams.vectors.chunk import stream_schema
 from tests.long_tests import mostly_long
@@ -53,19 +53,17 @@ class Sent(SourceDriver, frozen=True, kw_only=True):
     end_ms: int
 
     @property
-    def paced(self) -> bool:
-        return False
-
-    @property
-    def waits(self) -> bool:
-        return True
+    def guarantee(self) -> Guarantee:
+        return Guarantee.SENT
 
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSent:
         return OpenSent(self, assignment, context)
 
 
-class OpenSent:
+class OpenSent(OpenSource):
     """The open source, with the client's connection to it."""
+
+    waits_for_consumers = True
 
     def __init__(self, options: Sent, a: SourceAssignment, context: SourceContext) -> None:
         replay = Replay(

@@ -50,10 +50,7 @@ def spec_of(name: str, driver: SourceDriver) -> SourceSpec:
         together_ms=driver.together_ms,
         advances_ms=driver.advances_ms,
         advances_after_ms=driver.advances_after_ms,
-        resumable=driver.resumable,
-        waits=driver.waits,
-        journaled=driver.journaled,
-        read_alike=driver.unlike is None,
+        guarantee=driver.guarantee,
     )
 
 

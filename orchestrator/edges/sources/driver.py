@@ -21,13 +21,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar
 
 from orchestrator.edges.drivers import Driver
 from orchestrator.edges.events import SourceEmitted
 from orchestrator.edges.sources.live.refused import SideStreams
 from orchestrator.edges.sources.live.waiting_tuples import MOST_WAITING_BYTES
-from orchestrator.records import InputStatus, SourceAssignment
+from orchestrator.records import Guarantee, InputStatus, SourceAssignment
 from streams.vectors.chunk import Position
 
 if TYPE_CHECKING:
@@ -83,8 +83,22 @@ class SourceContext:
     opens_aside: bool = False
 
 
-class OpenSource(Protocol):
-    """One stream that is being brought in."""
+class OpenSource:
+    """One stream that is being brought in. The methods that are written out here are for a source
+    that is read once.
+
+    Attributes
+    ----------
+    resumes
+        Whether its tuples can be read again, with the same numbers, by any process: every call with
+        the same arguments gives the same, bit by bit: tuples, watermarks, ingestion times and
+        positions. Only then are `retained` and all that follows it asked for.
+    waits_for_consumers
+        Whether it is told up to where all readers of the stream have its tuples (`confirm`).
+    """
+
+    resumes: ClassVar[bool] = False
+    waits_for_consumers: ClassVar[bool] = False
 
     def next_due_us(self, start_at_us: int) -> int | None:
         """When `emit` will next have something, cluster clock; None: never again.
@@ -94,7 +108,7 @@ class OpenSource(Protocol):
         start_at_us
             When the stream was started: every query that reads it is protected from then on.
         """
-        ...
+        raise NotImplementedError
 
     def emit(self, start_at_us: int, now_us: int) -> SourceEmitted | None:
         """Tuples and watermarks that are due by now; None if none are.
@@ -103,58 +117,37 @@ class OpenSource(Protocol):
         watermark is when it was due, not when it was asked for: latencies include delays of the
         host.
         """
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """Release everything. The source may be opened again."""
-        ...
-
-
-@runtime_checkable
-class ReportingSource(OpenSource, Protocol):
-    """An open source that counts the tuples that it refused."""
 
     @property
-    def status(self) -> InputStatus:
-        """Its figures."""
-        ...
-
-
-@runtime_checkable
-class WaitingSource(OpenSource, Protocol):
-    """An open source that reads from others, which may be away."""
+    def status(self) -> InputStatus | None:
+        """Counts of the tuples that it refused; None: it counts none."""
+        return None
 
     @property
     def waits_for(self) -> str | None:
-        """What it waits for before it can read on; None: nothing."""
-        ...
-
-
-@runtime_checkable
-class ConfirmedSource(OpenSource, Protocol):
-    """An open source that tells a client once all readers of the stream have its tuples."""
+        """What it waits for before it can read on, where it reads from others; None: nothing."""
+        return None
 
     def confirm(self, watermark_ms: int, had_ms: int) -> None:
         """Note up to where everybody has acknowledged the stream, and somebody had it before."""
-        ...
 
-
-@runtime_checkable
-class ResumableSource(OpenSource, Protocol):
-    """An open source whose tuples can be read again, with the same numbers, by any process.
-
-    Every call with the same arguments gives the same, bit by bit: tuples, watermarks, ingestion
-    times and positions.
-    """
+    def tuples_between(self, after_ms: int, until_ms: int) -> int | None:
+        """How many tuples with timestamps after `after_ms` up to `until_ms` it has left out; None:
+        it cannot tell."""
+        return None
 
     @property
     def retained(self) -> Position:
         """The cut from which on it can be read again."""
-        ...
+        return Position()
 
     def due_position(self, start_at_us: int, now_us: int) -> Position:
         """The cut after all that is due by now: where a process begins that opens it now."""
-        ...
+        raise NotImplementedError
 
     def position_at(self, watermark_ms: int) -> Position:
         """The cut after a watermark, if it lies where the source can be read again.
@@ -164,11 +157,11 @@ class ResumableSource(OpenSource, Protocol):
         DriverError
             It does not, or cannot be read.
         """
-        ...
+        raise NotImplementedError
 
     def seek(self, watermark_ms: int) -> None:
         """Have `emit` continue after this watermark."""
-        ...
+        raise NotImplementedError
 
     def read(self, start_at_us: int, after: Position, until: Position) -> SourceEmitted | None:
         """A piece of the stream that follows `after` and ends at `until` or before.
@@ -180,46 +173,22 @@ class ResumableSource(OpenSource, Protocol):
         DriverError
             The stream has no such position: its content has changed.
         """
-        ...
-
-
-@runtime_checkable
-class CountingSource(OpenSource, Protocol):
-    """An open source that can tell how many tuples it has left out."""
-
-    def tuples_between(self, after_ms: int, until_ms: int) -> int:
-        """Number of tuples with timestamps after `after_ms` up to `until_ms`."""
-        ...
+        raise NotImplementedError
 
 
 class SourceDriver(Driver, frozen=True, kw_only=True):
     """Options of a source, read out of the section `from` of a stream's manifest."""
 
     @property
-    def resumable(self) -> bool:
-        """Whether the opened source is a `ResumableSource`."""
-        return False
-
-    @property
-    def paced(self) -> bool:
-        """Whether it has a time axis of its own, which slips while consumers hold it up."""
-        return True
-
-    @property
-    def waits(self) -> bool:
-        """Whether nothing is lost while consumers hold it up."""
-        return self.resumable
-
-    @property
-    def journaled(self) -> bool:
-        """Whether it can be read again because its site keeps a journal."""
-        return False
+    def guarantee(self) -> Guarantee:
+        """What becomes of its tuples if its site is lost, or consumers hold it up."""
+        return Guarantee.ONCE
 
     @property
     def unlike(self) -> str | None:
         """Why two sites that read it at the same time may number it differently; None: they never
         do."""
-        return None if self.resumable and not self.journaled else "it is read once"
+        return None if self.guarantee is Guarantee.REPLAYABLE else "it is read once"
 
     @property
     def tied(self) -> str | None:

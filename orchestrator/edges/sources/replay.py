@@ -26,7 +26,7 @@ from orchestrator.documents.document import Field, Options, Section
 from orchestrator.documents.units import duration_ms, timestamp_ms
 from orchestrator.edges.drivers import DriverError, Unusable
 from orchestrator.edges.events import SourceEmitted
-from orchestrator.edges.sources.driver import RecordedSource, SourceContext
+from orchestrator.edges.sources.driver import OpenSource, RecordedSource, SourceContext
 from orchestrator.edges.sources.formats.files import read_file
 from orchestrator.edges.sources.formats.form_options import form_options, read_timestamp, row_form
 from orchestrator.edges.sources.formats.row_form import (
@@ -36,7 +36,7 @@ from orchestrator.edges.sources.formats.row_form import (
     Unknown,
     Unreadable,
 )
-from orchestrator.records import SourceAssignment
+from orchestrator.records import Guarantee, SourceAssignment
 from streams.vectors.chunk import Position
 
 if TYPE_CHECKING:
@@ -142,9 +142,9 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
         return made
 
     @property
-    def resumable(self) -> bool:
+    def guarantee(self) -> Guarantee:
         """Tuples are numbered by their place in the recording."""
-        return True
+        return Guarantee.REPLAYABLE
 
     @property
     def together_ms(self) -> float:
@@ -274,8 +274,10 @@ def _time(at_ms: int) -> str:
         return f"{at_ms} ms"
 
 
-class OpenReplay:
+class OpenReplay(OpenSource):
     """Emits one stream's recording when its tuples are due, and reads it again on request."""
+
+    resumes = True
 
     def __init__(self, stream: str, source: Replay, recording: Recording) -> None:
         self.stream = stream
@@ -292,14 +294,6 @@ class OpenReplay:
         self._piece_tuples = max(int(PIECE_BYTES / max(row_bytes, 1)), 1)
         self._round = 0
         self._next = 0
-
-    @property
-    def retained(self) -> Position:
-        """All of it."""
-        return Position()
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def next_due_us(self, start_at_us: int) -> int | None:
         """When the next watermark is due; None when the recording is over."""

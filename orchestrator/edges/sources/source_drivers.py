@@ -30,13 +30,8 @@ from orchestrator.edges.events import (
 )
 from orchestrator.edges.sources import restore
 from orchestrator.edges.sources.driver import (
-    ConfirmedSource,
-    CountingSource,
     OpenSource,
-    ReportingSource,
-    ResumableSource,
     SourceContext,
-    WaitingSource,
 )
 from orchestrator.edges.sources.opening import Opening
 from orchestrator.records import InputStatus, Skipped, SourceAssignment
@@ -58,10 +53,6 @@ class _Attended:
         None while it cannot be used.
     opening
         The attempt to open it; None: there is none at present.
-    resumable, waiting, confirmed
-        The same source, if it can be read again; if it says for what it waits; if it is told which
-        tuples consumers have. They are kept because hosts ask in every turn, and checking a
-        protocol takes as long as handling a message.
     paced
         Whether it has a time axis of its own.
     begun
@@ -84,9 +75,6 @@ class _Attended:
     schema: pa.Schema
     source: OpenSource | None = None
     opening: Opening | None = None
-    resumable: ResumableSource | None = None
-    waiting: WaitingSource | None = None
-    confirmed: ConfirmedSource | None = None
     paced: bool = True
     begun: bool = False
     repeats: bool = False
@@ -97,13 +85,18 @@ class _Attended:
     waits_for: str | None = None
     failures: Failures = field(default_factory=Failures)
 
+    @property
+    def resuming(self) -> OpenSource | None:
+        """The source, if it can be read again."""
+        return self.source if self.source is not None and self.source.resumes else None
+
     def close(self) -> None:
         """Close the source, whatever state it is in."""
         source, self.source = self.source, None
         if self.opening is not None:
             self.opening.abandon()
         self.opening = None
-        self.resumable = self.waiting = self.confirmed = self.waits_for = None
+        self.waits_for = None
         if source is not None:
             with contextlib.suppress(Exception):
                 source.close()
@@ -161,18 +154,18 @@ class SourceDrivers:
     def retained(self) -> dict[str, Position]:
         """Stream → the cut from which on its source can be read again."""
         return {
-            stream: each.resumable.retained
+            stream: source.retained
             for stream, each in self._attended.items()
-            if each.resumable is not None
+            if (source := each.resuming) is not None
         }
 
     @property
     def statuses(self) -> dict[str, InputStatus]:
         """Stream → the tuples that its source refused, if it counts them."""
         return {
-            stream: each.source.status
+            stream: status
             for stream, each in self._attended.items()
-            if isinstance(each.source, ReportingSource)
+            if each.source is not None and (status := each.source.status) is not None
         }
 
     def close(self) -> None:
@@ -234,13 +227,12 @@ class SourceDrivers:
         events: list[SourceReread | SourceFailed] = []
         for part in wanted:
             each, a = self._attended.get(part.stream), by_stream.get(part.stream)
-            if each is None or a is None or a.start_at_us is None:
-                continue
-            if each.resumable is None:
+            source = None if each is None else each.resuming
+            if each is None or source is None or a is None or a.start_at_us is None:
                 continue
             try:
                 start_at_us = a.start_at_us + each.slipped_us
-                piece = each.resumable.read(start_at_us, part.after, part.until)
+                piece = source.read(start_at_us, part.after, part.until)
                 if piece is None:
                     raise DriverError(f"nothing follows {part.after} before {part.until}")
                 _check(piece, each.schema, part.after.watermark_ms)
@@ -257,12 +249,12 @@ class SourceDrivers:
         events: list[SourceLocated | SourceFailed] = []
         for stream, after_ms in sought:
             each = self._attended.get(stream)
-            if each is None or each.resumable is None:
+            if each is None or (source := each.resuming) is None:
                 continue
             try:
-                retained = each.resumable.retained
+                retained = source.retained
                 known = retained.watermark_ms < after_ms
-                position = each.resumable.position_at(after_ms) if known else retained
+                position = source.position_at(after_ms) if known else retained
             except Exception as error:  # noqa: BLE001
                 events.append(_fail(each, stream, error, now_us))
                 continue
@@ -276,8 +268,10 @@ class SourceDrivers:
         """Tell sources that ask for it up to where everybody has acknowledged their streams, and
         up to where somebody had them before they began anew."""
         for stream, each in self._attended.items():
-            if each.confirmed is not None and (cut := acknowledged(stream)) is not None:
-                each.confirmed.confirm(cut.watermark_ms, had_ms(stream))
+            if each.source is None or not each.source.waits_for_consumers:
+                continue
+            if (cut := acknowledged(stream)) is not None:
+                each.source.confirm(cut.watermark_ms, had_ms(stream))
 
     def count(self, skipped: Mapping[str, Skipped]) -> list[InputSkipped]:
         """The tuples of each range that a stream has left out, as far as its source can tell."""
@@ -288,7 +282,7 @@ class SourceDrivers:
 
     def _counted(self, stream: str, skipped: Skipped) -> Skipped:
         each = self._attended.get(stream)
-        if each is None or not isinstance(each.source, CountingSource):
+        if each is None or each.source is None:
             return skipped
         try:
             tuples = each.source.tuples_between(skipped.after_ms, skipped.until_ms)
@@ -336,8 +330,8 @@ class SourceDrivers:
             yield SourceOpened(stream=a.stream, position=opened)
         source = each.source
         assert source is not None
-        if each.waiting is not None and each.waiting.waits_for != each.waits_for:
-            each.waits_for = each.waiting.waits_for
+        if source.waits_for != each.waits_for:
+            each.waits_for = source.waits_for
             yield SourceWaits(stream=a.stream, for_what=each.waits_for)
         if a.start_at_us is None:
             # Nothing is emitted yet, but a source that has failed says so.
@@ -379,7 +373,7 @@ class SourceDrivers:
                 return None
             assert a.source is not None
             driver, context = restore(a.source), self._context
-            each.paced = driver.paced
+            each.paced = driver.guarantee.paced
             opening = each.opening = self._openings[a.stream] = Opening(
                 lambda: driver.open(a, context), context, now_us
             )
@@ -406,12 +400,7 @@ def _begin(each: _Attended, source: OpenSource, a: SourceAssignment, at_us: int)
     """
     each.source, each.waits_for = source, None
     position = Position()
-    if isinstance(source, WaitingSource):
-        each.waiting = source
-    if isinstance(source, ConfirmedSource):
-        each.confirmed = source
-    if isinstance(source, ResumableSource):
-        each.resumable = source
+    if source.resumes:
         if not each.begun and a.start_at_us is not None:
             position = source.due_position(a.start_at_us + each.slipped_us, at_us)
             each.watermark_ms = position.watermark_ms
@@ -428,7 +417,7 @@ def _catch_up(each: _Attended, start_at_us: int, at_us: int, reached_ms: int) ->
     The sending site is delayed by credit, the standby by its full log, so the two drift apart.
     After a takeover, consumers must not wait for tuples that are late at this site only.
     """
-    source = each.resumable
+    source = each.resuming
     if source is None or not each.paced:
         return
     least_us, most_us = 0, each.slipped_us

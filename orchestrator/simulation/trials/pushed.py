@@ -19,7 +19,7 @@ from foundation.arrays import IntArray
 from orchestrator.edges import sources
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import SourceEmitted
-from orchestrator.edges.sources.driver import SourceContext, SourceDriver
+from orchestrator.edges.sources.driver import OpenSource, SourceContext, SourceDriver
 from orchestrator.edges.sources.formats.rejections import RejectedInput
 from orchestrator.edges.sources.live.ingestion import Ingestion
 from orchestrator.edges.sources.live.journal import Journal
@@ -27,7 +27,7 @@ from orchestrator.edges.sources.live.live_input import JournaledInput
 from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.replay import OpenReplay, Recording, Replay
 from orchestrator.folders import path_part
-from orchestrator.records import SourceAssignment
+from orchestrator.records import Guarantee, SourceAssignment
 from streams.vectors.chunk import NO_WATERMARK, Position, stream_schema
 
 ADVANCE_US = 50_000
@@ -64,14 +64,9 @@ class Pushed(SourceDriver, frozen=True, kw_only=True):
     ends: bool = False
 
     @property
-    def resumable(self) -> bool:
-        """From its journal."""
-        return True
-
-    @property
-    def paced(self) -> bool:
-        """The client sends when it likes."""
-        return False
+    def guarantee(self) -> Guarantee:
+        """The client sends when it likes, and a journal keeps it."""
+        return Guarantee.JOURNALED
 
     @property
     def together_ms(self) -> float:
@@ -114,8 +109,10 @@ class Pushed(SourceDriver, frozen=True, kw_only=True):
         return OpenPushed(opened, client, self)
 
 
-class OpenPushed:
+class OpenPushed(OpenSource):
     """The open source together with its client."""
+
+    resumes = True
 
     def __init__(self, opened: JournaledInput, client: OpenReplay, options: Pushed) -> None:
         self._input = opened

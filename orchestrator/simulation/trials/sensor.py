@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from orchestrator.edges import sources
 from orchestrator.edges.events import SourceEmitted
-from orchestrator.edges.sources.driver import SourceContext, SourceDriver
+from orchestrator.edges.sources.driver import OpenSource, SourceContext, SourceDriver
 from orchestrator.edges.sources.replay import OpenReplay, Recording, Replay
 from orchestrator.records import SourceAssignment
 
@@ -47,16 +47,13 @@ class Sensor(SourceDriver, frozen=True, kw_only=True):
         return OpenSensor(opened, last_ms, rewinds=self.rewinds)
 
 
-class OpenSensor:
+class OpenSensor(OpenSource):
     """Emits what is due, and reads nothing again."""
 
     def __init__(self, replay: OpenReplay, last_ms: int, *, rewinds: bool) -> None:
         self._replay = replay
         self._last_ms = last_ms
         self._waits = not rewinds
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def next_due_us(self, start_at_us: int) -> int | None:
         """When the next watermark is due."""

@@ -110,7 +110,7 @@ class Site:
         assigned = SourceAssignment(
             stream="s",
             columns=COLUMNS,
-            source=SourceSpec(driver=name, resumable=source.resumable, waits=True),
+            source=SourceSpec(driver=name, guarantee=source.guarantee),
             start_at_us=None,
         )
         self._now_us = YEAR_9999_MS * 1000

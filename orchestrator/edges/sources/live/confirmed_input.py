@@ -24,7 +24,7 @@ PATIENCE_S = 20.0
 
 
 class ConfirmedInput(LiveInput):
-    """A live input whose clients are told the outcome once consumers have acknowledged it."""
+    """A live input whose clients are told the outcome of a batch once consumers have it."""
 
     waits_for_consumers = True
 

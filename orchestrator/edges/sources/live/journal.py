@@ -3,7 +3,7 @@
 Nobody can ask a client to send a tuple once more. Tuples are therefore in the journal before their
 client is told that they are accepted, and before the host numbers them. A site that is killed and
 started again finds in the journal how far the numbers had come, and continues them. Consumers that
-lack tuples get them from the journal. So a source with a journal is a `ResumableSource` like a
+lack tuples get them from the journal. So a source with a journal resumes like a
 recording.
 
 A *commit* holds three things: the tuples that have become part of the stream, in its order; the

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import SourceEmitted
+from orchestrator.edges.sources.driver import OpenSource
 from orchestrator.edges.sources.formats.rejections import RejectedInput
 from orchestrator.edges.sources.live.ingestion import (
     PIECE_BYTES,
@@ -39,7 +40,7 @@ CLOSES_S = 5.0
 """How long the end of a source waits for a disk."""
 
 
-class LiveInput:
+class LiveInput(OpenSource):
     """An open live source: an ingestion with a thread, between readers and the host's loop.
 
     Parameters
@@ -63,14 +64,10 @@ class LiveInput:
 
     Attributes
     ----------
-    waits_for_consumers
-        Whether the outcome of a batch is known only once consumers have it.
     hears
         Whether its readers have read everything that there is, as far as they know: if nothing
         comes then, the source is silent.
     """
-
-    waits_for_consumers = False
 
     def __init__(
         self,
@@ -429,7 +426,9 @@ class LiveInput:
 
 
 class JournaledInput(LiveInput):
-    """A live input whose stream can be read again from its journal: a `ResumableSource`."""
+    """A live input whose stream can be read again from its journal."""
+
+    resumes = True
 
     @property
     def retained(self) -> Position:

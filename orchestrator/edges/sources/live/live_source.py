@@ -23,7 +23,7 @@ from orchestrator.edges.sources.live.live_input import JournaledInput, LiveInput
 from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.live.waiting_tuples import WaitingTuples
 from orchestrator.folders import path_part, private_folder
-from orchestrator.records import SourceAssignment
+from orchestrator.records import Guarantee, SourceAssignment
 from streams.vectors.chunk import stream_schema
 
 if TYPE_CHECKING:
@@ -124,14 +124,10 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             )
 
     @property
-    def resumable(self) -> bool:
-        """Whether it keeps a journal."""
-        return self.durable in (Durability.MACHINE, Durability.PROCESS)
-
-    @property
-    def journaled(self) -> bool:
-        """Whether it keeps a journal."""
-        return self.resumable
+    def guarantee(self) -> Guarantee:
+        """Whoever sends waits; most streams have a journal."""
+        journaled = self.durable in (Durability.MACHINE, Durability.PROCESS)
+        return Guarantee.JOURNALED if journaled else Guarantee.SENT
 
     @property
     def unlike(self) -> str | None:
@@ -162,21 +158,11 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             "`idleAfter: off`": self.idle_after_ms is None,
             "`maxAhead: off`": self.max_ahead_ms is None,
             "a timestamp that is not the arrival": not self.by_arrival,
-            "a journal": self.journaled,
+            "a journal": self.guarantee.resumable,
             "neither `late` nor `rejected`": not (self.late or self.rejected),
         }
         missing = [option for option, has in wanted.items() if not has]
         return f"it also needs {', '.join(missing)}" if missing else None
-
-    @property
-    def paced(self) -> bool:
-        """Its tuples come when others send them."""
-        return False
-
-    @property
-    def waits(self) -> bool:
-        """Whoever sends waits."""
-        return True
 
     @property
     def by_arrival(self) -> bool:
@@ -283,7 +269,7 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
         return stream / str(assignment.generation)
 
     def _keeps(self, assignment: SourceAssignment) -> bool:
-        return self.journaled and assignment.resumes
+        return self.guarantee.resumable and assignment.resumes
 
     def _journal(self, assignment: SourceAssignment, folder: Path | None) -> Journal | None:
         if not self._keeps(assignment):

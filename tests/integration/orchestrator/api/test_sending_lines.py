@@ -31,7 +31,7 @@ def source(tmp_path: Path) -> Iterator[LiveInput]:
     assigned = SourceAssignment(
         stream="north",
         columns=COLUMNS,
-        source=SourceSpec(driver="http", resumable=OPTIONS.resumable, waits=True),
+        source=SourceSpec(driver="http", guarantee=OPTIONS.guarantee),
         start_at_us=None,
     )
     made = OPTIONS.open(

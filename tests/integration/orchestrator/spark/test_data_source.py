@@ -22,7 +22,7 @@ from orchestrator.edges.sources.folder import Folder
 from orchestrator.edges.sources.formats.row_form import ISO
 from orchestrator.edges.sources.http import Http
 from orchestrator.edges.sources.live.live_input import LiveInput
-from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.records import Guarantee, SourceAssignment, SourceSpec
 from tests.conftest import WaitUntil
 from tests.integration.orchestrator.edges.sinks.test_http_results import Site as Exit
 from tests.integration.orchestrator.edges.sources.test_http import Site
@@ -171,7 +171,7 @@ def test_batches_in_a_folder_are_numbered_files_that_two_sites_read_alike(
             SourceAssignment(
                 stream="s",
                 columns={"number": "int", "name": "string"},
-                source=SourceSpec(driver="folder", resumable=True, waits=True),
+                source=SourceSpec(driver="folder", guarantee=Guarantee.JOURNALED),
                 start_at_us=None,
                 peer_site="other",
             ),

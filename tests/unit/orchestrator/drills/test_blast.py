@@ -15,10 +15,10 @@ from orchestrator.drills.blast import (
 )
 from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
 from orchestrator.errors import InvalidInput
-from orchestrator.records import SourceSpec
+from orchestrator.records import Guarantee, SourceSpec
 from tests.obedient_cluster import ObedientCluster, aircraft
 
-RECORDED = SourceSpec(driver="replay", resumable=True)
+RECORDED = SourceSpec(driver="replay", guarantee=Guarantee.REPLAYABLE)
 
 
 def cluster_with(source: SourceSpec | None) -> ObedientCluster:

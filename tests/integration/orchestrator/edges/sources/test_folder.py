@@ -18,7 +18,7 @@ from orchestrator.edges.sources.folder import Folder
 from orchestrator.edges.sources.live import folder_readers as driver
 from orchestrator.edges.sources.live.folder_readers import FileNames
 from orchestrator.edges.sources.live.live_input import JournaledInput
-from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.records import Guarantee, SourceAssignment, SourceSpec
 from streams.vectors.chunk import NO_WATERMARK
 from tests.conftest import WaitUntil
 
@@ -38,7 +38,7 @@ class Site:
         assigned = SourceAssignment(
             stream="s",
             columns={"number": "int"},
-            source=SourceSpec(driver="folder", resumable=True, waits=True),
+            source=SourceSpec(driver="folder", guarantee=Guarantee.JOURNALED),
             start_at_us=None,
         )
         context = SourceContext(folder=self._archive, clock_us=lambda: 10**12)

@@ -52,7 +52,7 @@ class Site:
         assigned = SourceAssignment(
             stream=stream,
             columns={"number": "int", "name": "string"},
-            source=SourceSpec(driver="http", resumable=options.resumable, waits=True),
+            source=SourceSpec(driver="http", guarantee=options.guarantee),
             start_at_us=None,
         )
         context = SourceContext(

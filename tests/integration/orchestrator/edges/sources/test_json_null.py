@@ -11,14 +11,14 @@ import pytest
 TCP = """
 import socket, sys, time
 from pathlib import Path
-from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.records import Guarantee, SourceAssignment, SourceSpec
 from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.edges.sources.formats.row_form import Format
 from orchestrator.edges.sources.tcp import Tcp
 
 assigned = SourceAssignment(
     stream="north", columns={"number": "int"},
-    source=SourceSpec(driver="tcp", resumable=True, waits=True), start_at_us=None,
+    source=SourceSpec(driver="tcp", guarantee=Guarantee.JOURNALED), start_at_us=None,
 )
 context = SourceContext(folder=Path(sys.argv[1]), clock_us=lambda: 10**15)
 source = Tcp(format=Format.JSON, acknowledge=True).open(assigned, context)
@@ -44,7 +44,7 @@ inbox.mkdir(parents=True, exist_ok=True)
 (inbox / "b.jsonl").write_text('{"number": 2}\\n')
 assigned = SourceAssignment(
     stream="north", columns={"number": "int"},
-    source=SourceSpec(driver="folder", resumable=True, waits=True), start_at_us=None,
+    source=SourceSpec(driver="folder", guarantee=Guarantee.JOURNALED), start_at_us=None,
 )
 context = SourceContext(folder=folder / "site", clock_us=lambda: 10**15)
 source = Folder(path=str(inbox), every_ms=5).open(assigned, context)

@@ -20,7 +20,7 @@ from orchestrator.edges.sources.formats.row_form import Format, Unknown
 from orchestrator.edges.sources.kafka import Kafka
 from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.errors import InvalidInput
-from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.records import Guarantee, SourceAssignment, SourceSpec
 from tests.mock_brokers import MockBrokers
 from tests.mock_kafka import PARTITIONS, PATIENCE_S, MockKafka
 
@@ -52,7 +52,7 @@ class Site:
         assigned = SourceAssignment(
             stream="north",
             columns={"number": "int"},
-            source=SourceSpec(driver="kafka", resumable=True, waits=True),
+            source=SourceSpec(driver="kafka", guarantee=Guarantee.JOURNALED),
             start_at_us=None,
         )
         # A clock that each look moves on.
@@ -449,7 +449,7 @@ def test_two_sites_of_one_machine_may_share_a_folder(
     assigned = SourceAssignment(
         stream="north",
         columns={"number": "int"},
-        source=SourceSpec(driver="kafka", resumable=True, waits=True),
+        source=SourceSpec(driver="kafka", guarantee=Guarantee.JOURNALED),
         start_at_us=None,
     )
     folder = tmp_path / "shared"

@@ -27,7 +27,7 @@ def opened(options: Http, folder: Path, columns: dict[str, str]) -> Generator[Li
     assigned = SourceAssignment(
         stream="north",
         columns=columns,
-        source=SourceSpec(driver="http", resumable=options.resumable, waits=True),
+        source=SourceSpec(driver="http", guarantee=options.guarantee),
         start_at_us=None,
     )
     source = options.open(assigned, SourceContext(folder=folder, clock_us=lambda: NOW_US))

@@ -14,7 +14,7 @@ from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.edges.sources.http import Http
 from orchestrator.edges.sources.live import batches, waiting_tuples
 from orchestrator.edges.sources.live.live_input import LiveInput
-from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.records import Guarantee, SourceAssignment, SourceSpec
 
 OPTIONS = Http(
     time_column="number", time_format="ms", slack_ms=10**6, idle_after_ms=None, max_ahead_ms=None
@@ -25,7 +25,7 @@ def open_it(folder: Path, *, buffer_bytes: int = 100_000) -> LiveInput:
     assigned = SourceAssignment(
         stream="north",
         columns={"number": "int"},
-        source=SourceSpec(driver="http", resumable=True, waits=True),
+        source=SourceSpec(driver="http", guarantee=Guarantee.JOURNALED),
         start_at_us=None,
     )
     context = SourceContext(folder=folder, clock_us=lambda: 10**12, buffer_bytes=buffer_bytes)

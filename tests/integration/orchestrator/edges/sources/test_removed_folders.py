@@ -18,7 +18,7 @@ from orchestrator.edges.sources.http import Http
 from orchestrator.edges.sources.live.batches import Batches
 from orchestrator.edges.sources.live.live_source import Durability
 from orchestrator.edges.sources.source_drivers import SourceDrivers
-from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.records import Guarantee, SourceAssignment, SourceSpec
 from tests.conftest import WaitUntil
 from tests.integration.orchestrator.edges.sources.test_http import NOW_US, Site, accepted, request
 
@@ -49,7 +49,7 @@ def test_a_stream_whose_journal_is_removed_stops_and_says_what_to_do(
     assigned = SourceAssignment(
         stream="north",
         columns={"number": "int", "name": "string"},
-        source=SourceSpec(driver="http", resumable=True, waits=True),
+        source=SourceSpec(driver="http", guarantee=Guarantee.JOURNALED),
         start_at_us=1,
     )
     # It had started before this process.

@@ -41,7 +41,7 @@ class Site:
         assigned = SourceAssignment(
             stream="north",
             columns={"number": "int", "name": "string"},
-            source=SourceSpec(driver="tcp", resumable=options.resumable, waits=True),
+            source=SourceSpec(driver="tcp", guarantee=options.guarantee),
             start_at_us=1 if started else None,
         )
         clock = lambda: self.now_us  # noqa: E731

@@ -17,16 +17,16 @@ from orchestrator.control.observe.latencies import latency_uncertainty_ms
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
 from orchestrator.drills import acting
-from orchestrator.records import Assignment, SourceSpec, SourceStatus
+from orchestrator.records import Assignment, Guarantee, SourceSpec, SourceStatus
 from orchestrator.store.protocol import NODES, RUNNING_STREAMS, STREAMS
 from tests.obedient_cluster import ObedientCluster, aircraft
 
-REFUSED = SourceSpec(driver="side", resumable=True, waits=True)
+REFUSED = SourceSpec(driver="side", guarantee=Guarantee.JOURNALED)
 NORTH, SOUTH = "north-receiver", "south-receiver"
 
 
-RECORDED = SourceSpec(driver="replay", resumable=True, waits=True, read_alike=True)
-SENT = SourceSpec(driver="http", waits=True)
+RECORDED = SourceSpec(driver="replay", guarantee=Guarantee.REPLAYABLE)
+SENT = SourceSpec(driver="http", guarantee=Guarantee.SENT)
 """What clients send and no site keeps."""
 FIELDS = {"altitude": ("state", "altitude")}
 

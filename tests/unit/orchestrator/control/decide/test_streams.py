@@ -8,7 +8,7 @@ import pytest
 from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.decide.writes import decide
 from orchestrator.manifest import Manifests
-from orchestrator.records import Shed, SourceSpec, SourceStatus
+from orchestrator.records import Guarantee, Shed, SourceSpec, SourceStatus
 from orchestrator.store.protocol import ASSIGNMENTS, QUERIES, RUNNING_STREAMS, STREAMS
 from tests.obedient_cluster import ObedientCluster, aircraft
 
@@ -23,7 +23,7 @@ def with_source(source: SourceSpec | None, shed: Shed | None) -> Manifests:
     return msgspec.structs.replace(aircraft(), streams=tuple(streams))
 
 
-RECORDED = SourceSpec(driver="replay", resumable=True)
+RECORDED = SourceSpec(driver="replay", guarantee=Guarantee.REPLAYABLE)
 
 
 def generations(cluster: ObedientCluster) -> dict[str, int]:

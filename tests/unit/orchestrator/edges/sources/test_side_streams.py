@@ -15,7 +15,7 @@ from orchestrator.edges.sources.live.live_input import LiveInput
 from orchestrator.edges.sources.live.live_source import LiveSource
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import load
-from orchestrator.records import SourceAssignment, StreamRecord
+from orchestrator.records import Guarantee, SourceAssignment, StreamRecord
 from streams.vectors.chunk import Position, stream_schema
 
 STREAM = """
@@ -89,7 +89,7 @@ def test_a_manifest_asks_for_them(tmp_path: Path) -> None:
     assert late.columns == {"number": "int", "event_time": "int"}
     assert rejected.columns == {"kind": "string", "reason": "string", "what": "string"}
     assert late.source is not None
-    assert late.source.journaled
+    assert late.source.guarantee is Guarantee.JOURNALED
     assert north.beside is None
     assert [each.name for each in records(tmp_path, "{timestamp: {column: at}}")] == ["north"]
 

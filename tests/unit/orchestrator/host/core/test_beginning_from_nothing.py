@@ -17,7 +17,14 @@ from orchestrator.edges.events import (
     Wanted,
 )
 from orchestrator.host.core.events import Report
-from orchestrator.records import Assignment, LostInput, SinkAssignment, SourceAssignment, SourceSpec
+from orchestrator.records import (
+    Assignment,
+    Guarantee,
+    LostInput,
+    SinkAssignment,
+    SourceAssignment,
+    SourceSpec,
+)
 from streams.vectors.chunk import Chunk, Position
 from tests.driven_host import COLUMNS, Driven, assigned, assignment_of, data, peers, subscribed
 from tests.streams_of_numbers import chunk, numbers
@@ -84,7 +91,7 @@ def test_input_of_which_nobody_knows_how_much_it_was_is_no_nothing() -> None:
 def resumed_source() -> Driven:
     """A site that was started again when 5 tuples had entered."""
     host = Driven("site")
-    recorded = SourceSpec(driver="replay", resumable=True)
+    recorded = SourceSpec(driver="replay", guarantee=Guarantee.REPLAYABLE)
     source = SourceAssignment(stream="s", columns=COLUMNS, source=recorded, start_at_us=1)
     host.assign(
         Assignment(incarnation="1", sources=(source,), consumers={"s": ("one",)}, peers=peers())

@@ -8,7 +8,7 @@ from ha.messages import Ack, Subscribe
 from ha.producer import acknowledge, subscribe
 from orchestrator.edges.events import SourceEmitted
 from orchestrator.host.core.hosted_streams import ENTRIES, HostedSource
-from orchestrator.records import Shed, SourceAssignment, SourceSpec
+from orchestrator.records import Guarantee, Shed, SourceAssignment, SourceSpec
 from streams.vectors.chunk import Position
 from tests.streams_of_numbers import chunk, numbers
 
@@ -21,7 +21,9 @@ def source(*, resumable: bool, shed: Shed | None = None) -> HostedSource:
         SourceAssignment(
             stream="s",
             columns={"number": "int"},
-            source=SourceSpec(driver="test", resumable=resumable),
+            source=SourceSpec(
+                driver="test", guarantee=Guarantee.REPLAYABLE if resumable else Guarantee.ONCE
+            ),
             start_at_us=0,
             shed=shed,
         )

@@ -20,7 +20,14 @@ from orchestrator.edges.events import (
     Wanted,
 )
 from orchestrator.host.core.events import PeerLost, Report
-from orchestrator.records import Assignment, SinkAssignment, Skipped, SourceAssignment, SourceSpec
+from orchestrator.records import (
+    Assignment,
+    Guarantee,
+    SinkAssignment,
+    Skipped,
+    SourceAssignment,
+    SourceSpec,
+)
 from streams.vectors.chunk import Chunk, Position
 from tests.driven_host import (
     COLUMNS,
@@ -98,7 +105,7 @@ def test_sink_of_another_query_of_the_same_name_begins_anew() -> None:
         assert numbers([each.chunk for each in host.take(Deliver)]) == [0, 1]
 
 
-RECORDED = SourceSpec(driver="replay", resumable=True)
+RECORDED = SourceSpec(driver="replay", guarantee=Guarantee.REPLAYABLE)
 
 
 def resumed_source() -> Driven:

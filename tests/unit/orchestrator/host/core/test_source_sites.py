@@ -9,12 +9,12 @@ from ha.roles import ReplicaRole
 from orchestrator.edges.events import SourceEmitted, SourceFailed, SourceOpened, SourceWaits, Wanted
 from orchestrator.host.core.events import PeerLost
 from orchestrator.host.core.hosted_streams import HostedSource
-from orchestrator.records import Assignment, SourceAssignment, SourceSpec
+from orchestrator.records import Assignment, Guarantee, SourceAssignment, SourceSpec
 from streams.vectors.chunk import Chunk, Position
 from tests.driven_host import COLUMNS, Driven, peers
 from tests.streams_of_numbers import chunk, numbers
 
-RECORDED = SourceSpec(driver="replay", resumable=True, waits=True)
+RECORDED = SourceSpec(driver="replay", guarantee=Guarantee.REPLAYABLE)
 
 
 def assignment(role: str, *, epoch: int = 1, peer: str = "exit") -> Assignment:

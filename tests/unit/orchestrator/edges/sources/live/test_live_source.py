@@ -9,13 +9,13 @@ import pytest
 from orchestrator.edges import sources
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.listening import Endpoint, read_token, same_token
-from orchestrator.edges.sources.driver import ResumableSource, SourceContext
+from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.edges.sources.formats.row_form import Format
 from orchestrator.edges.sources.live.live_source import Durability
 from orchestrator.edges.sources.tcp import Tcp
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import load
-from orchestrator.records import Shed, SourceAssignment, SourceSpec
+from orchestrator.records import Guarantee, Shed, SourceAssignment, SourceSpec
 from streams.vectors.chunk import Position
 
 STREAM = """
@@ -34,7 +34,7 @@ def driver(folder: Path, options: str) -> Tcp:
     file.write_text(STREAM % options)
     (stream,) = load([file]).streams
     assert stream.record.source is not None
-    assert stream.record.source.waits
+    assert stream.record.source.guarantee is not Guarantee.ONCE
     found = sources.restore(stream.record.source)
     assert isinstance(found, Tcp)
     return found
@@ -58,11 +58,11 @@ def test_options(tmp_path: Path) -> None:
         retain_bytes=2**30,
         advance_ms=1000.0,
     )
-    assert not made.resumable
-    assert not driver(tmp_path, "{durable: replicas}").resumable
+    assert not made.guarantee.resumable
+    assert not driver(tmp_path, "{durable: replicas}").guarantee.resumable
     plain = driver(tmp_path, "{}")
     assert plain == Tcp()
-    assert plain.resumable
+    assert plain.guarantee.resumable
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def assigned(*, start_at_us: int | None = None, shed: Shed | None = None) -> Sou
     return SourceAssignment(
         stream="north",
         columns={"number": "int"},
-        source=SourceSpec(driver="tcp", resumable=True, waits=True),
+        source=SourceSpec(driver="tcp", guarantee=Guarantee.JOURNALED),
         start_at_us=start_at_us,
         shed=shed,
         generation=3,
@@ -146,7 +146,7 @@ def assigned(*, start_at_us: int | None = None, shed: Shed | None = None) -> Sou
 def test_a_journal_that_is_gone_is_said_and_not_begun_anew(tmp_path: Path) -> None:
     context = SourceContext(folder=tmp_path)
     opened = Tcp().input(assigned(), context)
-    assert isinstance(opened, ResumableSource)
+    assert opened.resumes
     opened.close()
     Tcp().input(assigned(start_at_us=1), context).close()
     for file in (tmp_path / "journal" / "north" / "3").iterdir():
@@ -172,7 +172,7 @@ def test_without_a_journal_a_source_does_not_resume(tmp_path: Path) -> None:
         Tcp().input(assigned(shed=shed), SourceContext(folder=tmp_path)),
         Tcp(durable=Durability.NOTHING).input(assigned(), SourceContext()),
     ):
-        assert not isinstance(opened, ResumableSource)
+        assert not opened.resumes
         opened.close()
     with pytest.raises(DriverError, match="no folder for the stream's journal"):
         Tcp().input(assigned(), SourceContext())
