@@ -150,7 +150,7 @@ class Subscription:
     departure: tuple[int, int] | None = None
     _links: dict[str, ProducerLink] = field(default_factory=dict[str, ProducerLink])
     _moved_us: int = 0
-    _told: tuple[list[tuple[str, Ack]], int] | None = None
+    _acks_sent: tuple[list[tuple[str, Ack]], int] | None = None
     """The last acknowledgements, and when they were sent."""
 
     @property
@@ -365,7 +365,7 @@ class Subscription:
         None while an answer is awaited, or if `node` has answered that it keeps no more.
         """
         link = self._links.get(node)
-        if link is None or link.start is None or self.holed(node):
+        if link is None or link.start is None or self.has_gap(node):
             return None
         return self._ask(link, now_us)
 
@@ -484,7 +484,7 @@ class Subscription:
             return None
         return begins
 
-    def holed(self, node: str) -> bool:
+    def has_gap(self, node: str) -> bool:
         """Whether `node` has answered that it no longer keeps all that a reader lacks."""
         link = self._links.get(node)
         return (
@@ -565,13 +565,13 @@ class Subscription:
         least = _least([*reached.values()])
         return _least([processed[reader] for reader, at in reached.items() if at == least])
 
-    def tells(self, acks: list[tuple[str, Ack]], now_us: int) -> bool:
+    def acks_due(self, acks: list[tuple[str, Ack]], now_us: int) -> bool:
         """Whether to send acknowledgements now: they say something new, or it has been a while."""
-        if self._told is not None:
-            told, told_us = self._told
+        if self._acks_sent is not None:
+            told, told_us = self._acks_sent
             if told == acks and now_us - told_us < REPEATED_US:
                 return False
-        self._told = acks, now_us
+        self._acks_sent = acks, now_us
         return True
 
     def _reached(self) -> Iterator[tuple[str, StreamCursor, Position | None]]:

@@ -14,8 +14,8 @@ import msgspec
 
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.decision import Write
-from orchestrator.control.observe.awaited import AWAITED_US
 from orchestrator.control.observe.dataflow import AS_WRITTEN
+from orchestrator.control.observe.missing_hosts import AWAITED_US
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.process import Coordination
 from orchestrator.control.publishing import EVERY_US

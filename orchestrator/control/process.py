@@ -15,12 +15,12 @@ from contextlib import suppress
 
 from orchestrator.control.decide.beginning import begin_events
 from orchestrator.control.decide.decision import DecisionSettings, Write
-from orchestrator.control.decide.noticed import with_times
 from orchestrator.control.decide.proposing import answer, refused_by_a_bug, unanswered
+from orchestrator.control.decide.since import with_times
 from orchestrator.control.decide.writes import decide
 from orchestrator.control.observe.audit_events import audit_events
-from orchestrator.control.observe.awaited import AwaitedHosts
 from orchestrator.control.observe.clocks import CoordinatorClock
+from orchestrator.control.observe.missing_hosts import MissingHosts
 from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.planning.trying import Tries
@@ -212,7 +212,7 @@ class Coordination:
         self._store = store
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
-        self._awaited = AwaitedHosts()
+        self._missing_hosts = MissingHosts()
         # Decisions of people and hosts should not wait for the next step.
         urgent = (QUERIES, STREAMS, FRAGMENTS, CORDONS, MOVES, LINKS, REQUESTS, PROPOSALS)
         self._reader = ReadCache(store, RARELY_CHANGING, urgent=urgent, on_change=wake)
@@ -230,7 +230,7 @@ class Coordination:
         try:
             if not self.election.stand(now_us):
                 self._before = None
-                self._awaited.await_anew()
+                self._missing_hosts.await_anew()
                 return False
             return self._step(now_us)
         except StoreUnavailable:
@@ -271,7 +271,7 @@ class Coordination:
         view = read_view(self._reader)
         if self._clock is not None:
             now_us = self._clock.at(now_us, view.cluster_clocks, view.nodes)
-        view = self._awaited.restored(view, now_us)
+        view = self._missing_hosts.restored(view, now_us)
         if view is None:
             return False
         view = with_times(view, self._before, now_us)

@@ -210,7 +210,7 @@ def retimed(planning: Planning, but: Collection[str]) -> tuple[FragmentRecord, .
         for record in planning.fragments.values()
         if (running := planning.running.get(record.fragment)) is not None
         and record.fragment not in but
-        and record.key not in planning.remembered
+        and record.key not in planning.reconstructed
         and record.timing != running.timing
     )
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.control.decide.apart import go_apart
 from orchestrator.control.decide.assignments import assignments, follows
 from orchestrator.control.decide.completing import complete
 from orchestrator.control.decide.decision import DecisionSettings, PendingDecision, Write
@@ -30,6 +29,7 @@ from orchestrator.control.decide.moving import pursue
 from orchestrator.control.decide.placing import place_new
 from orchestrator.control.decide.proposing import take_consents
 from orchestrator.control.decide.schemes import choose_again
+from orchestrator.control.decide.separation import separate_replicas
 from orchestrator.control.decide.stream_sites import keep_feeding
 from orchestrator.control.decide.streams import (
     note_slips,
@@ -92,7 +92,7 @@ def decide(
         if fragment.key in pending.fragments and fragment.key in view.fragments:
             pending.attempt(fragment.key, lambda key=fragment.key: heal(pending, key))
     pursue(pending)
-    pending.attempt("failure domains", lambda: go_apart(pending))
+    pending.attempt("failure domains", lambda: separate_replicas(pending))
     complete(pending)
     # Before new plans, which rest on what the fragments that run cost now.
     pending.attempt("costs", lambda: note_drift(pending))

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from ha.roles import ReplicaRole
 from orchestrator.control.observe.dataflow import Dataflow, Fragment, InvalidQuery, sound_dataflow
 from orchestrator.control.observe.entering import EnteringStream
-from orchestrator.control.observe.plausible import plausible
 from orchestrator.control.observe.read_cache import RecordReader
 from orchestrator.control.observe.readiness import Incomplete
+from orchestrator.control.observe.report_checks import checked_report
 from orchestrator.records import (
     ApplyRequest,
     Assignment,
@@ -477,7 +477,7 @@ def read_view(store: RecordReader) -> ClusterView:
         streams=_sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault),
         running_streams=_sound(store, RUNNING_STREAMS, invalid, lambda record: record.name),
         nodes={
-            name: plausible(found)
+            name: checked_report(found)
             for name, found in _sound(store, NODES, invalid, lambda record: record.node).items()
         },
         services=_sound(store, SERVICES, invalid),

@@ -16,7 +16,7 @@ from orchestrator.control.observe.dataflow import (
     InvalidQuery,
     sound_dataflow,
 )
-from orchestrator.control.observe.remembered import remembered_fragments
+from orchestrator.control.observe.unreadable_fragments import reconstructed_fragments
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.feeding import fed_standbys, fed_timing, feedings, with_feeding
 from orchestrator.control.planning.replicas import (
@@ -77,7 +77,7 @@ class Planning:
         Of all fragments.
     running
         Fragments that run or were placed, by name.
-    remembered
+    reconstructed
         Those of `fragments` whose own records cannot be read, and must not be written.
     """
 
@@ -100,8 +100,8 @@ class Planning:
         self._healed: dict[str, RunningFragment] = {}
         for found in view.fragments.values():
             self.note(found.record)
-        self.remembered = remembered_fragments(view)
-        for record in self.remembered.values():
+        self.reconstructed = reconstructed_fragments(view)
+        for record in self.reconstructed.values():
             work = self.work.fragments.get(record.fragment)
             cost_ms = record.timing.cost_ms if work is None else work.instance_ms
             timing = msgspec.structs.replace(record.timing, cost_ms=cost_ms)

@@ -383,7 +383,7 @@ class InputProcessor:
         subscription.room_bytes = 0 if is_behind else manager.window_bytes
         subscription.received_bytes = 0
         acks = subscription.acks(positions)
-        for node, ack in acks if subscription.tells(acks, now_us) else ():
+        for node, ack in acks if subscription.acks_due(acks, now_us) else ():
             yield node, stream, ack
 
     def _has_no_room(self, subscription: Subscription) -> bool:
@@ -407,7 +407,7 @@ class InputProcessor:
         receipt = self._take(reader, data, now_us)
         if receipt is not Receipt.GAP:
             return receipt
-        self._send(subscription.ask_others(sender, now_us) if subscription.holed(sender) else [])
+        self._send(subscription.ask_others(sender, now_us) if subscription.has_gap(sender) else [])
         hosted = self.replica_manager.replicas.get(reader)
         is_standby = hosted is not None and hosted.replica.role is not ReplicaRole.PRIMARY
         patience_us = STANDBY_PATIENCE_US if is_standby else PATIENCE_US

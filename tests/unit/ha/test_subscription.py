@@ -103,7 +103,7 @@ def test_a_producer_that_has_said_where_a_reader_begins_is_asked_for_what_it_lac
     assert (node, request.position, request.begins) == ("primary", AT_30, None)
     made.answered("primary", answer(Position(next_seq=5, watermark_ms=50)))
     assert made.confirmed
-    assert made.holed("primary")
+    assert made.has_gap("primary")
     assert made.missing("primary", 2) is None
     ((node, request),) = made.ask_others("primary", 2)
     assert (node, request.position, request.feed) == ("secondary", AT_30, True)
@@ -189,9 +189,9 @@ def test_a_gap_is_asked_for_once() -> None:
 def test_tuples_are_lost_only_if_no_producer_has_them() -> None:
     made = confirmed(at(AT_30))
     made.answered("primary", answer(AT_30))
-    assert not made.holed("primary")
+    assert not made.has_gap("primary")
     made.answered("primary", answer(AT_80))
-    assert made.holed("primary")
+    assert made.has_gap("primary")
     assert not made.unrecoverable("r0", 0), "the secondary may have them"
     ((node, request),) = made.ask_others("primary", 0)
     assert (node, request.feed, request.position) == ("secondary", True, AT_30)
@@ -353,12 +353,12 @@ def test_acknowledges_the_least_to_every_replica_that_has_answered() -> None:
 def test_an_acknowledgement_that_says_nothing_new_is_repeated_after_a_while() -> None:
     made = confirmed(at(AT_80))
     before, after = made.acks({"r0": AT_30}), made.acks({"r0": AT_80})
-    assert made.tells(before, 0)
-    assert not made.tells(made.acks({"r0": AT_30}), REPEATED_US - 1)
-    assert made.tells(before, REPEATED_US)
-    assert made.tells(after, REPEATED_US + 1)
+    assert made.acks_due(before, 0)
+    assert not made.acks_due(made.acks({"r0": AT_30}), REPEATED_US - 1)
+    assert made.acks_due(before, REPEATED_US)
+    assert made.acks_due(after, REPEATED_US + 1)
     # What a producer was told before is news again.
-    assert made.tells(before, REPEATED_US + 2)
+    assert made.acks_due(before, REPEATED_US + 2)
 
 
 def test_acknowledges_nothing_while_readers_are_in_different_generations() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.decision import DecisionSettings
-from orchestrator.control.observe.awaited import AWAITED_US
+from orchestrator.control.observe.missing_hosts import AWAITED_US
 from orchestrator.records import (
     FragmentRecord,
     MovePlan,

@@ -11,9 +11,9 @@ import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.stream_sites import TRIED_US
-from orchestrator.control.observe.awaited import AWAITED_US
 from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.latencies import latency_uncertainty_ms
+from orchestrator.control.observe.missing_hosts import AWAITED_US
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
 from orchestrator.drills import acting

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from orchestrator.control.decide.admission import admit
-from orchestrator.control.observe.awaited import AWAITED_US
 from orchestrator.control.observe.measured_load import NODE_SHARE
+from orchestrator.control.observe.missing_hosts import AWAITED_US
 from orchestrator.control.planning import utilisation
 from orchestrator.control.planning.utilisation import RESTING_CORES, SERVICE_US, PredictedPlace
 from orchestrator.errors import Refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.control.decide.apart import AT_A_TIME, GOES_APART
+from orchestrator.control.decide.separation import AT_A_TIME, GOES_APART
 from orchestrator.records import CordonRecord
 from orchestrator.store.protocol import CORDONS
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft

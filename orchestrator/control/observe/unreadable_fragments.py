@@ -13,7 +13,7 @@ from orchestrator.records import FragmentAssignment, FragmentRecord, ReplicaId, 
 from orchestrator.store.protocol import ASSIGNMENTS, FRAGMENTS
 
 
-def remembered_fragments(view: ClusterView) -> dict[str, FragmentRecord]:
+def reconstructed_fragments(view: ClusterView) -> dict[str, FragmentRecord]:
     """By `<query>.<fragment>`; those that no host runs are missing."""
     held: dict[str, list[tuple[ReplicaId, FragmentAssignment]]] = {}
     unreadable = view.broken(FRAGMENTS)

@@ -32,7 +32,7 @@ MOST_US = 1e12
 """As much for the cost of a timestamp or a tuple."""
 
 
-def plausible(found: Versioned[NodeRecord]) -> Versioned[NodeRecord]:
+def checked_report(found: Versioned[NodeRecord]) -> Versioned[NodeRecord]:
     """The record without what cannot be, and with problems that say so; itself if all can be."""
     record = found.record
     problems = tuple(_problems(record))

@@ -23,7 +23,7 @@ AWAITED_US = 2_000_000
 """Hosts of a loaded machine come back within a second once the store responds."""
 
 
-class AwaitedHosts:
+class MissingHosts:
     """What one coordinator remembers of hosts."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ PREFIX = "apart-"
 """Begins the names of these plans."""
 
 
-def go_apart(pending: PendingDecision) -> None:
+def separate_replicas(pending: PendingDecision) -> None:
     """Have secondaries moved that lie in the failure domain of their primary."""
     view = pending.view
     places = {name: node.domain for name, node in view.executors.items()}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
-from orchestrator.control.observe.awaited import AWAITED_US, AwaitedHosts
+from orchestrator.control.observe.missing_hosts import AWAITED_US, MissingHosts
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.process import Coordination
 from orchestrator.records import Assignment
@@ -23,7 +23,7 @@ def running() -> ObedientCluster:
 
 def test_the_last_record_of_a_host_stands_in_for_it_for_a_while() -> None:
     view = running().view()
-    awaited = AwaitedHosts()
+    awaited = MissingHosts()
     assert awaited.restored(view, 0) is view
     less = without(view, "zurich")
     assert restored(awaited, less, 1_000).nodes == view.nodes
@@ -36,7 +36,7 @@ def test_the_last_record_of_a_host_stands_in_for_it_for_a_while() -> None:
 
 def test_a_leader_that_has_not_read_the_record_waits() -> None:
     less = without(running().view(), "zurich")
-    awaited = AwaitedHosts()
+    awaited = MissingHosts()
     assert awaited.restored(less, 0) is None
     assert awaited.restored(less, AWAITED_US - 1) is None
     assert awaited.restored(less, AWAITED_US) is less
@@ -44,7 +44,7 @@ def test_a_leader_that_has_not_read_the_record_waits() -> None:
 
 def test_a_record_of_a_former_process_does_not_stand_in() -> None:
     view = running().view()
-    awaited = AwaitedHosts()
+    awaited = MissingHosts()
     awaited.restored(view, 0)
     found = view.assignments["zurich"]
     newer = msgspec.structs.replace(found.record, incarnation="another")
@@ -84,7 +84,7 @@ def without(view: ClusterView, name: str) -> ClusterView:
     return replace(view, nodes=nodes)
 
 
-def restored(awaited: AwaitedHosts, view: ClusterView, now_us: int) -> ClusterView:
+def restored(awaited: MissingHosts, view: ClusterView, now_us: int) -> ClusterView:
     found = awaited.restored(view, now_us)
     assert found is not None
     return found
