@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
 
 import msgspec
 
@@ -13,13 +12,8 @@ from orchestrator.control.planning.trying import Tries
 from orchestrator.host.shell.trial import run_trial
 from orchestrator.manifest import Manifests
 from orchestrator.records import Rewrite, RewriteKind, RunningQueryRecord, Trial, TrialResult
+from orchestrator.simulation.world.clocks import ticking
 from tests.obedient_cluster import ObedientCluster
-
-
-def ticking(step_us: int = 100) -> Callable[[], int]:
-    """A processor clock that goes on by as much at each reading."""
-    return count(0, step_us).__next__
-
 
 _results: dict[bytes, TrialResult] = {}
 

@@ -23,6 +23,7 @@ from orchestrator.progress import Progress, silent
 from orchestrator.records import ApplyRequest, PlanDocument, ProposalRecord
 from orchestrator.store.protocol import (
     LEADER,
+    MOST_BYTES,
     PROPOSALS,
     REQUESTS,
     RecordInvalid,
@@ -47,9 +48,6 @@ ASK_EVERY_S = 0.5
 """Between two requests of what was refused; each plan takes the processor from hosts that start."""
 
 LOOK_EVERY_S = 0.1
-
-MOST_BYTES = 900_000
-"""Of a request: ZooKeeper takes no more than 1 MiB."""
 
 
 class ProposalClient:

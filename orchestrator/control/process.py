@@ -18,12 +18,12 @@ from orchestrator.control.decide.decision import DecisionSettings, Write
 from orchestrator.control.decide.proposing import answer, refused_by_a_bug, unanswered
 from orchestrator.control.decide.since import with_times
 from orchestrator.control.decide.writes import decide
+from orchestrator.control.host_trials import HostTrials
 from orchestrator.control.observe.audit_events import audit_events
 from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.observe.missing_hosts import MissingHosts
 from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.control.planning.trying import Tries
 from orchestrator.control.publishing import FiguresPublisher, Publications
 from orchestrator.store.protocol import (
     CORDONS,
@@ -180,8 +180,8 @@ class Coordination:
         Called on the store's thread when a step should not wait.
     clock
         The cluster's; None: the times that steps are given are the cluster's.
-    tries
-        Runs trials of statements; None: nothing is tried.
+    trials
+        Has statements tried; None: nothing is tried.
     on_request
         Called when there are requests: has `answer_requests` called, beside the steps. None: they
         are answered within a step.
@@ -194,11 +194,11 @@ class Coordination:
         settings: DecisionSettings | None = None,
         wake: Callable[[], None] = lambda: None,
         clock: CoordinatorClock | None = None,
-        tries: Tries | None = None,
+        trials: HostTrials | None = None,
         on_request: Callable[[], None] | None = None,
     ) -> None:
         self.election = Election(store, candidate, wake)
-        self._tries = tries
+        self._trials = trials
         self._on_request = on_request or self.answer_requests
         self._answered: dict[str, int] = {}
         self._clock = clock
@@ -311,7 +311,8 @@ class Coordination:
                 # It was answered after the last reading.
                 continue
             try:
-                proposal = answer(view, asked, self._tries)
+                tries = None if self._trials is None else self._trials.among(view)
+                proposal = answer(view, asked, tries)
             except Exception as error:  # noqa: BLE001  Whoever asks must not wait for ever.
                 self._note_failures([error])
                 proposal = refused_by_a_bug(asked, error)
@@ -371,8 +372,6 @@ class Coordinator:
         Its own clock.
     clock
         The cluster's; None: they are the same.
-    tries
-        Runs trials of statements; None: nothing is tried.
     on_turn
         Told before each step, on the coordinator's thread, whether its session is connected.
     """
@@ -384,12 +383,10 @@ class Coordinator:
         now_us: Callable[[], int],
         settings: DecisionSettings | None = None,
         clock: CoordinatorClock | None = None,
-        tries: Tries | None = None,
         on_turn: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._make_store = make_store
         self._on_turn = on_turn
-        self._tries = tries
         self._asked = threading.Event()
         self._clock = clock
         self._candidate = candidate
@@ -430,7 +427,7 @@ class Coordinator:
             self._settings,
             self._wake.set,
             self._clock,
-            self._tries,
+            HostTrials(store, self._now_us),
             self._asked.set,
         )
         store.on_state(self._state_changed)

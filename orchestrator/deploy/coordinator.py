@@ -22,7 +22,6 @@ from orchestrator.control.process import Coordinator
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
 from orchestrator.health import Health
-from orchestrator.host.shell.trial import run_trial
 from orchestrator.manifest import cluster_record
 from orchestrator.records import ClusterRecord
 from orchestrator.store.protocol import CLUSTER, RecordExists, RecordMissing, Store, VersionConflict
@@ -54,7 +53,6 @@ def start_coordinator(config: ProcessConfig, health: Health) -> Coordinator:
         candidate,
         now_us,
         clock=clock,
-        tries=run_trial,
         on_turn=lambda connected: health.turned(ready=connected),
     )
     coordinator.start()

@@ -17,12 +17,13 @@ from orchestrator.deploy.entry_point import LOOK_EVERY_S, leave, run
 from orchestrator.edges import sinks, sources
 from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
-from orchestrator.edges.site_checks import EdgeChecks, EdgeCheckThread
+from orchestrator.edges.site_checks import EdgeChecks
 from orchestrator.health import Health
 from orchestrator.host.shell.process import HostProcess
 from orchestrator.host.shell.warm_up import warm_up
 from orchestrator.records import SinkAssignment
-from orchestrator.store.protocol import CLUSTER, Store
+from orchestrator.store.protocol import CHECKS, CLUSTER, Store
+from orchestrator.store.responding import RespondingThread
 
 _log = logging.getLogger("vivace.site")
 
@@ -48,7 +49,7 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
     with closing(store), closing(sink_drivers):
         if _await_settings(store, ended, health):
             checks = EdgeChecks(store, spec.node, folder)
-            with closing(EdgeCheckThread(checks, store)):
+            with closing(RespondingThread(store, CHECKS, checks.respond)):
                 HostProcess(spec, store, sink_drivers, source_folder=folder).run(ended, health)
 
 

@@ -2,14 +2,11 @@
 
 Whoever applies is perhaps on another machine: what files, ports and brokers there are at the site,
 only the site knows. So the client leaves a record in the store (`EdgeCheck`), and the site writes
-into it what it has found. A thread of its own does that; the host's loop knows nothing of it.
+into it what it has found (`orchestrator.store.responding`).
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -18,15 +15,8 @@ from orchestrator.edges import sinks, sources
 from orchestrator.edges.drivers import Unusable
 from orchestrator.edges.site_check import SiteCheck
 from orchestrator.records import EdgeCheck, EdgeFault, SinkAssignment, SourceAssignment
-from orchestrator.store.protocol import CHECKS, RecordMissing, Store, StoreError, VersionConflict
-
-RETRY_S = 0.5
-"""Time between two attempts while the store is away."""
-
-STOP_TIMEOUT_S = 1.0
-"""How long the end waits for a check; brokers may take longer, and nobody needs to know."""
-
-_log = logging.getLogger("vivace.site")
+from orchestrator.store.protocol import CHECKS, Store
+from orchestrator.store.responding import respond_to
 
 
 class EdgeChecks:
@@ -51,14 +41,12 @@ class EdgeChecks:
         StoreError
             Call again.
         """
-        for name, found in self._store.list(CHECKS).records.items():
-            asked = found.record
-            if asked.site != self._site or asked.is_done:
-                continue
-            response = msgspec.structs.replace(asked, is_done=True, fault=self._fault(asked))
-            # Whoever asked may have gone.
-            with suppress(RecordMissing, VersionConflict):
-                self._store.update(CHECKS.key(name), response, found.version)
+        respond_to(self._store, CHECKS, self._response_to)
+
+    def _response_to(self, asked: EdgeCheck) -> EdgeCheck | None:
+        if asked.site != self._site or asked.is_done:
+            return None
+        return msgspec.structs.replace(asked, is_done=True, fault=self._fault(asked))
 
     def _fault(self, asked: EdgeCheck) -> EdgeFault | None:
         """The first thing that is no good."""
@@ -74,39 +62,6 @@ class EdgeChecks:
             except Exception as error:  # noqa: BLE001
                 return _blamed(sink.stream, error)
         return None
-
-
-class EdgeCheckThread:
-    """Runs `EdgeChecks` whenever somebody asks."""
-
-    def __init__(self, checks: EdgeChecks, store: Store) -> None:
-        self._checks = checks
-        self._something = threading.Event()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="edge-checks", daemon=True)
-        self._watch = store.watch(CHECKS, self._something.set)
-        self._thread.start()
-
-    def close(self) -> None:
-        """End, unless a check is under way: then the thread ends with the process."""
-        self._watch.cancel()
-        self._stopping = True
-        self._something.set()
-        self._thread.join(timeout=STOP_TIMEOUT_S)
-
-    def _run(self) -> None:
-        pause_s: float | None = None
-        while True:
-            self._something.wait(pause_s)
-            self._something.clear()
-            if self._stopping:
-                return
-            pause_s = None
-            try:
-                self._checks.respond()
-            except StoreError as error:
-                _log.debug("checks cannot be responded to: %s", error)
-                pause_s = RETRY_S
 
 
 def _check_source(source: SourceAssignment, site: SiteCheck) -> None:

@@ -24,7 +24,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from psutil import Process
@@ -44,7 +44,9 @@ class ChildProcess:
     args
         The command.
     log
-        File its standard output and error are appended to.
+        File its standard output and error are appended to; None: they go where this process's go.
+    stdin
+        What it reads; nothing if not given.
     env
         Its environment; this process's own if not given.
     cwd
@@ -55,16 +57,17 @@ class ChildProcess:
         self,
         args: Sequence[str],
         *,
-        log: Path,
+        log: Path | None,
+        stdin: IO[bytes] | int = subprocess.DEVNULL,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> None:
         held, pipe = os.pipe()
         try:
-            with log.open("ab") as output:
+            with contextlib.nullcontext() if log is None else log.open("ab") as output:
                 self._supervisor = subprocess.Popen(
                     [sys.executable, "-I", "-S", __file__, str(held), *args],
-                    stdin=subprocess.DEVNULL,
+                    stdin=stdin,
                     stdout=output,
                     stderr=output,
                     pass_fds=(held,),
@@ -171,7 +174,7 @@ def _supervise(held: int, args: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, outlive)
     try:
-        program = subprocess.Popen(args, stdin=subprocess.DEVNULL)
+        program = subprocess.Popen(args)
     except OSError as error:
         print(f"{args[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201
         return 127

@@ -49,6 +49,7 @@ from orchestrator.records.fragments import (
     ThirdReplica,
     Timing,
 )
+from orchestrator.records.host_trials import HostTrial, Trial, TrialResult, TriedFragment
 from orchestrator.records.hosts import (
     ClockOffset,
     ClocksRecord,
@@ -82,10 +83,7 @@ from orchestrator.records.running_queries import (
     Rewrite,
     RewriteKind,
     RunningQueryRecord,
-    Trial,
-    TrialResult,
     Tried,
-    TriedFragment,
 )
 from orchestrator.records.running_streams import RunningStreamRecord
 from orchestrator.records.spec import (

@@ -9,7 +9,6 @@ from __future__ import annotations
 from enum import Enum
 
 from orchestrator.records.base import Record
-from orchestrator.records.spec import StreamRecord
 
 
 class Tried(Record, frozen=True, kw_only=True):
@@ -74,38 +73,3 @@ class RunningQueryRecord(Record, frozen=True, kw_only=True):
     def rewrite(self, kind: RewriteKind, fragment: str) -> Rewrite | None:
         """The decision of a kind on a statement."""
         return next((r for r in self.rewrites if (r.kind, r.fragment) == (kind, fragment)), None)
-
-
-class TriedFragment(Record, frozen=True, kw_only=True):
-    """A statement in a trial."""
-
-    name: str
-    statement: str
-    inputs: dict[str, dict[str, str]]
-    columns: dict[str, str]
-    rejected: bool
-    """Whether the tuples that it rejects are its rows."""
-    asked: bool
-    """Whether its figures are wanted; else it only feeds those of which they are."""
-
-
-class Trial(Record, frozen=True, kw_only=True):
-    """Statements to be tried out, on what the streams that they read will bring."""
-
-    fragments: tuple[TriedFragment, ...]
-    """Producers before consumers."""
-    streams: tuple[StreamRecord, ...]
-    batch_ms: float
-    patience_us: float
-    """Processor time that it may take while a statement has had too little."""
-
-
-class TrialResult(Record, frozen=True, kw_only=True):
-    """What a trial has found."""
-
-    tried: dict[str, Tried]
-    """By fragment, at the speed at which processors were; missing: nothing was found of it."""
-    recorded: tuple[str, ...]
-    """Streams of which it has read a recording, and has not made up rows."""
-    took_us: int
-    """Processor time."""

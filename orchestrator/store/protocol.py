@@ -23,6 +23,7 @@ The paths below `/vivace/<cluster>`:
     assignments/<node>       Assignment
     claims/<node>            NameClaim            who may call itself by a host's name
     checks/<name>            EdgeCheck            ephemeral: what a site is to look at for a client
+    trials/<name>            HostTrial            ephemeral: statements that a host is to try
     history/<e|r>-<sequence> HistoryEvent         bounded; r: with the report of a drill
 
 Every change of a record names the version that it rests on, 0 included; no call changes a record
@@ -68,6 +69,7 @@ from orchestrator.records import (
     FiguresRecord,
     FragmentRecord,
     HistoryEvent,
+    HostTrial,
     LoadsRecord,
     MovePlan,
     NameClaim,
@@ -174,7 +176,11 @@ LINKS = RecordFolder("links", DisturbedLink)
 ASSIGNMENTS = RecordFolder("assignments", Assignment)
 CLAIMS = RecordFolder("claims", NameClaim)
 CHECKS = RecordFolder("checks", EdgeCheck)
+TRIALS = RecordFolder("trials", HostTrial)
 HISTORY = RecordFolder("history", HistoryEvent)
+
+MOST_BYTES = 900_000
+"""Of a record that has no bound of its own: ZooKeeper takes no more than 1 MiB."""
 
 
 UNTRIMMED_SHARE = 1 / 20

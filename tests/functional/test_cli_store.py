@@ -19,7 +19,7 @@ from orchestrator.control.decide.decision import DecisionSettings, PendingDecisi
 from orchestrator.control.decide.proposing import answer, take_consents, unanswered
 from orchestrator.control.observe.view import read_view
 from orchestrator.control.process import Coordination
-from orchestrator.edges.site_checks import EdgeChecks, EdgeCheckThread
+from orchestrator.edges.site_checks import EdgeChecks
 from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.records import (
     ClusterRecord,
@@ -33,6 +33,7 @@ from orchestrator.records import (
     Timing,
 )
 from orchestrator.store.protocol import (
+    CHECKS,
     CLUSTER,
     FIGURES,
     LEADER,
@@ -46,6 +47,7 @@ from orchestrator.store.protocol import (
     VersionConflict,
     fragment_key,
 )
+from orchestrator.store.responding import RespondingThread
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
@@ -104,7 +106,7 @@ def store(
     store.create(CLUSTER, ClusterRecord(name=name, delays_ms={}))
     for place in places:
         store.create(NODES.key(place), host(place))
-    looks = EdgeCheckThread(EdgeChecks(store, "desk", None), store)
+    looks = RespondingThread(store, CHECKS, EdgeChecks(store, "desk", None).respond)
     with responding(zookeeper, name):
         yield store
     looks.close()

@@ -28,6 +28,7 @@ from orchestrator.records import (
     Refusal,
 )
 from orchestrator.store.protocol import (
+    MOST_BYTES,
     PROPOSALS,
     QUERIES,
     RUNNING_QUERIES,
@@ -35,9 +36,6 @@ from orchestrator.store.protocol import (
     Versioned,
     encode,
 )
-
-MOST_BYTES = 900_000
-"""Of a proposal: ZooKeeper takes no more than 1 MiB."""
 
 
 def unanswered(view: ClusterView) -> Iterator[str]:

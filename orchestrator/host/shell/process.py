@@ -44,6 +44,7 @@ from orchestrator.host.shell.processor_speed import SpeedMeter
 from orchestrator.host.shell.processors import own_processors
 from orchestrator.host.shell.store_link import StoreThread
 from orchestrator.host.shell.transport import FramesArrived, KeyPair, Transport
+from orchestrator.host.shell.trial_responses import responding_to_trials
 from orchestrator.host.shell.warm_up import warm_up
 from orchestrator.host.shell.wire import (
     CompressedRows,
@@ -57,7 +58,7 @@ from orchestrator.host.shell.wire import (
     is_heartbeat,
     measured,
 )
-from orchestrator.records import HostSpec, SinkAssignment
+from orchestrator.records import HostSpec, ReplicaId, SinkAssignment
 from orchestrator.store.protocol import CLUSTER, Store
 from orchestrator.store.zookeeper import ZooKeeperStore
 
@@ -211,6 +212,11 @@ class HostProcess:
             self._transport.close(FAREWELL_MS)
             self._store_thread.stop()
             self._loop.close()
+
+    @property
+    def replica_of(self) -> ReplicaId:
+        """The host in its incarnation."""
+        return self._loop.link.replica_of
 
     def wake(self) -> None:
         """Make a waiting `run` check whether it should end."""
@@ -371,7 +377,8 @@ def run_host(spec: HostSpec) -> None:
         begin_session()
         with closing(ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)) as store:
             host = HostProcess(spec, store, SinkDrivers(_no_sink))
-            host.run(parent_watchdog.parent_is_gone, health)
+            with responding_to_trials(store, host.replica_of):
+                host.run(parent_watchdog.parent_is_gone, health)
 
 
 def _no_sink(assignment: SinkAssignment) -> OpenSink:

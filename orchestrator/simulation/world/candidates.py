@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from threading import Event
 
 from orchestrator.control.decide.decision import DecisionSettings
+from orchestrator.control.host_trials import HostTrials
 from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.process import Coordination
-from orchestrator.simulation.world.memory_store import MemoryStore
+from orchestrator.simulation.world.memory_store import MemoryStore, OutOfWrites
 from orchestrator.simulation.world.world import World
 from orchestrator.store.protocol import StoreError
 
@@ -37,6 +39,7 @@ class Candidates:
         self._settings = settings
         self._clock = clock
         self._standing: dict[str, tuple[MemoryStore, Coordination]] = {}
+        self._answering: set[str] = set()
         self._stood = 0
         for _ in range(count):
             self.stand()
@@ -61,14 +64,22 @@ class Candidates:
         name = f"candidate {self._stood}"
         self._stood += 1
         store = self._world.server.connect()
-        clock = None if self._clock is None else self._clock()
-        coordination = Coordination(store, name, self._settings, clock=clock)
+        coordination = Coordination(
+            store,
+            name,
+            self._settings,
+            clock=None if self._clock is None else self._clock(),
+            trials=HostTrials(store, lambda: self._world.now_us, self._wait),
+            on_request=lambda: self._world.at(self._world.now_us, lambda: self._answer(name)),
+        )
         self._standing[name] = store, coordination
         self._world.lead(store, coordination, until=lambda: name not in self._standing)
 
     def kill(self, name: str) -> None:
         """End one as SIGKILL would."""
         store, _ = self._standing.pop(name)
+        # It may wait for a trial.
+        store.writes_left = 0
         self._world.abandon(store)
 
     def kill_after(self, name: str, writes: int) -> None:
@@ -81,3 +92,19 @@ class Candidates:
         with suppress(StoreError):
             coordination.election.resign()
         store.close()
+
+    def _answer(self, name: str) -> None:
+        """Have one answer requests beside its steps, as a thread of its process does."""
+        if name in self._answering or name not in self._standing:
+            return
+        self._answering.add(name)
+        try:
+            self._standing[name][1].answer_requests()
+        except OutOfWrites:
+            if name in self._standing:
+                self.kill(name)
+        finally:
+            self._answering.remove(name)
+
+    def _wait(self, event: Event, seconds: float) -> None:
+        self._world.wait(event.is_set, seconds)

@@ -19,11 +19,13 @@ from orchestrator.host.core.events import Event, MessageArrived, Report
 from orchestrator.host.core.hosted_streams import HostedSource
 from orchestrator.host.shell.loop import HostLoop, Surroundings, host_identity
 from orchestrator.host.shell.name_claim import Claimed
+from orchestrator.host.shell.trial import run_trial
+from orchestrator.host.shell.trial_responses import TrialResponses
 from orchestrator.host.shell.wire import UnknownStream, decode
-from orchestrator.records import HostSpec, Peer
-from orchestrator.simulation.world.clocks import HostClock
+from orchestrator.records import HostSpec, NodeKind, Peer
+from orchestrator.simulation.world.clocks import HostClock, ticking
 from orchestrator.simulation.world.memory_store import MemoryStore, OutOfWrites
-from orchestrator.store.protocol import ASSIGNMENTS, StoreError
+from orchestrator.store.protocol import ASSIGNMENTS, TRIALS, StoreError
 from streams.vectors.chunk import Chunk, Position
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ RETRY_US = 200_000
 LOOK_US = 2_000_000
 """A host looks at the store this often even if no watch has fired."""
 
+TRIAL_US = 1_000_000
+"""How long a trial of statements lasts."""
 
 Entered = Callable[["SimulatedHost", HostedSource, list[Chunk]], None]
 """Takes the chunks that a source has numbered in a turn of its host."""
@@ -119,12 +123,17 @@ class SimulatedHost:
         self._next_exchange_us: int | None = None
         self.core = self._loop.core
         self.link = self._loop.link
+        self._trials = TrialResponses(
+            store, claimed.replica_of, lambda trial: run_trial(trial, ticking())
+        )
 
     def start(self) -> None:
         """Begin to take turns, and to exchange with the store."""
         self.link.nudge = self._exchange_soon
         self.store.watch(ASSIGNMENTS.key(self.spec.node), self._exchange_soon)
         self.store.on_state(lambda _: self._exchange_soon())
+        if self.spec.kind is NodeKind.EXECUTOR:
+            self.store.watch(TRIALS, self._try_soon)
         self._exchange_at(self._world.now_us)
         self.schedule(self._world.now_us)
 
@@ -176,6 +185,7 @@ class SimulatedHost:
         self._next_run_us = None
         self.schedule(self._world.now_us)
         self._exchange_soon()
+        self._try_soon()
 
     def reschedule(self) -> None:
         """Compute the next turn anew, after the clock's rate has changed."""
@@ -228,6 +238,21 @@ class SimulatedHost:
         self.store.close()
         self.release()
         self._world.log(self.spec.node, Report(kind="left", subject=self.spec.node, detail=""))
+
+    def _try_soon(self) -> None:
+        """Have the trials that are asked for done a moment later, beside all else."""
+        self._world.at(self._world.now_us + TRIAL_US, self._try)
+
+    def _try(self) -> None:
+        if not self.runs:
+            return
+        try:
+            self._trials.respond()
+        except StoreError:
+            # The watch calls again once the store is back.
+            return
+        except OutOfWrites:
+            self._world.kill(self.spec.node)
 
     def _exchange_soon(self) -> None:
         self._exchange_at(self._world.now_us + self._world.watch_delay_us())

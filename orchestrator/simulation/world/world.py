@@ -371,12 +371,21 @@ class World:
 
     def run_for(self, seconds: float, *, check_invariants: bool = False) -> None:
         """Let time pass; if asked to, check each host's invariants after each of its turns."""
-        end_us = self.now_us + round(seconds * 1e6)
         self.check_invariants = check_invariants
-        while self._agenda and self._agenda[0][0] <= end_us:
+        self.wait(lambda: False, seconds)
+
+    def wait(self, is_over: Callable[[], bool], seconds: float) -> None:
+        """Let time pass until something is so, or for so long.
+
+        An action may wait, too, as a thread of a process does: all else goes on meanwhile.
+        """
+        end_us = self.now_us + round(seconds * 1e6)
+        while not is_over():
+            if not self._agenda or self._agenda[0][0] > end_us:
+                self.now_us = max(self.now_us, end_us)
+                return
             self.now_us, _, _, action = heapq.heappop(self._agenda)
             action()
-        self.now_us = end_us
 
     def log(self, node: str, report: Report) -> None:
         """Add a host's report to the trace."""

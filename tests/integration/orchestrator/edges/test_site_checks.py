@@ -12,7 +12,7 @@ import pytest
 from orchestrator.edges import kafka, site_check
 from orchestrator.edges.http_server import Route, serve
 from orchestrator.edges.listening import Endpoint
-from orchestrator.edges.site_checks import EdgeChecks, EdgeCheckThread
+from orchestrator.edges.site_checks import EdgeChecks
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.driver import SourceDriver
 from orchestrator.edges.sources.http import Http
@@ -22,6 +22,7 @@ from orchestrator.embedded.ports import free_port
 from orchestrator.records import DriverSpec, EdgeCheck, EdgeFault, SinkAssignment, SourceAssignment
 from orchestrator.simulation.world.memory_store import MemoryServer
 from orchestrator.store.protocol import CHECKS
+from orchestrator.store.responding import RespondingThread
 from tests.conftest import PATIENCE_S, WaitUntil
 from tests.mock_kafka import PARTITIONS, MockKafka
 
@@ -149,7 +150,7 @@ def test_topics(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_site_responds_whenever_it_is_asked(folder: Path, wait_until: WaitUntil) -> None:
     server = MemoryServer()
     client, own = server.connect(), server.connect()
-    with closing(EdgeCheckThread(EdgeChecks(own, "here", folder), own)):
+    with closing(RespondingThread(own, CHECKS, EdgeChecks(own, "here", folder).respond)):
         for away in (False, True):
             name = CHECKS.key(f"{away}")
             if away:
