@@ -28,7 +28,7 @@ from orchestrator.api import Cluster, DrillRun, drill_audit, drills, run_series
 from orchestrator.cli.render.drill_page import drill_page
 from orchestrator.deploy.context import ClusterContext, started_s
 from orchestrator.deploy.local.cluster import LocalCluster
-from orchestrator.drills.process_faults import busy_process
+from orchestrator.embedded.process_faults import busy_process
 from orchestrator.manifest import load
 from orchestrator.progress import Progress
 

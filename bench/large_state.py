@@ -28,9 +28,9 @@ from orchestrator.clock import now_us
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.edges.sinks import read_back
 from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP
+from orchestrator.embedded.spark_processes import kill_executor
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
-from orchestrator.spark.hosts.executors import kill_executor
 from orchestrator.store.protocol import Store, StoreError
 
 EXECUTORS = 3

@@ -25,8 +25,8 @@ from orchestrator.drills.acting import (
 )
 from orchestrator.drills.kill_executor import DrillFailed, choose
 from orchestrator.drills.links import CUT_S, DELAY_MS, DELAY_S, LinkChange, disturb
-from orchestrator.drills.process_faults import NotImposed
 from orchestrator.drills.processes import zookeeper_processes
+from orchestrator.embedded.process_faults import NotImposed
 from orchestrator.errors import InvalidInput
 
 DISK_FULL_S = 10.0

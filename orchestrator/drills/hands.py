@@ -14,14 +14,14 @@ from typing import Protocol
 
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.drills.process_faults import CROWDED, FULL_DISK, STOPPED, imposed
 from orchestrator.drills.processes import (
     coordinator_process,
     coordinator_processes,
     host_process,
     zookeeper_processes,
 )
-from orchestrator.spark.hosts.executors import kill_executor
+from orchestrator.embedded.process_faults import CROWDED, FULL_DISK, STOPPED, imposed
+from orchestrator.embedded.spark_processes import kill_executor
 
 
 class Process(Protocol):

@@ -27,12 +27,12 @@ from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.dataflow import Fragment
 from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.drills.process_faults import STOPPED, NotImposed, imposed
+from orchestrator.embedded.process_faults import STOPPED, NotImposed, imposed
+from orchestrator.embedded.spark_processes import kill_driver
+from orchestrator.embedded.spark_processes import kill_executor as sigkill
 from orchestrator.errors import InvalidInput, Refused, VivaceError
 from orchestrator.progress import Progress
 from orchestrator.records import FragmentRecord
-from orchestrator.spark.hosts.executors import kill_driver
-from orchestrator.spark.hosts.executors import kill_executor as sigkill
 from orchestrator.store.protocol import Store
 from streams.language import parse
 from streams.plan.compiler import compile_statement

@@ -13,10 +13,10 @@ import pytest
 import vivace
 from bench.cluster import running
 from orchestrator.control.observe.view import read_view
-from orchestrator.drills.process_faults import STOPPED, imposed
 from orchestrator.drills.processes import host_process
 from orchestrator.edges.sinks import read_back
 from orchestrator.embedded.ports import free_port
+from orchestrator.embedded.process_faults import STOPPED, imposed
 from orchestrator.manifest import load
 from orchestrator.store.protocol import Store
 from tests.conftest import WaitUntil

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
-from orchestrator.drills.process_faults import RIVALS
+from orchestrator.embedded.process_faults import RIVALS
 from orchestrator.simulation.world.drill_hands import SimulatedHands
 from orchestrator.simulation.world.scenario import Scenario
 from tests.pairs import SETTLE_S, Input, answer

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.drills.hands import Hands
-from orchestrator.drills.process_faults import RIVALS
+from orchestrator.embedded.process_faults import RIVALS
 from orchestrator.simulation.world.scenario import Scenario
 
 SITE_RESTART_S = 1.5

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from orchestrator.embedded.spark_processes import executor_peak_mb
 from orchestrator.spark.bulk.block_files import Array, Layout, read_block, read_from, write_block
-from orchestrator.spark.hosts.executors import executor_peak_mb
 from topology.bulk_coordinates import BulkCoordinates, with_momentum
 from topology.bulk_embedding import Flattening
 from topology.bulk_steps import Averaged, relax

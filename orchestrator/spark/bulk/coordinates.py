@@ -28,6 +28,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from orchestrator.embedded.spark_processes import driver_peak_mb
 from orchestrator.errors import InvalidInput, VivaceError
 from orchestrator.spark.arrow_functions import map_in_arrow
 from orchestrator.spark.bulk.block_files import Layout, complete, completed, remove
@@ -48,7 +49,6 @@ from orchestrator.spark.bulk.latency_blocks import (
     named,
     prepare_samples,
 )
-from orchestrator.spark.hosts.executors import driver_peak_mb
 from topology.bulk_embedding import EmbeddingSteps, Flattening
 from topology.spectral_initialisation import Basis
 

@@ -20,10 +20,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from orchestrator.embedded.spark_processes import executor_peak_mb
 from orchestrator.errors import InvalidInput
 from orchestrator.spark.arrow_functions import apply_in_arrow
 from orchestrator.spark.bulk.block_files import Layout, complete, completed, write_block
-from orchestrator.spark.hosts.executors import executor_peak_mb
 from topology.latency_samples import LatencySamples, medians, possible
 
 COLUMNS = ("node", "peer", "rtt_ms")

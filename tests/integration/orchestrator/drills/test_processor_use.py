@@ -6,8 +6,8 @@ import os
 
 import psutil
 
-from orchestrator.drills.process_faults import busy_process
 from orchestrator.drills.processor_use import COUNT_US, ProcessorLog
+from orchestrator.embedded.process_faults import busy_process
 from tests.conftest import WaitUntil
 
 

@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestrator.embedded.java import Java
+from orchestrator.embedded.spark_processes import executor_pids, kill_executor
 from orchestrator.records import HostSpec, NodeKind
-from orchestrator.spark.hosts.executors import executor_pids, kill_executor
 from orchestrator.spark.hosts.pool import (
     ExecutorLost,
     HostEnded,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from orchestrator.spark.hosts.executors import driver_peak_mb, executor_peak_mb
+from orchestrator.embedded.spark_processes import driver_peak_mb, executor_peak_mb
 
 
 def test_peak_is_at_least_what_is_taken_now() -> None:

@@ -11,7 +11,7 @@ To end a fault needs nothing that was read before it: the process gets what its 
 drills that strike one process leave nothing behind either.
 
 This file is also the watchdog's program
-(`python -m orchestrator.drills.process_faults FAULT SECONDS PID…`).
+(`python -m orchestrator.embedded.process_faults FAULT SECONDS PID…`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from orchestrator.drills.process_faults import (
+from orchestrator.embedded.process_faults import (
     CROWDED,
     FULL_BYTES,
     FULL_DISK,
