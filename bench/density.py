@@ -47,7 +47,7 @@ from orchestrator.control.observe.measured_load import mean_speed
 from orchestrator.control.observe.view import read_view
 from orchestrator.control.planning.overhead import idle_cores
 from orchestrator.deploy.local.cluster import LocalCluster
-from orchestrator.drills import kill_executor
+from orchestrator.drills.disturbances import fail_primary
 from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.measurement import outage, sequence_faults
 from orchestrator.edges.sinks import read_back
@@ -178,7 +178,7 @@ def _measure(settings: Settings, queries: int, *, share: bool) -> dict[str, floa
             figures |= _false_alarms(cluster.store)
             figures |= _loads(cluster) | _overhead(cluster.store)
             with suppress(VivaceError):
-                killed = kill_executor.run(cluster.store, None, progress)
+                killed = fail_primary(cluster.store, None, progress)
                 figures["recovered"] = 1.0
             time.sleep(EDGE_S)
         if busy_us[1]:

@@ -29,7 +29,7 @@ from bench.silence import STEADY_S, longest_silence_ms
 from orchestrator.clock import OFFSET_FILE
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.drills.kill_executor import HEAL_TIMEOUT_S
+from orchestrator.drills.acting import HEAL_TIMEOUT_S
 from orchestrator.drills.processes import host_process, zookeeper_processes
 from orchestrator.edges.sinks import read_back
 from orchestrator.embedded.process_faults import FULL_DISK, STOPPED, imposed

@@ -28,7 +28,7 @@ from orchestrator.clock import now_us
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.edges.sinks import read_back
 from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP
-from orchestrator.embedded.spark_processes import kill_executor
+from orchestrator.embedded.spark_processes import executor_pids, kill_executor
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
 from orchestrator.store.protocol import Store, StoreError
@@ -194,7 +194,7 @@ def _kill_secondary(store: Store) -> float:
     assert killed is not None, "a protected fragment has a secondary"
     executors = set(view.executors)
     began_us = now_us()
-    kill_executor(view.nodes[killed.node].record.pid)
+    kill_executor(executor_pids(view.nodes[killed.node].record.pid))
 
     def is_replaced(view: ClusterView) -> bool:
         (found,) = view.fragments.values()

@@ -9,6 +9,7 @@ killed (SIGKILL). The next one must go on from what it finds. In the end nothing
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +20,6 @@ from orchestrator.control.decide.moving import ENDED
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills.measurement import sequence_faults
-from orchestrator.drills.processes import NoProcess, coordinator_process
 from orchestrator.edges.sinks import read_back
 from orchestrator.errors import VivaceError
 from orchestrator.progress import Progress
@@ -133,9 +133,10 @@ def _pursued(store: Store, before: int, tell: Progress) -> tuple[MovePlan, list[
         if due and leader is not None and leader.record.candidate not in killed:
             tell("kill", f"{leader.record.candidate}, after {writes} writes")
             killed.add(leader.record.candidate)
+            # A candidate has its pid in its name.
             try:
-                coordinator_process(os.getpid(), leader.record.candidate).kill()
-            except NoProcess:
+                os.kill(int(leader.record.candidate.rsplit("-", 2)[1]), signal.SIGKILL)
+            except ProcessLookupError:
                 continue
             cuts.append(writes)
         time.sleep(LOOK_S)

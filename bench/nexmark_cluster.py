@@ -26,7 +26,7 @@ from bench.nexmark_results import FOLDER, STREAMS, answer, compare, connected
 from bench.registry import Settings
 from orchestrator.api.demo import input_waited_ms
 from orchestrator.api.validation import check
-from orchestrator.drills import kill_executor
+from orchestrator.drills.disturbances import fail_primary
 from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.measurement import outage, sequence_faults
 from orchestrator.edges.sinks import read_back
@@ -93,7 +93,7 @@ def _run(
             killed = None
             if kills:
                 time.sleep(UNDISTURBED_S)
-                killed = kill_executor.run(cluster.store, name, progress)
+                killed = fail_primary(cluster.store, name, progress)
             await_end(cluster.store, manifests, progress)
             waited_s = input_waited_ms(cluster.store) / 1000
         # The site has ended: its archive is complete.

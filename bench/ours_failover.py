@@ -32,7 +32,7 @@ from bench.cluster import running
 from bench.silence import KEYS, STEADY_S, TUPLES_PER_S, Measurement, longest_silence_ms
 from orchestrator.api.demo import input_waited_ms
 from orchestrator.clock import now_us
-from orchestrator.drills import kill_executor
+from orchestrator.drills.disturbances import fail_primary
 from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.measurement import SequenceFaults, outage, sequence_faults
 from orchestrator.edges.sinks import read_back
@@ -197,7 +197,7 @@ def _kill_again_and_again(
     time.sleep(STEADY_S)
     for run in range(1, runs + 1):
         kills.append(
-            kill_executor.run(
+            fail_primary(
                 store,
                 FRAGMENT,
                 lambda step, what, at=run: say(f"ours: {at} of {runs}: {step} {what}"),

@@ -22,7 +22,7 @@ from bench.standby_workload import BOUND_MS, SUMS, TREE_OUTPUT, workload
 from orchestrator.api import Cluster, apply, delete
 from orchestrator.control.observe.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
-from orchestrator.drills import kill_executor
+from orchestrator.drills.disturbances import fail_primary
 from orchestrator.drills.measurement import outage, sequence_faults
 from orchestrator.edges.sinks import read_back
 from orchestrator.manifest import Manifests
@@ -148,7 +148,7 @@ def _phase(
     def progress(step: str, detail: str) -> None:
         say(f"real: {step} {detail}")
 
-    kills = [kill_executor.run(store, target, progress) for target in targets]
+    kills = [fail_primary(store, target, progress) for target in targets]
     time.sleep(SETTLE_S)
     delivered = read_back(cluster.archive, output)
     faults = sequence_faults(delivered)

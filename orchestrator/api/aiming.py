@@ -11,9 +11,12 @@ from orchestrator.api.connection import Cluster
 from orchestrator.control.observe.published import read_figures
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
+from orchestrator.drills.acting import Inapplicable
 from orchestrator.drills.blast import blast_of_switchover, blast_radius, planned_recoveries_ms
-from orchestrator.drills.disturbances import Aim, Disturbance, aimed_at
-from orchestrator.drills.kill_executor import Inapplicable, Way, choose_protected
+from orchestrator.drills.disturbances import aimed_at
+from orchestrator.drills.drill import Aim, Drill
+from orchestrator.drills.hands import REAL, Hands
+from orchestrator.drills.kill_executor import choose_protected
 from orchestrator.drills.links import aimed_link, blast_of_link
 from orchestrator.errors import Refused
 from orchestrator.progress import Progress
@@ -25,11 +28,15 @@ class Moved(Refused):
 
 
 def aimed(
-    cluster: Cluster, chosen: Way | Disturbance, target: str | None, on_progress: Progress
+    cluster: Cluster,
+    chosen: Drill,
+    target: str | None,
+    on_progress: Progress,
+    hands: Hands = REAL,
 ) -> tuple[ClusterView, Blast]:
     """What a drill hits, and the store as it is then; raises as `api.drilling.drill` does."""
-    view, blast = _aim(cluster, chosen, target, on_progress)
-    if isinstance(chosen, Way):
+    view, blast = _aim(cluster, chosen, target, on_progress, hands)
+    if chosen.fails_primary:
         planned_ms = planned_recoveries_ms(view, read_figures(cluster.store))
         found_ms = [planned_ms[name] for name in blast.primaries if name in planned_ms]
         longest_ms = max(found_ms) if len(found_ms) == len(blast.primaries) > 0 else None
@@ -39,7 +46,7 @@ def aimed(
 
 def still_aimed(
     cluster: Cluster,
-    chosen: Way | Disturbance,
+    chosen: Drill,
     target: str | None,
     before: Blast,
     on_progress: Progress,
@@ -60,13 +67,6 @@ def still_aimed(
     return view
 
 
-def unfit(cluster: Cluster, view: ClusterView, chosen: Way | Disturbance) -> str | None:
-    """Why a drill does not fit a cluster; None if it does."""
-    if isinstance(chosen, Way):
-        return chosen.unfit(view)
-    return chosen.needs(cluster_pid(cluster))
-
-
 def cluster_pid(cluster: Cluster) -> int:
     """The process that runs the cluster: another one, or this one."""
     return cluster.reach.pid if isinstance(cluster.reach, ClusterContext) else os.getpid()
@@ -78,29 +78,31 @@ def _struck(blast: Blast) -> tuple[tuple[str, ...], ...]:
 
 
 def _aim(
-    cluster: Cluster, chosen: Way | Disturbance, target: str | None, on_progress: Progress
+    cluster: Cluster,
+    chosen: Drill,
+    target: str | None,
+    on_progress: Progress,
+    hands: Hands = REAL,
 ) -> tuple[ClusterView, Blast]:
     """As `aimed`, without how long the recovery takes by the plan."""
     store = cluster.store
-    if (why := unfit(cluster, read_view(store), chosen)) is not None:
+    if (why := chosen.unfit(read_view(store), cluster_pid(cluster))) is not None:
         raise Inapplicable(chosen.name, why)
-    if isinstance(chosen, Way):
-        nodes = [*choose_protected(store, target, on_progress, chosen).hosts]
-        view = read_view(store)
-        return view, blast_radius(view, nodes)
     if chosen.link is not None:
-        named = target is not None and ":" in target
-        node = choose_protected(store, None if named else target, on_progress).node
+        named = None if target is not None and ":" in target else target
+        node = choose_protected(store, named, on_progress, chosen, hands).node
         view = read_view(store)
         link = aimed_link(view, chosen.name, target, node)
         return view, blast_of_link(view, link, chosen.link)
     if chosen.aim is Aim.PRIMARY:
-        target = choose_protected(store, target, on_progress).node
-    view = read_view(store)
-    struck = aimed_at(view, chosen, target)
+        protected = choose_protected(store, target, on_progress, chosen, hands)
+        view, hit = read_view(store), [*protected.hosts]
+    else:
+        view = read_view(store)
+        hit = list(filter(None, [aimed_at(view, chosen, target)]))
     if chosen.switches:
-        return view, blast_of_switchover(view, struck)
-    blast = blast_radius(view, list(filter(None, [struck])))
+        return view, blast_of_switchover(view, hit[0])
+    blast = blast_radius(view, hit)
     if chosen.aim is Aim.EVERYTHING:
         # Each site ends once, and no node before it was drained.
         sites = view.hosts.keys() - view.executors.keys()

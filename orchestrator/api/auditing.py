@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from orchestrator.api.aiming import unfit
+from orchestrator.api.aiming import cluster_pid
 from orchestrator.api.cluster_status import event_documents
 from orchestrator.api.connection import Cluster
 from orchestrator.api.drilling import BEGUN, DRILLS, FAILED, PASSED
@@ -61,7 +61,7 @@ def _records(
 ) -> tuple[DrillRecord, ...]:
     """All drills that there are, and former ones that were run."""
     found = {
-        name: DrillRecord(name=name, what=each.what, unfit=unfit(cluster, view, each))
+        name: DrillRecord(name=name, what=each.what, unfit=each.unfit(view, cluster_pid(cluster)))
         for name, each in DRILLS.items()
     }
     for run in runs:

@@ -24,8 +24,9 @@ from orchestrator.api.mapping import coordinate_map
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import read_view
 from orchestrator.deploy.local.cluster import LocalCluster
-from orchestrator.drills import kill_executor
-from orchestrator.drills.kill_executor import DrillFailed, Killed
+from orchestrator.drills.acting import DrillFailed
+from orchestrator.drills.disturbances import fail_primary
+from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.measurement import failover
 from orchestrator.drills.processor_use import ProcessorLog, processor_use
 from orchestrator.edges.sinks import read_back
@@ -247,7 +248,7 @@ class Demo:
                 share, moved_at = now, time.monotonic()
                 self._on_replay(share)
             if killing is None and share >= KILL_AT:
-                killing = drill.submit(kill_executor.run, store, None, self._on_step)
+                killing = drill.submit(fail_primary, store, None, self._on_step, by="the demo")
             if time.monotonic() - moved_at > STALLED_S:
                 raise DrillFailed(
                     f"the outputs have not moved for {STALLED_S:.0f} s at {share:.0%}"

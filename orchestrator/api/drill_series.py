@@ -9,7 +9,7 @@ import msgspec
 from orchestrator.api.connection import Cluster
 from orchestrator.api.drilling import DRILLS, drill, known
 from orchestrator.api.predicting import predict
-from orchestrator.drills.kill_executor import Inapplicable
+from orchestrator.drills.acting import Inapplicable
 from orchestrator.errors import InvalidInput, VivaceError
 from orchestrator.progress import Progress, silent
 from orchestrator.results.drills import DrillRun

@@ -8,6 +8,9 @@ has kept is compared with what the observer saw, tuple by tuple and value by val
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +30,10 @@ from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import disturbances
-from orchestrator.drills.acting import CORDON_S, Acting, Disturbed
-from orchestrator.drills.disturbances import DISTURBANCES, Disturbance
-from orchestrator.drills.kill_executor import WAYS, DrillFailed, Killed, Way, choose, kill
+from orchestrator.drills.acting import CORDON_S, Acting, Disturbed, DrillFailed
+from orchestrator.drills.disturbances import DRILLS
+from orchestrator.drills.drill import Drill
+from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.processor_use import ProcessorLog, processor_use
 from orchestrator.drills.report import for_history, measured
 from orchestrator.edges.events import Deliver
@@ -41,7 +45,6 @@ from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent
 from orchestrator.results.drill_report import Blast, DrillReport
 from orchestrator.results.drills import DrillDocument
-from orchestrator.results.moves import MovesDocument
 from streams.vectors.chunk import stream_schema
 
 FLOW_TIMEOUT_S = 15.0
@@ -62,9 +65,6 @@ BEGUN, PASSED, FAILED = "drill begun", "drill passed", "drill failed"
 
 AIMS = 3
 """How often a drill takes aim: what it is to hit may move until its outputs are watched."""
-
-DRILLS: Mapping[str, Way | Disturbance] = {**WAYS, **DISTURBANCES}
-"""Name → drill, in the order in which all of them are run."""
 
 
 def drills() -> tuple[DrillDocument, ...]:
@@ -139,7 +139,7 @@ def _with_several_aims(attempt: Callable[[], DrillReport]) -> DrillReport:
     return attempt()
 
 
-def known(name: str) -> Way | Disturbance:
+def known(name: str) -> Drill:
     """The drill of a name.
 
     Raises
@@ -164,28 +164,32 @@ def _note(
 
 
 @dataclass(frozen=True, slots=True)
-class _Mover:
-    """Moves replicas by the API."""
+class DrillMoves:
+    """Has replicas moved by the API, and does not wait for it."""
 
     cluster: Cluster
 
-    def switch(self, fragment: str, *, wait: bool = True) -> str:
+    def switch(self, fragment: str) -> str:
         """Have primary and secondary change roles; the name of the plan of moves."""
-        return self._made(moving.switch(self.cluster, fragment, wait=wait), wait=wait)
+        return moving.switch(self.cluster, fragment, wait=False).name or ""
 
-    def drain(self, node: str) -> None:
-        """Cordon a node for as long as the drill takes, and move all replicas away."""
-        self._made(moving.drain(self.cluster, node, for_s=CORDON_S), wait=True)
+    def drain(self, node: str) -> str | None:
+        """Cordon a node for as long as the drill takes, and have all replicas moved away."""
+        return moving.drain(self.cluster, node, wait=False, for_s=CORDON_S).name
 
     def uncordon(self, node: str) -> None:
         """Let a node be used again, unless an operator has cordoned it."""
         moving.uncordon(self.cluster, node, lasting=False)
 
-    def _made(self, moves: MovesDocument, *, wait: bool) -> str:
-        if wait and not moves.done:
-            problems = [f"{m.fragment}: {m.problem or m.outcome}" for m in moves.moves]
-            raise DrillFailed(f"moves have failed: {'; '.join(problems)}")
-        return moves.name or ""
+
+def asking() -> str:
+    """Who runs drills here, for the history."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may give its process a number without a name.
+        user = str(os.getuid())
+    return f"{user} at {socket.gethostname()}"
 
 
 class _Watch:
@@ -227,7 +231,7 @@ class _Watch:
 def _watched(
     cluster: Cluster,
     view: ClusterView,
-    chosen: Way | Disturbance,
+    chosen: Drill,
     target: str | None,
     blast: Blast,
     on_progress: Progress,
@@ -244,19 +248,15 @@ def _watched(
 
     def act() -> Killed | Disturbed:
         now = still_aimed(cluster, chosen, target, blast, on_progress)
-        node = next(iter(blast.nodes), "")
-        if isinstance(chosen, Way):
-            executor = choose(now, node, chosen)
-            _note(cluster, BEGUN, chosen.name, blast.summary)
-            return kill(cluster.store, executor, on_progress, chosen)
         acting = Acting(
             view=now,
-            node=node,
-            cluster_pid=pid,
-            breach=breach,
+            node=next(iter(blast.nodes), ""),
             store=cluster.store,
-            mover=_Mover(cluster),
             on_progress=on_progress,
+            by=asking(),
+            cluster_pid=pid,
+            mover=DrillMoves(cluster),
+            breach=breach,
             links=blast.links,
         )
         _note(cluster, BEGUN, chosen.name, blast.summary)

@@ -8,31 +8,27 @@ machine takes for everything else, such as a scheduler that is late, is no part 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
-from orchestrator.api import moving
 from orchestrator.api.aiming import aimed
 from orchestrator.api.connection import Cluster
-from orchestrator.api.drilling import CALM_S, known, region_of
+from orchestrator.api.drilling import CALM_S, DrillMoves, asking, known, region_of
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills import disturbances
-from orchestrator.drills.acting import CORDON_S, Acting, wait_for
-from orchestrator.drills.kill_executor import DrillFailed, Inapplicable, Way
+from orchestrator.drills.acting import Acting, DrillFailed, Inapplicable
 from orchestrator.drills.report import measured
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.edges.sources import played, recorded
 from orchestrator.progress import Progress, silent
 from orchestrator.records import StreamRecord
-from orchestrator.results.drill_report import Blast, DrillReport
+from orchestrator.results.drill_report import DrillReport
 from orchestrator.simulation.world.drill_hands import SimulatedHands
 from orchestrator.simulation.world.scenario import Scenario, ScenarioStuck
 from orchestrator.simulation.world.stage import Stage
-from orchestrator.store.protocol import MOVES
 from streams.vectors.chunk import stream_schema
 
 WARM_S = 3.0
@@ -63,14 +59,22 @@ def predict(
     try:
         on_progress("simulate", "the cluster as it is now")
         scenario.begin()
-        view, blast = aimed(simulated, chosen, target, on_progress)
+        hands = SimulatedHands(scenario)
+        view, blast = aimed(simulated, chosen, target, on_progress, hands)
         on_progress("simulate", f"{name}: {blast.summary}")
         scenario.observe(blast.outputs, region_of(view, list(blast.outputs)))
         scenario.run_for(WARM_S)
-        if isinstance(chosen, Way):
-            found = scenario.drill(blast.nodes[0], chosen)
-        else:
-            found = disturbances.run(chosen, _acting(scenario, simulated, view, blast))
+        acting = Acting(
+            view=view,
+            node=next(iter(blast.nodes), ""),
+            store=scenario.store,
+            on_progress=silent,
+            by=asking(),
+            mover=DrillMoves(simulated),
+            links=blast.links,
+            hands=hands,
+        )
+        found = disturbances.run(chosen, acting)
         scenario.run_for(CALM_S)
     except ScenarioStuck as error:
         raise DrillFailed(f"simulated: {error}") from error
@@ -93,60 +97,6 @@ def _again(drill: str, stream: StreamRecord) -> StreamRecord:
             "recordings are known beforehand",
         )
     return played(stream, repeat=True)
-
-
-def _acting(scenario: Scenario, simulated: Cluster, view: ClusterView, blast: Blast) -> Acting:
-    acting = Acting(
-        view=view,
-        node=next(iter(blast.nodes), ""),
-        cluster_pid=0,
-        breach=threading.Event(),
-        store=simulated.store,
-        mover=_Mover(simulated),
-        on_progress=silent,
-        links=blast.links,
-        hands=SimulatedHands(scenario),
-    )
-    return replace(acting, mover=_Mover(simulated, acting))
-
-
-@dataclass(frozen=True, slots=True)
-class _Mover:
-    """Moves replicas by the API; waits in virtual time."""
-
-    cluster: Cluster
-    acting: Acting | None = None
-
-    def switch(self, fragment: str, *, wait: bool = True) -> str:
-        """Have primary and secondary change roles; the name of the plan of moves."""
-        name = moving.switch(self.cluster, fragment, wait=False).name or ""
-        if wait:
-            self._await_end(name)
-        return name
-
-    def drain(self, node: str) -> None:
-        """Cordon a node for as long as the drill takes, and move all replicas away."""
-        made = moving.drain(self.cluster, node, wait=False, for_s=CORDON_S)
-        if made.name is not None:
-            self._await_end(made.name)
-
-    def uncordon(self, node: str) -> None:
-        """Let a node be used again, unless an operator has cordoned it."""
-        moving.uncordon(self.cluster, node, lasting=False)
-
-    def _await_end(self, name: str) -> None:
-        assert self.acting is not None, "it acts in the simulated world"
-        store = self.cluster.store
-
-        def ended() -> bool:
-            plan = store.get(MOVES.key(name))
-            return plan is None or plan.record.ended_us is not None
-
-        wait_for(self.acting, ended, f"the moves of {name} have not ended")
-        plan = store.get(MOVES.key(name))
-        failed = () if plan is None else [s.failed for s in plan.record.steps if s.failed]
-        if failed:
-            raise DrillFailed(f"moves have failed: {'; '.join(failed)}")
 
 
 def _delivered(

@@ -20,12 +20,13 @@ from orchestrator.control.decide.since import with_times
 from orchestrator.control.decide.writes import decide
 from orchestrator.control.host_trials import HostTrials
 from orchestrator.control.observe.audit_events import audit_events
-from orchestrator.control.observe.clocks import CoordinatorClock
+from orchestrator.control.observe.clocks import CoordinatorClock, read_cluster_us
 from orchestrator.control.observe.missing_hosts import MissingHosts
 from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.publishing import FiguresPublisher, Publications
 from orchestrator.store.protocol import (
+    CANDIDATES,
     CORDONS,
     FRAGMENTS,
     LEADER,
@@ -36,6 +37,7 @@ from orchestrator.store.protocol import (
     QUERIES,
     REQUESTS,
     STREAMS,
+    CandidateRecord,
     LeaderRecord,
     ProblemsRecord,
     RecordExists,
@@ -47,6 +49,7 @@ from orchestrator.store.protocol import (
     StoreUnavailable,
     VersionConflict,
 )
+from orchestrator.store.strikes import Strikable, StrikeLink
 
 INTERVAL_S = 0.2
 """Time between two steps if nobody wakes the coordinator: no tuple waits for a decision."""
@@ -218,6 +221,7 @@ class Coordination:
         self._reader = ReadCache(store, RARELY_CHANGING, urgent=urgent, on_change=wake)
         self._read_whole_us = 0
         self._published = Publications(store)
+        self._candidacy = CANDIDATES.key(candidate)
         self.figures = FiguresPublisher(self._published)
 
     def run_once(self, now_us: int) -> bool:
@@ -228,6 +232,8 @@ class Coordination:
         a problem; the next step tries again.
         """
         try:
+            if self._published.held(self._candidacy) is None:
+                self._published.put(self._candidacy, CandidateRecord())
             if not self.election.stand(now_us):
                 self._before = None
                 self._missing_hosts.await_anew()
@@ -374,6 +380,8 @@ class Coordinator:
         The cluster's; None: they are the same.
     on_turn
         Told before each step, on the coordinator's thread, whether its session is connected.
+    struck
+        How its process fails if a drill asks for that; None: it does not.
     """
 
     def __init__(
@@ -384,9 +392,11 @@ class Coordinator:
         settings: DecisionSettings | None = None,
         clock: CoordinatorClock | None = None,
         on_turn: Callable[[bool], None] = lambda _: None,
+        struck: Strikable | None = None,
     ) -> None:
         self._make_store = make_store
         self._on_turn = on_turn
+        self._struck = struck
         self._asked = threading.Event()
         self._clock = clock
         self._candidate = candidate
@@ -459,6 +469,13 @@ class Coordinator:
 
     def _run(self, store: Store, coordination: Coordination) -> None:
         took_s = 0.0
+        strikes = None
+        if self._struck is not None:
+            name = self._candidate
+            strikes = StrikeLink(
+                store, name, lambda: name, lambda: read_cluster_us(store), self._struck
+            )
+            strikes.watch(self._wake.set)
         try:
             while not self._stopping.is_set():
                 least_s = least_rest_s(took_s)
@@ -470,6 +487,9 @@ class Coordinator:
                 if coordination.run_once(began_us):
                     self._wake.set()
                 took_s = (self._now_us() - began_us) / 1e6
+                if strikes is not None:
+                    with suppress(StoreUnavailable):
+                        strikes.look()
         finally:
             # Without a session the record goes anyway.
             with suppress(StoreUnavailable):

@@ -21,6 +21,7 @@ from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.process import Coordinator
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
+from orchestrator.embedded.struck_process import COORDINATOR, StruckProcess
 from orchestrator.health import Health
 from orchestrator.manifest import cluster_record
 from orchestrator.records import ClusterRecord
@@ -54,6 +55,7 @@ def start_coordinator(config: ProcessConfig, health: Health) -> Coordinator:
         now_us,
         clock=clock,
         on_turn=lambda connected: health.turned(ready=connected),
+        struck=StruckProcess(COORDINATOR),
     )
     coordinator.start()
     return coordinator

@@ -12,16 +12,19 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Set
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
+from orchestrator.control.observe.clocks import read_cluster_us
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
 from orchestrator.embedded.java import Java
+from orchestrator.embedded.struck_process import DRIVER, StruckProcess
 from orchestrator.errors import EXIT_UNREACHABLE, VivaceError
 from orchestrator.health import Health
 from orchestrator.records import NodeKind
-from orchestrator.store.protocol import FRAGMENTS, NODES, Store, StoreError
+from orchestrator.store.protocol import FRAGMENTS, NODES, Store, StoreError, StoreUnavailable
+from orchestrator.store.strikes import StrikeLink
 
 if TYPE_CHECKING:
     # Importing Spark is slow, and only the process that starts it needs it.
@@ -128,15 +131,21 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
     with closing(config.open_store()) as store:
         yields = _anything_runs(store)
         nodes = {node.name for node in config.application_nodes()}
+        strikes = [_strikes(store, node) for node in nodes]
         session = start_spark(config, yields=yields)
         lost: list[SparkLost] = []
         try:
             pool = start_hosts(config, session, lost.append)
             try:
+                for each in strikes:
+                    each.watch()
                 there = False
                 for look in itertools.count():
                     if ended() or lost:
                         break
+                    with suppress(StoreUnavailable):
+                        for each in strikes:
+                            each.look()
                     if not yields or look % LOOKS == 0:
                         there = _all_there(nodes, store)
                     if there and not yields:
@@ -153,6 +162,16 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
             stop_session(session)
     if lost:
         raise lost[0]
+
+
+def _strikes(store: Store, node: str) -> StrikeLink:
+    """What drills ask of the driver, by way of a node whose executor it has started."""
+
+    def life() -> str | None:
+        found = store.get(NODES.key(node))
+        return None if found is None else found.record.incarnation
+
+    return StrikeLink(store, node, life, lambda: read_cluster_us(store), StruckProcess(DRIVER))
 
 
 def _anything_runs(store: Store) -> bool:

@@ -18,6 +18,7 @@ from orchestrator.edges import sinks, sources
 from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
 from orchestrator.edges.site_checks import EdgeChecks
+from orchestrator.embedded.struck_process import SITE, StruckProcess
 from orchestrator.health import Health
 from orchestrator.host.shell.process import HostProcess
 from orchestrator.host.shell.warm_up import warm_up
@@ -50,7 +51,10 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
         if _await_settings(store, ended, health):
             checks = EdgeChecks(store, spec.node, folder)
             with closing(RespondingThread(store, CHECKS, checks.respond)):
-                HostProcess(spec, store, sink_drivers, source_folder=folder).run(ended, health)
+                struck = StruckProcess(SITE)
+                HostProcess(spec, store, sink_drivers, source_folder=folder, struck=struck).run(
+                    ended, health
+                )
 
 
 def _await_settings(store: Store, ended: Callable[[], bool], health: Health) -> bool:

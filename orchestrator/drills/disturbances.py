@@ -1,87 +1,64 @@
-"""Drills that fail no primary: sites, ZooKeeper, coordinators and disks fail for a while, a node is
-slow, replicas move.
+"""The drills there are.
 
-No replica has to take over. A site that is killed is started again by its supervisor and goes on
-where it was. Otherwise output must go on as if nothing happened.
+*The executor of a fragment's primary fails.* `kill-executor`: the whole executor dies at once, its
+Java process and the host in it, as if its machine had failed. `kill-python-worker`: only the host
+dies, as of a bug or for want of memory. `hang`: the host is stopped for some seconds, and no
+connection breaks. `kill-driver`: the driver of its Spark application dies, and all executors of
+that application with it. The secondary must then take over, and output must resume within the
+recovery bound, with no tuple lost or repeated. Spark must bring the node back, so that the fragment
+has a secondary again. A host that hung steps down when it goes on.
+
+*No primary fails.* Sites, ZooKeeper, coordinators and disks fail for a while, a node is slow,
+replicas move. No replica has to take over. A site that is killed is started again by its supervisor
+and goes on where it was. Otherwise output must go on as if nothing happened.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Mapping
 
 import psutil
 
 from foundation.suggestions import nearest
-from orchestrator.control.observe.view import ClusterView
+from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills import planned
 from orchestrator.drills.acting import (
     Acting,
     Disturbed,
+    DrillFailed,
+    Struck,
     await_restored,
     await_successor,
 )
-from orchestrator.drills.kill_executor import DrillFailed, choose
+from orchestrator.drills.drill import Aim, Drill, owner
+from orchestrator.drills.hands import REAL, Hands
+from orchestrator.drills.kill_executor import Killed, choose, choose_protected, fail
 from orchestrator.drills.links import CUT_S, DELAY_MS, DELAY_S, LinkChange, disturb
 from orchestrator.drills.processes import zookeeper_processes
+from orchestrator.drills.striking import struck_host
 from orchestrator.embedded.process_faults import NotImposed
 from orchestrator.errors import InvalidInput
+from orchestrator.progress import Progress
+from orchestrator.records import StrikeKind
+from orchestrator.store.protocol import Store
 
+HANG_S = 5.0
 DISK_FULL_S = 10.0
 STORE_PAUSED_S = 10.0
 SLOW_S = 15.0
 
-
-class Aim(Enum):
-    """What a disturbance strikes."""
-
-    SOURCE_SITE = "the site of a stream"
-    SINK_SITE = "the site of an output"
-    STORE = "ZooKeeper"
-    LEADER = "the coordinator that leads"
-    PRIMARY = "the node of a fragment's primary"
-    LINK = "the link over which a primary's output leaves its node"
-    EVERYTHING = "all processes, one after the other"
+Strike = Callable[[Acting], Struck | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disturbance:
-    """One of these drills.
+def _fails(kind: StrikeKind, lasts_s: float = 0.0) -> Strike:
+    """The host of the node or site fails in a way, for a while if that lasts."""
 
-    Attributes
-    ----------
-    strike
-        Carries it out, and returns when the fault is over, or cannot be ended any more. If it
-        consists of several faults, one after the other, it returns these.
-    ends_host
-        Whether the site comes back as another process.
-    link
-        What it does to a link, if that is struck.
-    switches
-        Whether a fragment's replicas change roles, and no host of theirs fails.
-    needs
-        Why the drill does not fit a cluster, given its process; None if it does.
-    """
+    def strike(acting: Acting) -> Struck:
+        with struck_host(acting, acting.node, kind, lasts_s) as at_us:
+            acting.hold(lasts_s)
+        return Struck(at_us=at_us)
 
-    name: str
-    what: str
-    aim: Aim
-    strike: Callable[[Acting], Sequence[Disturbed] | None]
-    ends_host: bool = False
-    link: LinkChange | None = None
-    switches: bool = False
-    needs: Callable[[int], str | None] = lambda _: None
-
-
-def _kill_site(acting: Acting) -> None:
-    acting.hands.site(acting.view, acting.node).kill()
-
-
-def _fill_disk(acting: Acting) -> None:
-    with acting.hands.full_disk(acting.view, acting.node, DISK_FULL_S):
-        acting.hold(DISK_FULL_S)
+    return strike
 
 
 def _kill_zookeeper(acting: Acting) -> None:
@@ -89,23 +66,16 @@ def _kill_zookeeper(acting: Acting) -> None:
     planned.restart_server(acting, server, server.kill)
 
 
-def _pause_zookeeper(acting: Acting) -> None:
-    with acting.hands.store_stopped(acting.cluster_pid, STORE_PAUSED_S, most=False):
-        acting.hold(STORE_PAUSED_S)
+def _store_stopped(*, most: bool) -> Strike:
+    def strike(acting: Acting) -> None:
+        with acting.hands.store_stopped(acting.cluster_pid, STORE_PAUSED_S, most=most):
+            acting.hold(STORE_PAUSED_S)
+
+    return strike
 
 
-def _lose_quorum(acting: Acting) -> None:
-    with acting.hands.store_stopped(acting.cluster_pid, STORE_PAUSED_S, most=True):
-        acting.hold(STORE_PAUSED_S)
-
-
-def _slow_node(acting: Acting) -> None:
-    with acting.hands.crowded(acting.view, acting.node, SLOW_S):
-        acting.hold(SLOW_S)
-
-
-def _link_drill(name: str, what: str, change: LinkChange) -> Disturbance:
-    return Disturbance(
+def _link_drill(name: str, what: str, change: LinkChange) -> Drill:
+    return Drill(
         name=name,
         what=f"{what} for {change.lasts_s:g} s",
         aim=Aim.LINK,
@@ -114,74 +84,108 @@ def _link_drill(name: str, what: str, change: LinkChange) -> Disturbance:
     )
 
 
-def _own_server(cluster_pid: int) -> str | None:
+def _own_server(_view: ClusterView, cluster_pid: int) -> str | None:
     if zookeeper_processes(cluster_pid):
         return None
-    return "the cluster has no ZooKeeper of its own on this machine"
+    return "no ZooKeeper of the cluster's own runs on this machine, the only one that it can strike"
 
 
-def _ensemble(cluster_pid: int) -> str | None:
-    if len(zookeeper_processes(cluster_pid)) > 1:
+def _ensemble(view: ClusterView, cluster_pid: int) -> str | None:
+    if len(zookeeper_processes(cluster_pid)) == 1:
+        return "the cluster has no ensemble of its own (`zookeeper: {servers: 3}` starts one)"
+    return _own_server(view, cluster_pid)
+
+
+def _applications(view: ClusterView, _cluster_pid: int) -> str | None:
+    if len({owner(node.domain) for node in view.executors.values()}) > 1:
         return None
-    return "the cluster has no ensemble of its own (`zookeeper: {servers: 3}` starts one)"
+    return "the cluster has one Spark application (`applications: 2` gives it a second)"
 
 
-def _can_bind_threads(_cluster_pid: int) -> str | None:
-    if hasattr(os, "sched_setaffinity"):
-        return None
-    return "this system cannot bind a process to a processor"
+KILL_EXECUTOR = Drill(
+    name="kill-executor",
+    what="SIGKILL to the executor that runs a fragment's primary",
+    aim=Aim.PRIMARY,
+    strike=_fails(StrikeKind.KILL_EXECUTOR),
+    fails_primary=True,
+    ends_host=True,
+)
 
-
-DISTURBANCES: Mapping[str, Disturbance] = {
+DRILLS: Mapping[str, Drill] = {
     each.name: each
     for each in (
-        Disturbance(
+        KILL_EXECUTOR,
+        Drill(
+            name="kill-python-worker",
+            what="SIGKILL to the host in the executor of a fragment's primary",
+            aim=Aim.PRIMARY,
+            strike=_fails(StrikeKind.KILL),
+            fails_primary=True,
+            ends_host=True,
+        ),
+        Drill(
+            name="hang",
+            what=f"the host of a fragment's primary is stopped for {HANG_S:g} s (SIGSTOP)",
+            aim=Aim.PRIMARY,
+            strike=_fails(StrikeKind.HANG, HANG_S),
+            fails_primary=True,
+        ),
+        Drill(
+            name="kill-driver",
+            what="SIGKILL to the Spark driver of a fragment's primary; its executors end with it",
+            aim=Aim.PRIMARY,
+            strike=_fails(StrikeKind.KILL_DRIVER),
+            fails_primary=True,
+            ends_host=True,
+            whole_domain=True,
+            unfit=_applications,
+        ),
+        Drill(
             name="kill-source-site",
             what="SIGKILL to the site where a stream enters",
             aim=Aim.SOURCE_SITE,
-            strike=_kill_site,
+            strike=_fails(StrikeKind.KILL),
             ends_host=True,
         ),
-        Disturbance(
+        Drill(
             name="kill-sink-site",
             what="SIGKILL to the site where an output leaves",
             aim=Aim.SINK_SITE,
-            strike=_kill_site,
+            strike=_fails(StrikeKind.KILL),
             ends_host=True,
         ),
-        Disturbance(
+        Drill(
             name="fill-disk",
             what=f"the site of an output can write nothing to its files for {DISK_FULL_S:g} s",
             aim=Aim.SINK_SITE,
-            strike=_fill_disk,
+            strike=_fails(StrikeKind.FULL_DISK, DISK_FULL_S),
         ),
-        Disturbance(
+        Drill(
             name="kill-zookeeper",
             what="SIGKILL to a ZooKeeper server, which the cluster starts again",
             aim=Aim.STORE,
             strike=_kill_zookeeper,
-            needs=_own_server,
+            unfit=_own_server,
         ),
-        Disturbance(
+        Drill(
             name="pause-zookeeper",
             what=f"a ZooKeeper server is stopped for {STORE_PAUSED_S:g} s (SIGSTOP)",
             aim=Aim.STORE,
-            strike=_pause_zookeeper,
-            needs=_own_server,
+            strike=_store_stopped(most=False),
+            unfit=_own_server,
         ),
-        Disturbance(
+        Drill(
             name="lose-quorum",
             what=f"most ZooKeeper servers are stopped for {STORE_PAUSED_S:g} s (SIGSTOP)",
             aim=Aim.STORE,
-            strike=_lose_quorum,
-            needs=_ensemble,
+            strike=_store_stopped(most=True),
+            unfit=_ensemble,
         ),
-        Disturbance(
+        Drill(
             name="slow-node",
             what=f"the host of a fragment's primary gets a quarter of a processor for {SLOW_S:g} s",
             aim=Aim.PRIMARY,
-            strike=_slow_node,
-            needs=_can_bind_threads,
+            strike=_fails(StrikeKind.SLOW, SLOW_S),
         ),
         _link_drill(
             "cut-link",
@@ -198,33 +202,33 @@ DISTURBANCES: Mapping[str, Disturbance] = {
             f"the link from a primary's node to a reader takes {DELAY_MS:g} ms longer",
             LinkChange(both_ways=False, lasts_s=DELAY_S, delay_ms=DELAY_MS),
         ),
-        Disturbance(
+        Drill(
             name="kill-coordinator",
             what="SIGKILL to the coordinator that leads",
             aim=Aim.LEADER,
             strike=planned.kill_coordinator,
         ),
-        Disturbance(
+        Drill(
             name="kill-leader-during-plan",
             what="SIGKILL to the coordinator that leads while it carries out a switchover",
             aim=Aim.PRIMARY,
             strike=planned.kill_leader_during_plan,
             switches=True,
         ),
-        Disturbance(
+        Drill(
             name="switchover",
             what="primary and secondary of a fragment change roles, and change back",
             aim=Aim.PRIMARY,
             strike=planned.switch_over,
             switches=True,
         ),
-        Disturbance(
+        Drill(
             name="drain-and-kill",
             what="the node of a fragment's primary is drained, then its executor is killed",
             aim=Aim.PRIMARY,
             strike=planned.drain_and_kill,
         ),
-        Disturbance(
+        Drill(
             name="rolling-restart",
             what="coordinators, ZooKeeper servers, nodes and sites end and start again, "
             "one after the other; nodes are drained before",
@@ -233,11 +237,11 @@ DISTURBANCES: Mapping[str, Disturbance] = {
         ),
     )
 }
-"""Name → drill."""
+"""Name → drill, in the order in which all of them are run."""
 
 
-def aimed_at(view: ClusterView, drill: Disturbance, target: str | None) -> str:
-    """The site or node that a disturbance strikes: as named, else the first one; empty if none.
+def aimed_at(view: ClusterView, drill: Drill, target: str | None) -> str:
+    """The site or node that a drill strikes: as named, else the first one; empty if none.
 
     Raises
     ------
@@ -245,7 +249,7 @@ def aimed_at(view: ClusterView, drill: Disturbance, target: str | None) -> str:
         There is no such site, or the drill takes no target.
     """
     if drill.aim is Aim.PRIMARY:
-        return choose(view, target).node
+        return choose(view, target, drill).node
     if drill.aim in (Aim.STORE, Aim.LEADER, Aim.EVERYTHING):
         if target is None:
             return ""
@@ -270,25 +274,51 @@ def aimed_at(view: ClusterView, drill: Disturbance, target: str | None) -> str:
     return site
 
 
-def run(drill: Disturbance, acting: Acting) -> Disturbed:
-    """Carry a disturbance out, and wait until it has left no trace.
+def fail_primary(
+    store: Store,
+    target: str | None,
+    on_progress: Progress,
+    *,
+    by: str = "",
+    drill: Drill = KILL_EXECUTOR,
+    hands: Hands = REAL,
+) -> Killed:
+    """Choose a primary whose secondary is warm, and fail its node; see `choose` and `fail`."""
+    node = choose_protected(store, target, on_progress, drill, hands).node
+    return fail(
+        drill,
+        Acting(
+            view=read_view(store),
+            node=node,
+            store=store,
+            on_progress=on_progress,
+            by=by,
+            hands=hands,
+        ),
+    )
+
+
+def run(drill: Drill, acting: Acting) -> Killed | Disturbed:
+    """Carry a drill out, and wait until it has left no trace.
 
     Raises
     ------
     DrillFailed
         That takes too long, or the process to be struck is gone.
     """
+    if drill.fails_primary:
+        return fail(drill, acting)
     ended_sources = drill.ends_host and _has_lone_sources(acting)
-    struck = ", ".join(acting.links) or acting.node
-    acting.on_progress("strike", f"{drill.what}{f': {struck}' if struck else ''}")
-    struck_us = acting.now_us
+    aim = ", ".join(acting.links) or acting.node
+    acting.on_progress("strike", f"{drill.what}{f': {aim}' if aim else ''}")
+    struck = Struck(at_us=acting.now_us)
     try:
-        steps = drill.strike(acting)
+        struck = drill.strike(acting) or struck
     except (psutil.Error, NotImposed) as error:
         raise DrillFailed(f"drill {drill.name} could not strike: {error}") from error
     if drill.ends_host:
         await_successor(acting, acting.node, with_drivers=True)
-    over_us = acting.now_us
+    over_us, struck_us = acting.now_us, struck.at_us
     acting.on_progress("over", f"after {(over_us - struck_us) / 1e6:.1f} s")
     await_restored(acting)
     restored_us = acting.now_us
@@ -298,8 +328,8 @@ def run(drill: Disturbance, acting: Acting) -> Disturbed:
         over_us=over_us,
         restored_us=restored_us,
         ended_sources=ended_sources,
-        steps=tuple(steps or ()),
-        remarks=tuple(remark for step in steps or () for remark in step.remarks),
+        steps=struck.steps,
+        remarks=tuple(remark for step in struck.steps for remark in step.remarks),
     )
 
 

@@ -1,7 +1,11 @@
-"""What drills do to a cluster, and how time passes meanwhile: here, to processes of this machine.
+"""How time passes while a drill waits, and what drills of ZooKeeper do to its servers.
 
-The simulated world does the same to simulated hosts (`orchestrator.simulation.world.drill_hands`),
-so that the drills themselves are written once.
+Everything else fails by itself, where it runs: the drill asks it to by a record
+(`orchestrator.drills.striking`). ZooKeeper cannot, and its drills act on processes of this machine:
+they fit only a cluster that was started here.
+
+The simulated world has hands of its own (`orchestrator.simulation.world.drill_hands`), so that the
+drills themselves are written once.
 """
 
 from __future__ import annotations
@@ -14,14 +18,8 @@ from typing import Protocol
 
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.drills.processes import (
-    coordinator_process,
-    coordinator_processes,
-    host_process,
-    zookeeper_processes,
-)
-from orchestrator.embedded.process_faults import CROWDED, FULL_DISK, STOPPED, imposed
-from orchestrator.embedded.spark_processes import kill_executor
+from orchestrator.drills.processes import zookeeper_processes
+from orchestrator.embedded.process_faults import STOPPED, imposed
 
 
 class Process(Protocol):
@@ -37,7 +35,7 @@ class Process(Protocol):
 
 
 class Hands:
-    """Strikes processes. A process that is not there raises `NoProcess`."""
+    """Waits, and strikes servers of ZooKeeper on this machine."""
 
     def now_us(self, view: ClusterView) -> int:
         """The cluster's clock."""
@@ -51,35 +49,9 @@ class Hands:
         """Let time pass, but stop at a breach."""
         breach.wait(seconds)
 
-    def site(self, view: ClusterView, site: str) -> Process:
-        """The host of a site."""
-        return host_process(view, site)
-
-    def coordinators(self, cluster_pid: int) -> Sequence[Process]:
-        """The cluster's coordinators, the oldest first."""
-        return coordinator_processes(cluster_pid)
-
     def servers(self, cluster_pid: int) -> Sequence[Process]:
         """The cluster's own servers of ZooKeeper, the oldest first."""
         return zookeeper_processes(cluster_pid)
-
-    def kill_executor(self, view: ClusterView, node: str) -> None:
-        """End a node's executor by SIGKILL."""
-        kill_executor(view.nodes[node].record.pid)
-
-    def kill_coordinator(self, cluster_pid: int, candidate: str) -> None:
-        """End a coordinator by SIGKILL."""
-        coordinator_process(cluster_pid, candidate).kill()
-
-    def full_disk(
-        self, view: ClusterView, site: str, lasts_s: float
-    ) -> AbstractContextManager[None]:
-        """Let a site write nothing to its files for the time of a block; see `imposed`."""
-        return imposed(FULL_DISK, [host_process(view, site)], lasts_s)
-
-    def crowded(self, view: ClusterView, node: str, lasts_s: float) -> AbstractContextManager[None]:
-        """Leave a node's host a quarter of a processor for the time of a block."""
-        return imposed(CROWDED, [host_process(view, node)], lasts_s)
 
     def store_stopped(
         self, cluster_pid: int, lasts_s: float, *, most: bool

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 from foundation.suggestions import nearest
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.drills.acting import Acting
-from orchestrator.drills.kill_executor import DrillFailed
+from orchestrator.drills.acting import Acting, DrillFailed
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.records import DisturbedLink, FragmentRecord, HistoryEvent
 from orchestrator.results.drill_report import TIGHTEST, Blast

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
-from orchestrator.drills.acting import Disturbed
-from orchestrator.drills.kill_executor import DrillFailed, Killed
+from orchestrator.drills.acting import Disturbed, DrillFailed
+from orchestrator.drills.kill_executor import Killed
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from orchestrator.results.drill_report import TIGHTEST, Blast, FailoverFigures
 from streams.vectors.chunk import NO_WATERMARK, TIMESTAMP

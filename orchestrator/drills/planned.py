@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from orchestrator.control.observe.view import read_view
 from orchestrator.drills.acting import (
+    LOOK_S,
     Acting,
     Disturbed,
+    DrillFailed,
+    Struck,
     await_flow,
+    await_moves,
     await_restored,
     await_successor,
     reached_ms,
@@ -16,34 +20,36 @@ from orchestrator.drills.acting import (
 )
 from orchestrator.drills.blast import primary_on
 from orchestrator.drills.hands import Process
-from orchestrator.drills.kill_executor import LOOK_S, DrillFailed
+from orchestrator.drills.striking import end_coordinator, end_host
 from orchestrator.errors import Refused
-from orchestrator.store.protocol import LEADER
+from orchestrator.records import StrikeKind
+from orchestrator.store.protocol import CANDIDATES, LEADER
 
 DRAIN_PATIENCE_S = 30.0
 """How long a rolling restart tries to drain a node: what stands in the way may pass, such as the
 load of the processes that the restart before has started."""
 
 
-def kill_coordinator(acting: Acting) -> None:
+def kill_coordinator(acting: Acting) -> Struck:
     """Kill the leader, and wait for the next one."""
     candidate = _leader(acting)
-    acting.hands.kill_coordinator(acting.cluster_pid, candidate)
+    at_us = end_coordinator(acting, candidate, StrikeKind.KILL)
     wait_for(acting, lambda: _leads(acting) not in (None, candidate), "no other coordinator leads")
+    return Struck(at_us=at_us)
 
 
 def kill_leader_during_plan(acting: Acting) -> None:
     """Kill the leader as soon as it has begun a switchover; the next one must end it."""
     fragment = _fragment(acting)
     candidate = _leader(acting)
-    name = acting.mover.switch(fragment, wait=False)
+    name = acting.moves.switch(fragment)
 
     def begun() -> bool:
         plan = read_view(acting.store).moves[name].record
         return any(step.begun_us is not None for step in plan.steps)
 
     wait_for(acting, begun, f"the switchover of {fragment} is not begun")
-    acting.hands.kill_coordinator(acting.cluster_pid, candidate)
+    end_coordinator(acting, candidate, StrikeKind.KILL)
 
     def settled() -> bool:
         view = read_view(acting.store)
@@ -53,35 +59,35 @@ def kill_leader_during_plan(acting: Acting) -> None:
         )
 
     wait_for(acting, settled, f"the next coordinator has not ended the switchover of {fragment}")
-    acting.mover.switch(fragment)
+    await_moves(acting, acting.moves.switch(fragment))
 
 
 def switch_over(acting: Acting) -> None:
     """Have a fragment's replicas change roles twice."""
     fragment = _fragment(acting)
     for _ in range(2):
-        acting.mover.switch(fragment)
+        await_moves(acting, acting.moves.switch(fragment))
         await_restored(acting)
 
 
 def drain_and_kill(acting: Acting) -> None:
     """Drain a node, kill its executor, and let the node be used again."""
     try:
-        acting.mover.drain(acting.node)
+        await_moves(acting, acting.moves.drain(acting.node))
         if left := _replicas_on(acting):
             raise DrillFailed(f"{acting.node} was drained and still has {', '.join(left)}")
-        acting.hands.kill_executor(acting.view, acting.node)
+        end_host(acting, StrikeKind.KILL_EXECUTOR)
         await_successor(acting, acting.node)
     finally:
-        acting.mover.uncordon(acting.node)
+        acting.moves.uncordon(acting.node)
 
 
-def rolling_restart(acting: Acting) -> Sequence[Disturbed]:
+def rolling_restart(acting: Acting) -> Struck:
     """End every process of the cluster but its supervisors, one after the other.
 
     As a careful operator would, it waits after each until all is protected and outputs flow.
     """
-    found: list[Disturbed] = []
+    begun_us, found = acting.now_us, list[Disturbed]()
     for what, restart, sources in _restarts(acting):
         if acting.breach.is_set():
             break
@@ -100,29 +106,19 @@ def rolling_restart(acting: Acting) -> Sequence[Disturbed]:
                 remarks=() if undrained is None else (undrained,),
             )
         )
-    return found
+    return Struck(at_us=begun_us, steps=tuple(found))
 
 
 def restart_server(acting: Acting, server: Process, end: Callable[[], None]) -> None:
     """End a ZooKeeper server, and wait until the cluster has as many again."""
-    _restart(acting, server, end, acting.hands.servers, "ZooKeeper was not started again")
-
-
-def _restart(
-    acting: Acting,
-    process: Process,
-    end: Callable[[], None],
-    of_kind: Callable[[int], Sequence[Process]],
-    otherwise: str,
-) -> None:
-    count = len(of_kind(acting.cluster_pid))
+    count = len(acting.hands.servers(acting.cluster_pid))
     end()
 
     def is_back() -> bool:
-        now = of_kind(acting.cluster_pid)
-        return len(now) == count and process not in now
+        now = acting.hands.servers(acting.cluster_pid)
+        return len(now) == count and server not in now
 
-    wait_for(acting, is_back, otherwise)
+    wait_for(acting, is_back, "ZooKeeper was not started again")
 
 
 def _restarts(acting: Acting) -> Iterator[tuple[str, Callable[[], str | None], bool]]:
@@ -130,10 +126,9 @@ def _restarts(acting: Acting) -> Iterator[tuple[str, Callable[[], str | None], b
 
     How returns a remark if it was not done as planned.
     """
-    pid = acting.cluster_pid
-    for coordinator in acting.hands.coordinators(pid):
-        yield "a coordinator", lambda each=coordinator: _restart_coordinator(acting, each), False
-    for server in acting.hands.servers(pid):
+    for name in _candidates(acting):
+        yield "a coordinator", lambda name=name: _restart_coordinator(acting, name), False
+    for server in acting.hands.servers(acting.cluster_pid):
         yield "ZooKeeper", lambda each=server: restart_server(acting, each, each.terminate), False
     for node in sorted(acting.view.executors):
         yield f"node {node}", lambda node=node: restart_node(acting.at(node)), False
@@ -142,9 +137,21 @@ def _restarts(acting: Acting) -> Iterator[tuple[str, Callable[[], str | None], b
         yield f"site {site}", lambda site=site: _restart_site(acting.at(site)), sources
 
 
-def _restart_coordinator(acting: Acting, coordinator: Process) -> None:
-    otherwise = "the coordinator was not started again"
-    _restart(acting, coordinator, coordinator.terminate, acting.hands.coordinators, otherwise)
+def _candidates(acting: Acting) -> Sequence[str]:
+    """The coordinators, the oldest first."""
+    found = acting.store.list(CANDIDATES).records
+    return sorted(found, key=lambda name: found[name].created)
+
+
+def _restart_coordinator(acting: Acting, name: str) -> None:
+    count = len(_candidates(acting))
+
+    def is_back() -> bool:
+        now = _candidates(acting)
+        return len(now) == count and name not in now
+
+    end_coordinator(acting, name, StrikeKind.END)
+    wait_for(acting, is_back, "the coordinator was not started again")
     wait_for(acting, lambda: _leads(acting) is not None, "no coordinator leads")
 
 
@@ -153,10 +160,10 @@ def restart_node(acting: Acting) -> str | None:
     try:
         if (refused := _drained(acting)) is not None:
             await_restored(acting)
-        acting.hands.kill_executor(acting.view, acting.node)
+        end_host(acting, StrikeKind.KILL_EXECUTOR)
         await_successor(acting, acting.node)
     finally:
-        acting.mover.uncordon(acting.node)
+        acting.moves.uncordon(acting.node)
     return refused
 
 
@@ -165,18 +172,19 @@ def _drained(acting: Acting) -> str | None:
     give_up_us = acting.now_us + round(DRAIN_PATIENCE_S * 1e6)
     while True:
         try:
-            acting.mover.drain(acting.node)
+            plan = acting.moves.drain(acting.node)
         except Refused as refused:
             if acting.now_us >= give_up_us:
                 return f"{acting.node} was not drained: {refused}"
             acting.on_progress("wait", f"until {acting.node} can be drained: {refused}")
             acting.hands.rest(LOOK_S)
         else:
+            await_moves(acting, plan)
             return None
 
 
 def _restart_site(acting: Acting) -> None:
-    acting.hands.site(acting.view, acting.node).terminate()
+    end_host(acting, StrikeKind.END)
     await_successor(acting, acting.node, with_drivers=True)
 
 

@@ -1,4 +1,4 @@
-"""The processes that drills and benchmarks act on, on this machine.
+"""The processes of a cluster on this machine, for drills of ZooKeeper and for benchmarks.
 
 A site's host is a process of its own. An executor's host is a child of a Python daemon, whose
 parent is the executor's Java process. ZooKeeper runs below the process that started the cluster.
@@ -19,9 +19,6 @@ ZOOKEEPER = "QuorumPeerMain"
 
 SUPERVISOR = "child_process.py"
 """End of the name of the program that supervises a child process."""
-
-COORDINATOR = "orchestrator.deploy.coordinator"
-"""Module of a coordinator."""
 
 
 class NoProcess(VivaceError):
@@ -61,24 +58,3 @@ def _below(pid: int, wanted: Callable[[list[str]], bool]) -> list[psutil.Process
                 if wanted(command) and not any(p.endswith(SUPERVISOR) for p in command):
                     found.append(process)
     return found
-
-
-def coordinator_processes(cluster_pid: int) -> list[psutil.Process]:
-    """The coordinators that this process has started, the oldest first."""
-    found = _below(cluster_pid, lambda command: COORDINATOR in command)
-    return sorted(found, key=lambda process: process.pid)
-
-
-def coordinator_process(cluster_pid: int, candidate: str) -> psutil.Process:
-    """The process of a candidate for leader, which has its pid in its name.
-
-    Raises
-    ------
-    NoProcess
-        The cluster's process has not started it.
-    """
-    with suppress(psutil.Error, ValueError):
-        process = psutil.Process(int(candidate.rsplit("-", 2)[1]))
-        if any(parent.pid == cluster_pid for parent in process.parents()):
-            return process
-    raise NoProcess(f"coordinator {candidate} has no process on this machine")

@@ -12,9 +12,9 @@ from contextlib import suppress
 import msgspec
 
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.drills.acting import Disturbed
-from orchestrator.drills.disturbances import Disturbance
-from orchestrator.drills.kill_executor import DrillFailed, Killed, Way
+from orchestrator.drills.acting import Disturbed, DrillFailed
+from orchestrator.drills.drill import Drill
+from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.measurement import differences, disturbance, failover
 from orchestrator.drills.timeline import thinned, timeline
 from orchestrator.edges.sinks.delivered import Delivered
@@ -36,7 +36,7 @@ def from_history(kept: Mapping[str, object] | None) -> DrillReport | None:
 
 
 def measured(
-    chosen: Way | Disturbance,
+    chosen: Drill,
     view: ClusterView,
     blast: Blast,
     found: Killed | Disturbed,

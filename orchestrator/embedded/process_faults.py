@@ -1,11 +1,12 @@
-"""Faults of processes that end by themselves, whatever ends the drill that asks for them.
+"""Faults of processes that end by themselves, whatever ends the process that asks for them.
 
-A drill may end at any moment: its terminal is closed (SIGHUP), or it is killed (SIGKILL) and can
-undo nothing. So it does not impose such a fault itself. A *fault watchdog* does, a process with a
-session of its own, which no signal of the terminal reaches. It ends the fault when its time is
-over, or when the drill closes its end of a pipe, which the kernel does whatever ends the drill. If
-the watchdog alone is killed, the drill ends the fault. Only if both are killed before the fault is
-over, it stays, until another drill has struck the same process.
+A process may strike itself, and one that is stopped cannot go on by itself. A drill that strikes
+servers of ZooKeeper may end at any moment: its terminal is closed (SIGHUP), or it is killed
+(SIGKILL) and can undo nothing. So neither imposes such a fault itself. A *fault watchdog* does, a
+process with a session of its own, which no signal of the terminal reaches. It ends the fault when
+its time is over, or when whoever asked closes its end of a pipe, which the kernel does whatever
+ends a process. If the watchdog alone is killed, whoever asked ends the fault. Only if both are
+killed before the fault is over, it stays, until another drill has struck the same process.
 
 To end a fault needs nothing that was read before it: the process gets what its parent has. So two
 drills that strike one process leave nothing behind either.
@@ -40,8 +41,8 @@ before it could ask."""
 FULL_BYTES = 100
 """A file may not grow beyond this while the disk is full; a write that crosses it is cut short."""
 
-IMPOSED = b"imposed\n"
-"""What a watchdog says once the fault is there."""
+READY, IMPOSED = b"ready\n", b"imposed\n"
+"""What a watchdog says before it imposes the fault, and once the fault is there."""
 
 
 class NotImposed(VivaceError):
@@ -129,7 +130,12 @@ FAULTS: Mapping[str, ProcessFault] = {
 
 
 @contextmanager
-def imposed(fault: str, processes: Sequence[psutil.Process], lasts_s: float) -> Generator[None]:
+def imposed(
+    fault: str,
+    processes: Sequence[psutil.Process],
+    lasts_s: float,
+    begin: Callable[[], None] = lambda: None,
+) -> Generator[None]:
     """Impose a fault on processes for the time of a block, in which they may end.
 
     Parameters
@@ -139,6 +145,8 @@ def imposed(fault: str, processes: Sequence[psutil.Process], lasts_s: float) -> 
         share one processor with busy ones.
     lasts_s
         When the fault ends, although the block does not.
+    begin
+        Called when everything is prepared. What it raises is raised, and nothing is imposed.
 
     Raises
     ------
@@ -152,19 +160,34 @@ def imposed(fault: str, processes: Sequence[psutil.Process], lasts_s: float) -> 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        # An executor may have been told by Spark where packages are.
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     try:
         with watchdog:
-            assert watchdog.stdout is not None, "it is a pipe"
-            if (said := watchdog.stdout.readline()) != IMPOSED:
-                *_, why = (said + watchdog.stdout.read()).decode().splitlines() or ["no reason"]
-                raise NotImposed(f"the fault {fault} could not be imposed: {why}")
+            assert watchdog.stdin is not None, "it is a pipe"
+            _said(watchdog, fault)
+            begin()
+            with suppress(BrokenPipeError):
+                watchdog.stdin.write(READY)
+                watchdog.stdin.flush()
+            _said(watchdog, fault)
             yield
     finally:
         if watchdog.returncode:
             # It was killed.
             for process in processes:
                 _end(fault, process)
+
+
+def _said(watchdog: subprocess.Popen[bytes], fault: str) -> bytes:
+    """What a watchdog says next, if it is none of its errors."""
+    assert watchdog.stdout is not None, "it is a pipe"
+    said = watchdog.stdout.readline()
+    if said not in (READY, IMPOSED):
+        *_, why = (said + watchdog.stdout.read()).decode().splitlines() or ["no reason"]
+        raise NotImposed(f"the fault {fault} could not be imposed: {why}")
+    return said
 
 
 def _end(fault: str, process: psutil.Process) -> None:
@@ -181,12 +204,22 @@ def _watch(fault: str, lasts_s: float, pids: Sequence[int]) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, outlive)
     with ExitStack() as ends:
-        for process in [psutil.Process(pid) for pid in pids]:
+        processes = [psutil.Process(pid) for pid in pids]
+        _say(READY)
+        if sys.stdin.buffer.readline() != READY:
+            return
+        for process in processes:
             ends.callback(_end, fault, process)
             FAULTS[fault].impose(process, ends)
-        sys.stdout.buffer.write(IMPOSED)
-        sys.stdout.flush()
+        _say(IMPOSED)
         select.select([sys.stdin], [], [], lasts_s)
+
+
+def _say(what: bytes) -> None:
+    # Who asked may have ended.
+    with suppress(BrokenPipeError):
+        sys.stdout.buffer.write(what)
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

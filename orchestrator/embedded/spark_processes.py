@@ -1,4 +1,4 @@
-"""The processes of executors and of the driver: killed by drills, measured by jobs.
+"""The processes of executors and of the driver: drills have them end, and jobs measure them.
 
 *Peak memory.* The kernel records each process's largest resident size. A driver consists of this
 process and the Java process below it, an executor of a Java process and the Python worker below it.
@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -26,10 +27,7 @@ class NoExecutor(VivaceError):
     """A process does not belong to an executor on this machine."""
 
     def __init__(self, pid: int) -> None:
-        super().__init__(
-            f"process {pid} belongs to no Spark executor on this machine: "
-            "kill it where it runs, or check the pid with `vivace status`"
-        )
+        super().__init__(f"process {pid} belongs to no Spark executor on this machine")
         self.pid = pid
 
 
@@ -50,44 +48,29 @@ def executor_pids(host_pid: int) -> list[int]:
     raise NoExecutor(host_pid)
 
 
-def kill_executor(host_pid: int) -> list[int]:
-    """Kill all processes of an executor, as a crash of its machine would; their pids.
-
-    Raises
-    ------
-    NoExecutor
-        The process was not started by an executor, or is gone.
-    """
-    pids = executor_pids(host_pid)
-    # The host first: otherwise the end of its parents could make it shut down in order.
-    for pid in reversed(pids):
+def kill_executor(pids: Sequence[int]) -> None:
+    """Kill all processes of an executor (`executor_pids`), as a crash of its machine would."""
+    # The host first: otherwise the end of its parents could make it shut down in order. One that
+    # does it itself has no time to.
+    own = os.getpid()
+    for pid in [*(pid for pid in reversed(pids) if pid != own), *({own} & {*pids})]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return pids
 
 
 DRIVER = "SparkSubmit"
 """End of the name of the main class of the driver's Java process."""
 
 
-def kill_driver(host_pid: int) -> int:
-    """Kill the Java process of the driver whose executor runs a host; its pid.
+def kill_own_driver() -> None:
+    """Kill the Java process of the driver that this process has started.
 
-    The executors notice, and end with their hosts.
-
-    Raises
-    ------
-    NoExecutor
-        The driver did not start the executor, or is not on this machine.
+    Its executors notice, and end with their hosts.
     """
-    try:
-        for process in psutil.Process(host_pid).parents():
+    for process in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
             if any(part.endswith(DRIVER) for part in process.cmdline()):
                 process.kill()
-                return process.pid
-    except psutil.Error as error:
-        raise NoExecutor(host_pid) from error
-    raise NoExecutor(host_pid)
 
 
 _MAXRSS_UNIT_MB = 2**20 if sys.platform == "darwin" else 2**10

@@ -104,3 +104,4 @@ from orchestrator.records.spec import (
     StreamManifest,
     StreamRecord,
 )
+from orchestrator.records.strikes import LONGEST_STRIKE_US, StrikeKind, StrikeRecord

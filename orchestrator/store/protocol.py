@@ -5,6 +5,7 @@ The paths below `/vivace/<cluster>`:
     cluster                  ClusterRecord        settings that all processes must agree on
     clocks                   ClocksRecord         the cluster's clock
     leader                   LeaderRecord         ephemeral: the coordinator that leads
+    candidates/<name>        CandidateRecord      ephemeral: a coordinator
     problems                 ProblemsRecord       ephemeral: what hinders the one that leads
     loads                    LoadsRecord          ephemeral: how busy it finds nodes and machines
     figures/<query>          FiguresRecord        ephemeral: a query's costs, its plan's promises
@@ -19,6 +20,7 @@ The paths below `/vivace/<cluster>`:
     fragments/<q>.<f>        FragmentRecord
     cordons/<node>           CordonRecord         nothing new is placed on the node
     links/<source>:<target>  DisturbedLink        until the drill is over, or its time
+    strikes/<process>        StrikeRecord         how a host or coordinator is to fail
     moves/<name>             MovePlan             replicas to be moved, and how far that is
     assignments/<node>       Assignment
     claims/<node>            NameClaim            who may call itself by a host's name
@@ -81,6 +83,7 @@ from orchestrator.records import (
     RunningStreamRecord,
     ServicesRecord,
     StreamRecord,
+    StrikeRecord,
 )
 
 R = TypeVar("R", bound=Record)
@@ -91,6 +94,10 @@ class LeaderRecord(Record, frozen=True, kw_only=True):
     """`/leader` (ephemeral): the coordinator that leads."""
 
     candidate: str
+
+
+class CandidateRecord(Record, frozen=True, kw_only=True):
+    """`/candidates/<name>` (ephemeral): a coordinator that runs, whether it leads or not."""
 
 
 class ProblemsRecord(Record, frozen=True, kw_only=True):
@@ -158,6 +165,7 @@ class RecordFolder(Generic[R_co]):
 CLUSTER = Key("cluster", ClusterRecord)
 CLOCKS = Key("clocks", ClocksRecord)
 LEADER = Key("leader", LeaderRecord)
+CANDIDATES = RecordFolder("candidates", CandidateRecord)
 PROBLEMS = Key("problems", ProblemsRecord)
 LOADS = Key("loads", LoadsRecord)
 FIGURES = RecordFolder("figures", FiguresRecord)
@@ -173,6 +181,7 @@ FRAGMENTS = RecordFolder("fragments", FragmentRecord)
 CORDONS = RecordFolder("cordons", CordonRecord)
 MOVES = RecordFolder("moves", MovePlan)
 LINKS = RecordFolder("links", DisturbedLink)
+STRIKES = RecordFolder("strikes", StrikeRecord)
 ASSIGNMENTS = RecordFolder("assignments", Assignment)
 CLAIMS = RecordFolder("claims", NameClaim)
 CHECKS = RecordFolder("checks", EdgeCheck)

@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 from orchestrator.control.observe.view import read_view
-from orchestrator.drills.kill_executor import WAYS, Killed, apart
+from orchestrator.drills.disturbances import DRILLS
+from orchestrator.drills.kill_executor import Killed, apart
 from orchestrator.drills.measurement import SequenceFaults, outage, sequence_faults
 from orchestrator.errors import Refused
 from orchestrator.simulation.world.scenario import Scenario
 from tests.pairs import Input, answer
 
-KILL_DRIVER = WAYS["kill-driver"]
+KILL_DRIVER = "kill-driver"
 BOUND_MS = 300.0
 
 
@@ -58,7 +59,7 @@ def test_while_one_application_is_away_the_other_one_s_driver_is_not_killed(
     scenario.begin()
     scenario.run_for(1.0)
     record = read_view(scenario.store).fragments["pairing.pairs"].record
-    for node in KILL_DRIVER.struck(read_view(scenario.store), record.primary.node):
+    for node in DRILLS[KILL_DRIVER].struck(read_view(scenario.store), record.primary.node):
         scenario.kill(node, restart_s=60.0)
     scenario.run_for(8.0)
     with pytest.raises(Refused, match="no warm secondary elsewhere"):

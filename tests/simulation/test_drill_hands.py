@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.control.observe.view import read_view
+from orchestrator.drills.acting import Acting
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.drills.striking import struck_host
 from orchestrator.embedded.process_faults import RIVALS
+from orchestrator.progress import silent
+from orchestrator.records import StrikeKind
 from orchestrator.simulation.world.drill_hands import SimulatedHands
 from orchestrator.simulation.world.scenario import Scenario
 from tests.pairs import SETTLE_S, Input, answer
@@ -27,11 +31,18 @@ def scenario(tmp_path: Path, recording: Input) -> Scenario:
     return made
 
 
+def acting(scenario: Scenario, hands: SimulatedHands) -> Acting:
+    return Acting(
+        view=read_view(scenario.store), node="", store=scenario.store, on_progress=silent, by="",
+        hands=hands,
+    )  # fmt: skip
+
+
 def test_a_site_with_a_full_disk_keeps_nothing_and_all_of_it_afterwards(
     scenario: Scenario, recording: Input
 ) -> None:
-    hands, view = SimulatedHands(scenario), read_view(scenario.store)
-    with hands.full_disk(view, "exit", 10.0):
+    hands = SimulatedHands(scenario)
+    with struck_host(acting(scenario, hands), "exit", StrikeKind.FULL_DISK, 10.0):
         before = {stream: len(kept) for stream, kept in scenario.deliveries.items()}
         hands.rest(3.0)
         assert {stream: len(kept) for stream, kept in scenario.deliveries.items()} == before
@@ -56,7 +67,7 @@ def test_a_crowded_host_takes_as_long_as_beside_its_rivals(scenario: Scenario) -
         return 1e6 * status.load.cores / status.load.evaluations_s
 
     before_us = evaluation_us()
-    with hands.crowded(view, primary.node, 15.0):
+    with struck_host(acting(scenario, hands), primary.node, StrikeKind.SLOW, 6.0):
         hands.rest(2.0)
         first_us = evaluation_us()
         hands.rest(4.0)

@@ -1,14 +1,15 @@
 """What drills ask for by records: it ends by itself.
 
-A drill creates the record of a link's fault, or of a cordon, and deletes it. If it cannot, the
-leader does so at the end that the record states. Hosts end the fault of a link then without being
-told, and none lasts longer than a minute.
+A drill creates the record of a link's fault, of a process's, or of a cordon, and deletes it. If it
+cannot, the leader does so at the end that the record states. Hosts and other processes end a fault
+then without being told, and none lasts longer than a minute.
 """
 
 from __future__ import annotations
 
 from orchestrator.control.decide.decision import PendingDecision
-from orchestrator.store.protocol import CORDONS, LINKS
+from orchestrator.records import LONGEST_STRIKE_US
+from orchestrator.store.protocol import CORDONS, LINKS, STRIKES
 
 LONGEST_US = 60_000_000
 """The record of a link's fault that states a later end is taken for a mistake."""
@@ -26,6 +27,19 @@ def end_link_faults(pending: PendingDecision) -> None:
             detail = f"it was to last longer than {LONGEST_US / 1e6:g} s"
         event = pending.event("link restored", name, detail)
         pending.write(LINKS.key(name), None, version, event)
+
+
+def end_strikes(pending: PendingDecision) -> None:
+    """Delete the records of processes' faults that are over, or are asked for much too early."""
+    for name, found in sorted(pending.view.strikes.items()):
+        record = found.record
+        early_us = record.take_by_us - pending.now_us - LONGEST_STRIKE_US
+        if record.until_us <= pending.now_us or early_us > 0:
+            detail = f"{record.kind.value}: its time is over"
+            if early_us > 0:
+                detail = f"{record.kind.value}: it was asked for more than a minute ahead"
+            event = pending.event("strike over", name, detail)
+            pending.write(STRIKES.key(name), None, found.version, event)
 
 
 def end_cordons(pending: PendingDecision) -> None:

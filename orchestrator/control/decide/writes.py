@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from orchestrator.control.decide.assignments import assignments, follows
 from orchestrator.control.decide.completing import complete
 from orchestrator.control.decide.decision import DecisionSettings, PendingDecision, Write
-from orchestrator.control.decide.drill_records import end_cordons, end_link_faults
+from orchestrator.control.decide.drill_records import (
+    end_cordons,
+    end_link_faults,
+    end_strikes,
+)
 from orchestrator.control.decide.figures import (
     SUBJECT,
     ClusterFigures,
@@ -84,6 +88,7 @@ def decide(
         return Decision(writes=(), problems=tuple(pending.problems))
     _keep_clocks(pending)
     end_link_faults(pending)
+    end_strikes(pending)
     end_cordons(pending)
     _retire(pending)
     pending.attempt("streams", lambda: retire_streams(pending))

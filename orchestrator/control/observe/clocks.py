@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping
 from orchestrator.clock import machine as this_machine
 from orchestrator.clock import monotonic_us, now_us
 from orchestrator.records import ClockOffset, ClocksRecord, NodeKind, NodeRecord
-from orchestrator.store.protocol import Versioned
+from orchestrator.store.protocol import CLOCKS, Store, Versioned
 from topology.clock_offset import DRIFT_PPM
 
 REPORT_AGE_US = 2_000_000
@@ -91,6 +91,12 @@ def cluster_now_us(clocks: ClocksRecord) -> int:
     """The cluster's clock now; this process's own where no host of its machine tells."""
     known = clocks.machines.get(this_machine())
     return now_us() if known is None else monotonic_us() + known.ahead_us
+
+
+def read_cluster_us(store: Store) -> int:
+    """The cluster's clock now, for a process that reads nothing else."""
+    found = store.get(CLOCKS)
+    return cluster_now_us(ClocksRecord() if found is None else found.record)
 
 
 class CoordinatorClock:

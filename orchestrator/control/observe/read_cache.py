@@ -26,6 +26,7 @@ from orchestrator.store.protocol import (
     RUNNING_STREAMS,
     SERVICES,
     STREAMS,
+    STRIKES,
     Key,
     Listing,
     RecordFolder,
@@ -48,6 +49,7 @@ RARELY_CHANGING = (
     CORDONS,
     MOVES,
     LINKS,
+    STRIKES,
     SERVICES,
 )
 """Folders worth keeping. Nodes report several times a second."""

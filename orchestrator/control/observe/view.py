@@ -34,6 +34,7 @@ from orchestrator.records import (
     RunningStreamRecord,
     ServicesRecord,
     StreamRecord,
+    StrikeRecord,
 )
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
@@ -51,6 +52,7 @@ from orchestrator.store.protocol import (
     RUNNING_STREAMS,
     SERVICES,
     STREAMS,
+    STRIKES,
     Key,
     RecordFolder,
     RecordInvalid,
@@ -102,6 +104,8 @@ class ClusterView:
         Plans of moves by name.
     links
         Links that drills disturb, by name.
+    strikes
+        What drills ask of processes, by their names.
     services
         Loads of processes that are no hosts.
     invalid
@@ -145,6 +149,7 @@ class ClusterView:
     cordons: Mapping[str, Versioned[CordonRecord]] = field(default_factory=_nothing)
     moves: Mapping[str, Versioned[MovePlan]] = field(default_factory=_nothing)
     links: Mapping[str, Versioned[DisturbedLink]] = field(default_factory=_nothing)
+    strikes: Mapping[str, Versioned[StrikeRecord]] = field(default_factory=_nothing)
     services: Mapping[str, Versioned[ServicesRecord]] = field(default_factory=_nothing)
     invalid: tuple[RecordInvalid, ...] = ()
     clocks: Versioned[ClocksRecord] | None = None
@@ -474,6 +479,7 @@ def read_view(store: RecordReader) -> ClusterView:
         cordons=_sound(store, CORDONS, invalid, lambda record: record.node),
         moves=_sound(store, MOVES, invalid, lambda record: record.name),
         links=_sound(store, LINKS, invalid, lambda record: record.name),
+        strikes=_sound(store, STRIKES, invalid),
         streams=_sound(store, STREAMS, invalid, lambda record: record.name, _stream_fault),
         running_streams=_sound(store, RUNNING_STREAMS, invalid, lambda record: record.name),
         nodes={

@@ -24,6 +24,7 @@ from orchestrator.edges.open_folders import FolderClaim
 from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.sink_drivers import SinkDrivers
 from orchestrator.edges.sources.driver import SourceContext, nobody_else
+from orchestrator.embedded.struck_process import EXECUTOR, StruckProcess
 from orchestrator.errors import InvalidInput
 from orchestrator.health import Health, served
 from orchestrator.host.core.core import Worked
@@ -60,6 +61,7 @@ from orchestrator.host.shell.wire import (
 )
 from orchestrator.records import HostSpec, ReplicaId, SinkAssignment
 from orchestrator.store.protocol import CLUSTER, Store
+from orchestrator.store.strikes import Strikable, StrikeLink
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 MOST_ENCODED = 16
@@ -108,6 +110,8 @@ class HostProcess:
         Streams to ask for (observers only).
     source_folder
         For sources and sinks that keep files.
+    struck
+        How it fails if a drill asks for that; None: it does not.
     """
 
     def __init__(
@@ -117,6 +121,7 @@ class HostProcess:
         sinks: SinkDrivers,
         wants: tuple[str, ...] = (),
         source_folder: Path | None = None,
+        struck: Strikable | None = None,
     ) -> None:
         found = store.get(CLUSTER)
         if found is None:
@@ -186,7 +191,13 @@ class HostProcess:
             message_failed=_log_failure,
         )
         self._loop = HostLoop(surroundings, found.record, store, identity, claimed)
-        self._store_thread = StoreThread(self._loop.link, self._transport.wake)
+        strikes = None
+        if struck is not None:
+            clock = self._loop.core.clock
+            strikes = StrikeLink(
+                store, spec.node, lambda: claimed.incarnation, lambda: clock.at(now_us()), struck
+            )
+        self._store_thread = StoreThread(self._loop.link, self._transport.wake, strikes)
 
     def run(self, ended: Callable[[], bool], health: Health | None = None) -> None:
         """Serve until `ended` says so or another process takes the host's name.
@@ -376,7 +387,7 @@ def run_host(spec: HostSpec) -> None:
         warm_up()
         begin_session()
         with closing(ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)) as store:
-            host = HostProcess(spec, store, SinkDrivers(_no_sink))
+            host = HostProcess(spec, store, SinkDrivers(_no_sink), struck=StruckProcess(EXECUTOR))
             with responding_to_trials(store, host.replica_of):
                 host.run(parent_watchdog.parent_is_gone, health)
 

@@ -26,6 +26,11 @@ class Candidates:
         Of their decisions.
     clock
         Makes the clock of each, which else goes by the world's.
+
+    Attributes
+    ----------
+    on_stood
+        Told of each that stands from now on.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class Candidates:
         self._standing: dict[str, tuple[MemoryStore, Coordination]] = {}
         self._answering: set[str] = set()
         self._stood = 0
+        self.on_stood: Callable[[str], None] = lambda _: None
         for _ in range(count):
             self.stand()
 
@@ -74,6 +80,11 @@ class Candidates:
         )
         self._standing[name] = store, coordination
         self._world.lead(store, coordination, until=lambda: name not in self._standing)
+        self.on_stood(name)
+
+    def store_of(self, name: str) -> MemoryStore:
+        """The session of one."""
+        return self._standing[name][0]
 
     def kill(self, name: str) -> None:
         """End one as SIGKILL would."""

@@ -1,24 +1,81 @@
-"""The hands of a drill in the simulated world: what they do there to hosts, the store, leaders."""
+"""The hands of a drill in the simulated world, and how processes there fail when it asks them to.
+
+Records ask simulated hosts, drivers and coordinators as they ask real ones (`StrikeLink`); only
+what a fault does to a process is simulated.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.drills.hands import Hands
-from orchestrator.embedded.process_faults import RIVALS
-from orchestrator.simulation.world.scenario import Scenario
+from orchestrator.records import StrikeKind, StrikeRecord
+from orchestrator.store.protocol import Store, StoreError
+from orchestrator.store.strikes import StrikeLink, StrikeVoid
 
-SITE_RESTART_S = 1.5
-"""Virtual time that a site's supervisor and its process take to start again."""
+if TYPE_CHECKING:
+    from orchestrator.simulation.world.scenario import Scenario
+    from orchestrator.simulation.world.world import World
+
+TOLD_US = 30_000
+"""From a drill's record to the process that it asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class StruckSimulated:
+    """A simulated process that can fail on purpose.
+
+    Attributes
+    ----------
+    ways
+        Kind → what it does, given how long it lasts, µs.
+    """
+
+    ways: dict[StrikeKind, Callable[[int], None]]
+
+    @property
+    def kinds(self) -> frozenset[StrikeKind]:
+        """The ways in which it can fail."""
+        return frozenset(self.ways)
+
+    def strike(
+        self, asked: StrikeRecord, begin: Callable[[], None], failed: Callable[[str], None]
+    ) -> None:
+        """Fail as asked."""
+        with suppress(StrikeVoid):
+            begin()
+            self.ways[asked.kind](asked.lasts_us)
+
+    def relent(self) -> None:
+        """Nobody ends a simulated fault early: no output's silence ends a drill there."""
+
+
+def obey(
+    world: World,
+    store: Store,
+    name: str,
+    life: Callable[[], str | None],
+    ways: dict[StrikeKind, Callable[[int], None]],
+) -> None:
+    """Have a simulated process obey the records of drills from now on."""
+    link = StrikeLink(store, name, life, lambda: world.now_us, StruckSimulated(ways), lead_us=0)
+
+    def look() -> None:
+        # After an outage the store tells again.
+        with suppress(StoreError):
+            link.look()
+
+    link.watch(lambda: world.at(world.now_us + TOLD_US, look))
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedProcess:
-    """A process of the simulated world; another one takes its place when it has ended.
+    """A server of the simulated store; another one takes its place when it has ended.
 
     Attributes
     ----------
@@ -32,7 +89,7 @@ class SimulatedProcess:
 
 
 class SimulatedHands(Hands):
-    """Strikes simulated hosts; while time passes here, the world's does."""
+    """While time passes here, the world's does."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -49,25 +106,6 @@ class SimulatedHands(Hands):
         """Let virtual time pass; nobody suffers from a breach."""
         self._scenario.run_for(seconds)
 
-    def site(self, view: ClusterView, site: str) -> SimulatedProcess:
-        """The host of a site."""
-        return SimulatedProcess(
-            f"{site} {view.nodes[site].record.incarnation}",
-            terminate=lambda: self._scenario.terminate(site, SITE_RESTART_S),
-            kill=lambda: self._scenario.kill(site, SITE_RESTART_S),
-        )
-
-    def coordinators(self, cluster_pid: int) -> Sequence[SimulatedProcess]:
-        """The candidates for leader."""
-        return [
-            SimulatedProcess(
-                name,
-                terminate=lambda name=name: self._scenario.terminate_coordinator(name),
-                kill=lambda name=name: self._scenario.kill_coordinator(name),
-            )
-            for name in self._scenario.coordinators.names
-        ]
-
     def servers(self, cluster_pid: int) -> Sequence[SimulatedProcess]:
         """One server: the simulated store is no ensemble."""
         world = self._scenario.world
@@ -75,34 +113,6 @@ class SimulatedHands(Hands):
             return []
         restart = self._scenario.restart_store
         return [SimulatedProcess(f"server {world.server.starts}", terminate=restart, kill=restart)]
-
-    def kill_executor(self, view: ClusterView, node: str) -> None:
-        """End a node's host; Spark starts another."""
-        self._scenario.kill(node)
-
-    def kill_coordinator(self, cluster_pid: int, candidate: str) -> None:
-        """End a coordinator."""
-        self._scenario.kill_coordinator(candidate)
-
-    @contextmanager
-    def full_disk(self, view: ClusterView, site: str, lasts_s: float) -> Generator[None]:
-        """Let the sinks of a site keep nothing."""
-        full = self._scenario.world.disks.full
-        full.add(site)
-        try:
-            yield
-        finally:
-            full.discard(site)
-
-    @contextmanager
-    def crowded(self, view: ClusterView, node: str, lasts_s: float) -> Generator[None]:
-        """Have evaluation take as long as beside busy processes on one processor."""
-        host = self._scenario.world.hosts[node]
-        host.slowness = float(RIVALS + 1)
-        try:
-            yield
-        finally:
-            host.slowness = 1.0
 
     @contextmanager
     def store_stopped(self, cluster_pid: int, lasts_s: float, *, most: bool) -> Generator[None]:

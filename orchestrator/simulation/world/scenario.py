@@ -11,21 +11,27 @@ from dataclasses import dataclass
 
 from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.observe.view import read_view
-from orchestrator.drills.kill_executor import (
-    HANG_S,
-    KILL_EXECUTOR,
-    Killed,
-    Way,
-    apart,
-    choose,
-)
+from orchestrator.drills.disturbances import DRILLS, KILL_EXECUTOR, fail_primary
+from orchestrator.drills.drill import owner
+from orchestrator.drills.kill_executor import Killed
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sources import recorded
+from orchestrator.embedded.process_faults import RIVALS
 from orchestrator.manifest import Manifests
-from orchestrator.records import FragmentRecord, HostSpec, NodeKind, SinkAssignment, StreamRecord
+from orchestrator.progress import silent
+from orchestrator.records import (
+    FragmentRecord,
+    HostSpec,
+    NodeKind,
+    SinkAssignment,
+    StreamRecord,
+    StrikeKind,
+)
 from orchestrator.simulation.world.candidates import Candidates
+from orchestrator.simulation.world.drill_hands import SimulatedHands, obey
+from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.stage import Stage
 from orchestrator.simulation.world.world import Costs, World
 from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS
@@ -36,6 +42,8 @@ SETTLE_S = 20.0
 RESTART_S = 8.0
 """Virtual time that Spark takes to start an executor and its host again."""
 
+SITE_RESTART_S = 1.5
+"""Virtual time that a site's supervisor and its process take to start again."""
 
 OBSERVER = "observer"
 """Name of the host by which a drill observes outputs."""
@@ -137,6 +145,12 @@ class Scenario:
         )
         self.store = self.world.server.connect()
         self.coordinators = Candidates(self.world, candidates, clock=coordinator_clock)
+        self.world.on_started = self._obeys_drills
+        self.coordinators.on_stood = self._coordinator_obeys_drills
+        for host in self.world.hosts.values():
+            self._obeys_drills(host)
+        for name in self.coordinators.names:
+            self._coordinator_obeys_drills(name)
 
     def play(self, *, kill_after_s: float | None, target: str | None = None) -> ScenarioOutcome:
         """Apply everything, replay to the end, and kill a primary on the way.
@@ -262,24 +276,57 @@ class Scenario:
         """Let time pass until every node has a host and every fragment a warm secondary."""
         self._wait(self._healed, 60.0, "redundancy is not restored")
 
-    def drill(self, target: str | None, way: Way = KILL_EXECUTOR) -> Killed:
+    def drill(self, target: str | None, name: str = KILL_EXECUTOR.name) -> Killed:
         """Fail the node of a primary, or its application; wait until redundancy is restored."""
-        chosen = choose(read_view(self.store), target, way)
-        killed_us = self.world.now_us
-        restart_s = APPLICATION_RESTART_S if way.whole_domain else RESTART_S
-        for node in chosen.hosts:
-            if way.ends_host:
-                self.kill(node, restart_s)
-            else:
-                self.hang(node, HANG_S)
-        # The store lists a dead host until its session times out.
-        self.run_for(restart_s)
-        self.heal()
-        if way.whole_domain:
-            self._wait(
-                lambda: apart(read_view(self.store)), 60.0, "replicas share a failure domain"
-            )
-        return Killed.recorded(chosen, killed_us, self.world.now_us, read_view(self.store))
+        hands = SimulatedHands(self)
+        return fail_primary(self.store, target, silent, drill=DRILLS[name], hands=hands)
+
+    def _obeys_drills(self, host: SimulatedHost) -> None:
+        """Have a host fail if a drill asks for that, and its driver as well."""
+        if host.spec.kind is NodeKind.OBSERVER:
+            return
+        node = host.spec.node
+        restart_s = RESTART_S if host.spec.kind is NodeKind.EXECUTOR else SITE_RESTART_S
+        ways: dict[StrikeKind, Callable[[int], None]] = {
+            StrikeKind.KILL: lambda _: self.kill(node, restart_s),
+            StrikeKind.END: lambda _: self.terminate(node, restart_s),
+            StrikeKind.HANG: lambda us: self.hang(node, us / 1e6),
+            StrikeKind.FULL_DISK: lambda us: self._fill_disk(node, us / 1e6),
+            StrikeKind.SLOW: lambda us: self._slow(host, us / 1e6),
+        }
+        if host.spec.kind is NodeKind.EXECUTOR:
+            ways[StrikeKind.KILL_EXECUTOR] = ways[StrikeKind.KILL]
+            ways[StrikeKind.KILL_DRIVER] = lambda _: self._kill_driver(host)
+        obey(self.world, host.store, node, lambda: host.incarnation if host.runs else None, ways)
+
+    def _coordinator_obeys_drills(self, name: str) -> None:
+        ways: dict[StrikeKind, Callable[[int], None]] = {
+            StrikeKind.KILL: lambda _: self.kill_coordinator(name),
+            StrikeKind.END: lambda _: self.terminate_coordinator(name),
+        }
+        obey(self.world, self.coordinators.store_of(name), name, lambda: name, ways)
+
+    def _kill_driver(self, host: SimulatedHost) -> None:
+        """End all hosts of an application, and start them again with it."""
+        application = owner(host.spec.domain)
+        for other in [*self.world.hosts.values()]:
+            if other.spec.kind is NodeKind.EXECUTOR and owner(other.spec.domain) == application:
+                self.kill(other.spec.node, APPLICATION_RESTART_S)
+
+    def _fill_disk(self, site: str, seconds: float) -> None:
+        """Let the sinks of a site keep nothing for some time."""
+        full = self.world.disks.full
+        full.add(site)
+        self._later(seconds, lambda: full.discard(site))
+
+    def _slow(self, host: SimulatedHost, seconds: float) -> None:
+        """Have evaluation take as long as beside busy processes on one processor."""
+        host.slowness = float(RIVALS + 1)
+
+        def alone() -> None:
+            host.slowness = 1.0
+
+        self._later(seconds, alone)
 
     def finish(self, killed: Killed | None = None) -> ScenarioOutcome:
         """Let time pass until the recording has ended and all results have arrived."""

@@ -132,6 +132,8 @@ class World:
         error is raised.
     on_kill
         Told of a host that is about to be killed.
+    on_started
+        Told of a host that has been started.
     on_entered
         Told of the chunks that a source has numbered in a turn.
     on_bad_decision
@@ -175,6 +177,7 @@ class World:
         self.gathers = False
         self.on_broken: Callable[[SimulatedHost, Exception], None] | None = None
         self.on_kill: Callable[[SimulatedHost], None] = lambda _: None
+        self.on_started: Callable[[SimulatedHost], None] = lambda _: None
         self.on_entered: Entered | None = None
         self.on_bad_decision: Callable[[Exception], None] | None = None
         self.links = Links(self.at, lambda: self.now_us)
@@ -257,6 +260,7 @@ class World:
         host = SimulatedHost(self, spec, store, claimed, wants)
         self.hosts[spec.node] = host
         host.start()
+        self.on_started(host)
 
     def watch_delay_us(self) -> int:
         """From a change of the store to the exchange that it causes."""

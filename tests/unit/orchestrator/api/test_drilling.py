@@ -11,11 +11,11 @@ import pytest
 
 from orchestrator.api import Cluster, drilling
 from orchestrator.api.aiming import Moved
-from orchestrator.api.drilling import BEGUN, DRILLS, FAILED
+from orchestrator.api.drilling import BEGUN, FAILED
 from orchestrator.api.observer import Observer
 from orchestrator.deploy.context import ClusterContext
-from orchestrator.drills.acting import Acting
-from orchestrator.drills.kill_executor import DrillFailed, Way
+from orchestrator.drills.acting import Acting, DrillFailed
+from orchestrator.drills.disturbances import DRILLS
 from orchestrator.edges.events import Deliver
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests
@@ -117,19 +117,10 @@ class Drilled:
         ]
 
     def _harmless(self, name: str) -> object:
-        chosen = DRILLS[name]
-        if isinstance(chosen, Way):
-            return replace(chosen, strike=self._strike_process)
-        return replace(chosen, strike=self._strike)
-
-    def _strike_process(self, pid: int) -> None:
-        hosts = self.cluster.hosts.items()
-        self._note(next(node for node, host in hosts if host.record.pid == pid))
+        return replace(DRILLS[name], strike=self._strike)
 
     def _strike(self, acting: Acting) -> None:
-        self._note(acting.node or acting.links[0].partition(":")[0])
-
-    def _note(self, node: str) -> None:
+        node = acting.node or acting.links[0].partition(":")[0]
         self.struck.append((node, self.primaries(node)))
         raise Struck(node)
 

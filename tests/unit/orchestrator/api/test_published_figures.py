@@ -18,7 +18,7 @@ from orchestrator.cli.render.status import NO_FIGURES, status_view
 from orchestrator.control.observe.published import read_figures
 from orchestrator.control.planning.planner import Planning
 from orchestrator.deploy.context import ClusterContext
-from orchestrator.drills.kill_executor import KILL_EXECUTOR
+from orchestrator.drills.disturbances import KILL_EXECUTOR
 from orchestrator.progress import silent
 from orchestrator.records import ClocksRecord, Processors
 from tests.obedient_cluster import ObedientCluster, aircraft

@@ -115,7 +115,7 @@ def test_candidate_that_does_not_lead_asks_the_store_only_when_the_leader_has_ch
     monkeypatch.setattr(MemoryStore, "create", counted)
     for _ in range(20):
         assert not second.run_once(cluster.now_us)
-    assert attempts == [LEADER.path]
+    assert attempts == ["candidates/coordinator-2", LEADER.path]
     woken.clear()
     cluster.coordination.election.resign()
     assert woken

@@ -13,7 +13,7 @@ from orchestrator.drills.blast import (
     planned_recoveries_ms,
     primary_on,
 )
-from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
+from orchestrator.drills.disturbances import DRILLS, aimed_at
 from orchestrator.errors import InvalidInput
 from orchestrator.records import Guarantee, SourceSpec
 from tests.obedient_cluster import ObedientCluster, aircraft
@@ -115,13 +115,13 @@ def test_without_the_store_nothing_is_protected_a_second_time(cluster: ObedientC
 
 def test_disturbances_are_aimed_by_stream_output_or_site(cluster: ObedientCluster) -> None:
     view = cluster.view()
-    source, sink = DISTURBANCES["kill-source-site"], DISTURBANCES["fill-disk"]
+    source, sink = DRILLS["kill-source-site"], DRILLS["fill-disk"]
     assert aimed_at(view, source, "south") == "south-receiver"
     assert aimed_at(view, source, "south-receiver") == "south-receiver"
     assert aimed_at(view, source, None) == "north-receiver"
     assert aimed_at(view, sink, "alerts") == aimed_at(view, sink, None) == "control-centre"
-    assert aimed_at(view, DISTURBANCES["pause-zookeeper"], None) == ""
-    store = DISTURBANCES["kill-zookeeper"]
+    assert aimed_at(view, DRILLS["pause-zookeeper"], None) == ""
+    store = DRILLS["kill-zookeeper"]
     for drill, target in ((source, "alerts"), (sink, "paris"), (store, "x")):
         with pytest.raises(InvalidInput, match=f"--target: '{target}' is "):
             aimed_at(view, drill, target)

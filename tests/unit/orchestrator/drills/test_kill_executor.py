@@ -9,20 +9,16 @@ import numpy as np
 import pytest
 
 from orchestrator.control.observe.audit_events import LOST, RESTORED
-from orchestrator.drills import kill_executor
-from orchestrator.drills.kill_executor import (
-    WAYS,
-    DrillFailed,
-    Killed,
-    Target,
-    choose,
-    kill,
-    unprotected_s,
-)
+from orchestrator.control.observe.view import ClusterView
+from orchestrator.drills import acting as acting_on
+from orchestrator.drills.acting import Acting, DrillFailed
+from orchestrator.drills.disturbances import KILL_EXECUTOR
+from orchestrator.drills.kill_executor import Killed, Target, choose, fail, unprotected_s
 from orchestrator.drills.measurement import failover, outage
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import InvalidInput, Refused
+from orchestrator.progress import silent
 from orchestrator.records import HistoryEvent
 from orchestrator.simulation.world.memory_store import MemoryServer
 from tests.obedient_cluster import ObedientCluster, aircraft
@@ -41,7 +37,7 @@ def cluster() -> ObedientCluster:
 
 
 def killed() -> Killed:
-    target = Target(node="n", hosts={"n": "1"}, host_pid=1, fragments=("q.f",), bound_ms=300)
+    target = Target(node="n", hosts={"n": "1"}, fragments=("q.f",), bound_ms=300)
     return Killed(
         target=target,
         killed_us=KILLED_US,
@@ -70,14 +66,14 @@ def arriving(*arrived_ms: float) -> Delivered:
 
 def test_by_default_the_join_s_primary(cluster: ObedientCluster) -> None:
     view = cluster.view()
-    chosen = choose(view, None)
+    chosen = choose(view, None, KILL_EXECUTOR)
     assert chosen.node == view.fragments["proximity.alerts"].record.primary.node
 
 
 @pytest.mark.parametrize("target", ["proximity.north_tracks", "north_tracks"])
 def test_a_fragment_by_either_name(cluster: ObedientCluster, target: str) -> None:
     record = cluster.view().fragments["proximity.north_tracks"].record
-    chosen = choose(cluster.view(), target)
+    chosen = choose(cluster.view(), target, KILL_EXECUTOR)
     assert chosen.hosts == {record.primary.node: record.primary.incarnation}
 
 
@@ -85,7 +81,7 @@ def test_everything_primary_on_the_node_is_affected(cluster: ObedientCluster) ->
     view = cluster.view()
     for node in view.executors:
         here = {n for n, f in view.fragments.items() if f.record.primary.node == node}
-        chosen = choose(view, node)
+        chosen = choose(view, node, KILL_EXECUTOR)
         assert set(chosen.fragments) == here
         bounds = [q.recovery_bound_ms for q in view.query_records.values()] if here else []
         assert chosen.bound_ms == min(bounds, default=float("inf"))
@@ -102,12 +98,12 @@ def test_everything_primary_on_the_node_is_affected(cluster: ObedientCluster) ->
 def test_neither_fragment_nor_executor(cluster: ObedientCluster, target: str, advice: str) -> None:
     problem = f"--target: '{target}' is neither a running fragment nor a node. "
     with pytest.raises(InvalidInput, match=re.escape(problem) + ".*" + re.escape(advice)):
-        choose(cluster.view(), target)
+        choose(cluster.view(), target, KILL_EXECUTOR)
 
 
 def test_nothing_runs_to_be_struck() -> None:
     with pytest.raises(InvalidInput, match="drill kill-executor: no fragment runs here"):
-        choose(ObedientCluster().view(), None)
+        choose(ObedientCluster().view(), None, KILL_EXECUTOR)
 
 
 def test_nothing_unprotected_is_killed(cluster: ObedientCluster) -> None:
@@ -117,7 +113,7 @@ def test_nothing_unprotected_is_killed(cluster: ObedientCluster) -> None:
     host.cold = True
     host.obey()
     with pytest.raises(Refused, match=r"proximity\.alerts, which has no warm secondary"):
-        choose(cluster.view(), "proximity.alerts")
+        choose(cluster.view(), "proximity.alerts", KILL_EXECUTOR)
 
 
 def test_times_are_counted_from_the_kill() -> None:
@@ -173,13 +169,24 @@ def test_the_longest_time_without_protection_since_the_kill_counts() -> None:
 def test_a_drill_that_waited_in_vain_says_for_what(
     cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kill_executor, "HEAL_TIMEOUT_S", 0.0)
-    nobody = replace(WAYS["kill-executor"], strike=str)  # does nothing
-    chosen = choose(cluster.view(), "proximity.alerts")
-    with pytest.raises(DrillFailed, match=r"has taken over .+ within 0 s: .*proximity\.alerts"):
-        kill(cluster.store, chosen, lambda stage, detail: None, nobody)
-    node = chosen.node
-    with pytest.raises(
-        DrillFailed, match=f"not restored .+ within 0 s: {node} has not been replac"
+    monkeypatch.setattr(acting_on, "HEAL_TIMEOUT_S", 0.2)
+    nobody = replace(KILL_EXECUTOR, strike=_nothing)
+    view = cluster.view()
+    for target, otherwise in (
+        ("proximity.alerts", r"has taken over .+ within 0 s: .*proximity\.alerts"),
+        (_idle(view), r"not restored .+ within 0 s: {node} has not been replaced"),
     ):
-        kill(cluster.store, replace(chosen, fragments=()), lambda stage, detail: None, nobody)
+        node = choose(view, target, nobody).node
+        acting = Acting(view=view, node=node, store=cluster.store, on_progress=silent, by="")
+        with pytest.raises(DrillFailed, match=otherwise.format(node=node)):
+            fail(nobody, acting)
+
+
+def _nothing(_acting: Acting) -> None:
+    """The executor goes on."""
+
+
+def _idle(view: ClusterView) -> str:
+    """A node that runs no primary."""
+    primaries = {found.record.primary.node for found in view.fragments.values()}
+    return min(view.executors.keys() - primaries)

@@ -6,9 +6,8 @@ import threading
 
 import pytest
 
-from orchestrator.drills.acting import Acting
-from orchestrator.drills.disturbances import DISTURBANCES
-from orchestrator.drills.kill_executor import DrillFailed
+from orchestrator.drills.acting import Acting, DrillFailed
+from orchestrator.drills.disturbances import DRILLS
 from orchestrator.drills.links import (
     CUT_LINK_MS,
     SCHEDULING_MS,
@@ -22,7 +21,6 @@ from orchestrator.errors import InvalidInput
 from orchestrator.progress import silent
 from orchestrator.store.protocol import LINKS
 from tests.obedient_cluster import ObedientCluster, aircraft
-from tests.unit.orchestrator.drills.test_planned import FakeMover
 
 CUT = LinkChange(both_ways=True, lasts_s=0.05)
 
@@ -40,8 +38,8 @@ def acting(cluster: ObedientCluster, *links: str, breach: bool = False) -> Actin
     if breach:
         ends.set()
     return Acting(
-        view=cluster.view(), node="", cluster_pid=0, breach=ends, store=cluster.store,
-        mover=FakeMover(), on_progress=silent, links=links,
+        view=cluster.view(), node="", breach=ends, store=cluster.store, by="",
+        on_progress=silent, links=links,
     )  # fmt: skip
 
 
@@ -86,7 +84,7 @@ def test_a_link_between_two_replicas_leaves_them_unprotected(cluster: ObedientCl
 def test_a_delay_is_allowed_once_beyond_the_bound(cluster: ObedientCluster) -> None:
     view = cluster.view()
     primary = view.fragments["proximity.alerts"].record.primary.node
-    change = DISTURBANCES["delay-link"].link
+    change = DRILLS["delay-link"].link
     assert change is not None
     assert change.delay_ms is not None
     blast = blast_of_link(view, HostLink(source=primary, target="control-centre"), change)

@@ -222,7 +222,7 @@ def test_a_disturbance_is_measured_by_the_longest_silence_until_all_is_as_it_was
 
 def test_a_kill_is_measured_at_the_output_that_resumed_last() -> None:
     killed = Killed(
-        target=Target(node="n", hosts={"n": "i"}, host_pid=1, fragments=(), bound_ms=300.0),
+        target=Target(node="n", hosts={"n": "i"}, fragments=(), bound_ms=300.0),
         killed_us=100_000,
         detected_us=160_000,
         causes=(),

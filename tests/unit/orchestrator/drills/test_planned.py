@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -12,13 +11,12 @@ from orchestrator.control.observe.view import ClusterView
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import acting as acting_on
 from orchestrator.drills import planned
-from orchestrator.drills.acting import Acting
-from orchestrator.drills.disturbances import DISTURBANCES, aimed_at
+from orchestrator.drills.acting import Acting, DrillFailed, Inapplicable
+from orchestrator.drills.disturbances import DRILLS, aimed_at
 from orchestrator.drills.hands import Hands
-from orchestrator.drills.kill_executor import WAYS, DrillFailed, Inapplicable
-from orchestrator.drills.processes import NoProcess, coordinator_process
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.progress import silent
+from orchestrator.records import StrikeKind
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 NOBODY = 4_194_305
@@ -33,8 +31,8 @@ class FakeMover:
     refusals: int = 0
     calls: list[str] = field(default_factory=list[str])
 
-    def switch(self, fragment: str, *, wait: bool = True) -> str:
-        self.calls.append(f"switch {fragment}{'' if wait else ' without waiting'}")
+    def switch(self, fragment: str) -> str:
+        self.calls.append(f"switch {fragment}")
         return "plan"
 
     def drain(self, node: str) -> None:
@@ -58,8 +56,8 @@ def acting(cluster: ObedientCluster, mover: FakeMover, node: str = "") -> Acting
     return Acting(
         view=cluster.view(),
         node=node,
+        by="",
         cluster_pid=NOBODY,
-        breach=threading.Event(),
         store=cluster.store,
         mover=mover,
         on_progress=silent,
@@ -68,7 +66,7 @@ def acting(cluster: ObedientCluster, mover: FakeMover, node: str = "") -> Acting
 
 def test_roles_change_twice(cluster: ObedientCluster) -> None:
     mover, view = FakeMover(), cluster.view()
-    node = aimed_at(view, DISTURBANCES["switchover"], "alerts")
+    node = aimed_at(view, DRILLS["switchover"], "alerts")
     planned.switch_over(acting(cluster, mover, node))
     (name,) = set(mover.calls)
     assert len(mover.calls) == 2
@@ -81,7 +79,7 @@ def test_a_node_that_cannot_be_drained_is_not_killed_and_may_be_used_again(
 ) -> None:
     """A drain that leaves a replica behind has failed too."""
     mover = FakeMover(refuses=refuses)
-    node = aimed_at(cluster.view(), DISTURBANCES["drain-and-kill"], "alerts")
+    node = aimed_at(cluster.view(), DRILLS["drain-and-kill"], "alerts")
     with pytest.raises(Refused if refuses else DrillFailed):
         planned.drain_and_kill(acting(cluster, mover, node))
     assert mover.calls == [f"drain {node}", f"uncordon {node}"]
@@ -92,16 +90,12 @@ class Patient(Hands):
 
     def __init__(self) -> None:
         self.at_us = 0
-        self.killed: list[str] = []
 
     def now_us(self, view: ClusterView) -> int:
         return self.at_us
 
     def rest(self, seconds: float) -> None:
         self.at_us += round(seconds * 1e6)
-
-    def kill_executor(self, view: ClusterView, node: str) -> None:
-        self.killed.append(node)
 
 
 def _nothing(_acting: Acting, _node: str) -> None:
@@ -113,11 +107,18 @@ def test_a_rolling_restart_waits_until_a_node_can_be_drained(
     cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch, refusals: int
 ) -> None:
     """What refuses it may be the load of what has just been started."""
+    killed: list[tuple[str, StrikeKind]] = []
+
+    def end_host(acting: Acting, kind: StrikeKind) -> int:
+        killed.append((acting.node, kind))
+        return 0
+
     monkeypatch.setattr(planned, "await_successor", _nothing)
+    monkeypatch.setattr(planned, "end_host", end_host)
     mover, hands = FakeMover(refusals=refusals), Patient()
     made = replace(acting(cluster, mover, EXECUTORS[0]), hands=hands)
     remark = planned.restart_node(made)
-    assert hands.killed == [EXECUTORS[0]]
+    assert killed == [(EXECUTORS[0], StrikeKind.KILL_EXECUTOR)]
     assert mover.calls[-1] == f"uncordon {EXECUTORS[0]}"
     if refusals > 1000:
         assert "was not drained" in (remark or "")
@@ -150,29 +151,22 @@ def test_outputs_are_waited_for_while_they_rest_but_not_for_ever(
     assert hands.at_us / 1e6 == pytest.approx(waited_s, abs=0.11)
 
 
-def test_a_leader_elsewhere_is_not_killed(cluster: ObedientCluster) -> None:
-    with pytest.raises(NoProcess):
-        planned.kill_coordinator(acting(cluster, FakeMover()))
-    with pytest.raises(NoProcess):
-        coordinator_process(NOBODY, "aircraft-4194304-00")
-
-
 def test_drills_that_strike_no_site_take_no_target(cluster: ObedientCluster) -> None:
     view = cluster.view()
     for name in ("lose-quorum", "kill-coordinator", "rolling-restart"):
-        assert aimed_at(view, DISTURBANCES[name], None) == ""
+        assert aimed_at(view, DRILLS[name], None) == ""
         with pytest.raises(InvalidInput, match=f"--target: .*{name} takes none"):
-            aimed_at(view, DISTURBANCES[name], "paris")
+            aimed_at(view, DRILLS[name], "paris")
 
 
 def test_a_drill_that_does_not_fit_has_neither_passed_nor_failed(cluster: ObedientCluster) -> None:
     for name in EXECUTORS:
         cluster.hosts[name].tell(domain="application-1")
-    why = WAYS["kill-driver"].unfit(cluster.view())
+    why = DRILLS["kill-driver"].unfit(cluster.view(), NOBODY)
     assert why is not None
     assert "one Spark application" in why
-    assert WAYS["kill-executor"].unfit(cluster.view()) is None
-    assert DISTURBANCES["lose-quorum"].needs(NOBODY) is not None
+    assert DRILLS["kill-executor"].unfit(cluster.view(), NOBODY) is None
+    assert DRILLS["lose-quorum"].unfit(cluster.view(), NOBODY) is not None
     assert not DrillRun(drill="kill-driver", inapplicable=why).passed
     assert why in str(Inapplicable("kill-driver", why))
     reach = ClusterContext(cluster="c", pid=1, started_s=0.0, folder="")
@@ -182,7 +176,8 @@ def test_a_drill_that_does_not_fit_has_neither_passed_nor_failed(cluster: Obedie
 
 def test_all_nodes_of_an_application_fail_with_their_driver(cluster: ObedientCluster) -> None:
     for number, name in enumerate(EXECUTORS):
-        cluster.hosts[name].tell(domain=f"application-{number % 2}")
+        machine = "here" if number < 2 else "there"
+        cluster.hosts[name].tell(domain=f"application-{number % 2}@{machine}")
     view = cluster.view()
-    assert WAYS["kill-driver"].struck(view, EXECUTORS[0]) == tuple(sorted(EXECUTORS[::2]))
-    assert WAYS["hang"].struck(view, EXECUTORS[0]) == (EXECUTORS[0],)
+    assert DRILLS["kill-driver"].struck(view, EXECUTORS[0]) == tuple(sorted(EXECUTORS[::2]))
+    assert DRILLS["hang"].struck(view, EXECUTORS[0]) == (EXECUTORS[0],)

@@ -117,7 +117,8 @@ def test_killed_executor_comes_back_under_its_node_and_spares_the_other(
         (other,) = pids_of(tmp_path, "berlin")
         assert not set(executor_pids(first)) & set(executor_pids(other))
 
-        killed = kill_executor(first)
+        killed = executor_pids(first)
+        kill_executor(killed)
 
         wait_until(lambda: not any(psutil.pid_exists(pid) for pid in killed))
         wait_until(lambda: len(pids_of(tmp_path, "paris")) == 2)

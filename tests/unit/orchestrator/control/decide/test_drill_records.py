@@ -7,8 +7,15 @@ import pytest
 from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.decide.drill_records import LONGEST_US
 from orchestrator.control.decide.writes import decide
-from orchestrator.records import CordonRecord, DisturbedLink, LinkFault
-from orchestrator.store.protocol import ASSIGNMENTS, CORDONS, LINKS
+from orchestrator.records import (
+    LONGEST_STRIKE_US,
+    CordonRecord,
+    DisturbedLink,
+    LinkFault,
+    StrikeKind,
+    StrikeRecord,
+)
+from orchestrator.store.protocol import ASSIGNMENTS, CORDONS, LINKS, STRIKES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 ONE, OTHER = EXECUTORS[:2]
@@ -78,3 +85,27 @@ def test_a_forgotten_cordon_ends_by_itself(cluster: ObedientCluster) -> None:
     told = [entry.event for entry in cluster.store.history()][-1]
     assert (told.kind, told.subject) == ("uncordoned", ONE)
     assert decide(cluster.view(), cluster.now_us, DecisionSettings()).writes == ()
+
+
+def test_a_forgotten_strike_goes_once_its_fault_is_over(cluster: ObedientCluster) -> None:
+    take_by_us, lasts_us = cluster.now_us + 1_000_000, 5_000_000
+    record = StrikeRecord(
+        kind=StrikeKind.HANG, life="1", take_by_us=take_by_us, lasts_us=lasts_us, by="me"
+    )
+    cluster.store.create(STRIKES.key(ONE), record)
+    cluster.now_us = take_by_us + lasts_us - 1
+    cluster.settle_coordinator()
+    assert cluster.view().strikes[ONE].record == record
+    cluster.now_us = take_by_us + lasts_us
+    cluster.settle_coordinator()
+    assert cluster.view().strikes == {}
+    told = [entry.event for entry in cluster.store.history()][-1]
+    assert (told.kind, told.subject, told.detail) == ("strike over", ONE, "hang: its time is over")
+
+
+def test_a_strike_that_is_asked_for_much_too_early_goes_at_once(cluster: ObedientCluster) -> None:
+    take_by_us = cluster.now_us + LONGEST_STRIKE_US + 10_000_000
+    record = StrikeRecord(kind=StrikeKind.KILL, life="1", take_by_us=take_by_us)
+    cluster.store.create(STRIKES.key(ONE), record)
+    cluster.settle_coordinator()
+    assert cluster.view().strikes == {}
