@@ -18,7 +18,6 @@ Numbers)`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -73,54 +72,6 @@ class Driver(Record, frozen=True, kw_only=True):
             Naming file, line, field and value; `Field` and `Section` raise it.
         """
         raise NotImplementedError
-
-
-RETRY_US = 500_000
-"""Time until a driver that has failed is opened again. Each further failure doubles it."""
-
-LONGEST_RETRY_US = 30_000_000
-"""What was out of order may be mended at any time, and a person waits for that."""
-
-LONG_OPENING_US = 5_000_000
-"""A source or sink that takes longer to be opened is a problem that people are told of."""
-
-
-@dataclass(slots=True)
-class Failures:
-    """The failures of one stream's driver since it last worked, and when to try again.
-
-    Attributes
-    ----------
-    problem
-        What is wrong, in a sentence; None if nothing is.
-    retry_us
-        When to open the driver again.
-    """
-
-    problem: str | None = None
-    retry_us: int = 0
-    _count: int = 0
-
-    def add(self, problem: str, now_us: int) -> None:
-        """Note a failure."""
-        self.problem = problem
-        self.retry_us = now_us + min(RETRY_US << min(self._count, 16), LONGEST_RETRY_US)
-        self._count += 1
-
-    def mended(self) -> None:
-        """Note that the driver could be used again."""
-        self.problem = None
-
-    def overcome(self) -> None:
-        """Note that the driver has done its work again: the next failure is a first one."""
-        self.problem, self._count = None, 0
-
-
-def failure(stream: str, role: str, error: Exception) -> str:
-    """The sentence about a driver that has raised; `role` is source or sink."""
-    if isinstance(error, DriverError):
-        return f"{stream}: {error}"
-    return f"{stream}: the {role} failed: {type(error).__name__}: {error}"
 
 
 D = TypeVar("D", bound=Driver)

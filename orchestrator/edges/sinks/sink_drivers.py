@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
-from orchestrator.edges.drivers import LONG_OPENING_US, Failures, failure
 from orchestrator.edges.events import Deliver, Durable, SinkFailed, SinkFlushed, SinkOpened
 from orchestrator.edges.open_folders import FilesGone
 from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.write_behind import WriteBehind
+from orchestrator.edges.supervision import Attended, Supervisor
 from orchestrator.records import DriverSpec, SinkAssignment
 from streams.vectors.chunk import Position
 
@@ -34,7 +34,7 @@ SinkEvent = SinkOpened | SinkFlushed | SinkFailed
 
 
 @dataclass(slots=True)
-class _Attended:
+class _AttendedSink(Attended):
     """The sink of one stream; None while it cannot be used.
 
     Attributes
@@ -54,10 +54,9 @@ class _Attended:
     is_open: bool = False
     told: Durable | None = None
     gone: Durable | None = None
-    failures: Failures = field(default_factory=Failures)
 
 
-class SinkDrivers:
+class SinkDrivers(Supervisor[_AttendedSink]):
     """All sinks of one host: each delivery goes to the sink of its stream.
 
     Parameters
@@ -76,33 +75,14 @@ class SinkDrivers:
     def __init__(
         self, open_sink: Callable[[SinkAssignment], OpenSink], *, aside: bool = False
     ) -> None:
+        super().__init__("sink")
         self._open_sink, self._aside = open_sink, aside
         self._writers: dict[str, WriteBehind] = {}
         """Stream → the last sink that has a thread, while it has not ended."""
-        self._opens_long: set[str] = set()
         self.check_claim: Callable[[], None] = lambda: None
-        self._attended: dict[str, _Attended] = {}
         self._unflushed: set[str] = set()
         self._failed: list[str] = []
         self._flush_at_us: int | None = None
-
-    @property
-    def attended(self) -> bool:
-        """Whether any sink is open, or waits to be opened."""
-        return bool(self._attended)
-
-    @property
-    def failures(self) -> dict[str, str]:
-        """Stream → why its sink could not be opened, or has stopped."""
-        failures = {stream: each.failures for stream, each in self._attended.items()}
-        return {s: f.problem for s, f in failures.items() if f.problem is not None}
-
-    @property
-    def problems(self) -> dict[str, str]:
-        """Stream → its failure, or that its sink takes long to open."""
-        seconds = LONG_OPENING_US // 10**6
-        late = {s: f"{s}: its sink takes more than {seconds} s to open" for s in self._opens_long}
-        return late | self.failures
 
     @property
     def addresses(self) -> dict[str, str | None]:
@@ -151,7 +131,7 @@ class SinkDrivers:
             self._flush_at_us = None
         events = self._failures()
         for stream, a in by_stream.items():
-            each = self._attended.setdefault(stream, _Attended(a.sink, a.life))
+            each = self._attended.setdefault(stream, _AttendedSink(a.sink, a.life))
             if each.sink is None and now_us >= each.failures.retry_us:
                 self._open(each, a, now_us)
         if self._flush_at_us is not None and now_us >= self._flush_at_us:
@@ -180,7 +160,7 @@ class SinkDrivers:
         failed, self._failed = self._failed, []
         return [SinkFailed(stream=stream) for stream in failed]
 
-    def _open(self, each: _Attended, a: SinkAssignment, now_us: int) -> None:
+    def _open(self, each: _AttendedSink, a: SinkAssignment, now_us: int) -> None:
         """Open a sink, or have it opened; `_progress` notices that it is open."""
 
         def opened() -> OpenSink:
@@ -190,7 +170,7 @@ class SinkDrivers:
         try:
             each.sink = self._writer(a.stream, opened) if self._aside else opened()
         except Exception as error:  # noqa: BLE001
-            each.failures.add(failure(a.stream, "sink", error), now_us)
+            self._note_failure(each, a.stream, error, now_us)
             return
         each.since_us = now_us
 
@@ -216,14 +196,12 @@ class SinkDrivers:
     def _progress(self, now_us: int) -> list[SinkEvent]:
         """Sinks that were opened, and what sinks have kept for good, since the last call."""
         events: list[SinkEvent] = []
-        self._opens_long.clear()
         for stream, each in self._attended.items():
             if each.sink is None:
                 continue
             try:
                 if isinstance(each.sink, WriteBehind) and not each.sink.is_open:
-                    if now_us - each.since_us >= LONG_OPENING_US:
-                        self._opens_long.add(stream)
+                    self._note_opening(each, each.since_us, now_us)
                     continue
                 durable = each.sink.durable
             except Exception as error:  # noqa: BLE001
@@ -235,6 +213,7 @@ class SinkDrivers:
                 each.gone = None
                 each.told, each.is_open = durable, True
                 each.failures.mended()
+                each.waits_for = None
                 events.append(SinkOpened(stream=stream, durable=durable))
             elif durable is not None and durable != each.told:
                 each.told = durable
@@ -242,7 +221,7 @@ class SinkDrivers:
                 events.append(SinkFlushed(stream=stream, durable=durable))
         return events
 
-    def _fail(self, each: _Attended, stream: str, error: Exception, now_us: int) -> None:
+    def _fail(self, each: _AttendedSink, stream: str, error: Exception, now_us: int) -> None:
         """Close a sink and say why."""
         sink, each.sink = each.sink, None
         self._unflushed.discard(stream)
@@ -251,12 +230,12 @@ class SinkDrivers:
         if each.is_open:
             self._failed.append(stream)
         each.is_open = False
-        each.failures.add(failure(stream, "sink", error), now_us)
+        self._note_failure(each, stream, error, now_us)
         if sink is not None:
             with contextlib.suppress(Exception):
                 sink.close()
 
-    def _close(self, stream: str, each: _Attended) -> None:
+    def _close(self, stream: str, each: _AttendedSink) -> None:
         """Flush and close a sink that is no longer needed, whatever state it is in."""
         if each.sink is None:
             return

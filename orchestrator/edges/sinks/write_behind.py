@@ -6,9 +6,9 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import Deliver, Durable
 from orchestrator.edges.sinks.driver import LiveSink, OpenSink
+from orchestrator.edges.supervision import kept
 
 
 class WriteBehind:
@@ -127,7 +127,7 @@ class WriteBehind:
             self._opened(sink)
             while self._asked_to_write():
                 self._write(sink)
-        except BaseException as error:  # noqa: BLE001  A library in Rust panics with no `Exception`.
+        except BaseException as error:  # noqa: BLE001
             self._failed(error)
         finally:
             # It may wait for what has failed, so whoever asks has been told before.
@@ -138,13 +138,8 @@ class WriteBehind:
             self._kept = []
 
     def _failed(self, error: BaseException) -> None:
-        if not isinstance(error, Exception):
-            error = DriverError(f"the sink failed: {type(error).__name__}: {error}")
-        # A traceback would keep the sink, and its end would come on the host's loop.
-        error = error.with_traceback(None)
-        error.__cause__ = error.__context__ = None
         with self._changed:
-            self._error = error
+            self._error = kept(error, "sink")
             self._changed.notify_all()
 
     def _opened(self, sink: OpenSink) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from orchestrator.edges.sources.driver import OpenSource, SourceContext
+from orchestrator.edges.supervision import kept
 
 
 class Opening:
@@ -65,8 +66,10 @@ class Opening:
         try:
             self._context.check_claim()
             source = self._open_source()
-        except Exception as error:  # noqa: BLE001  A driver may fail in any way.
-            self._error = error
+        except BaseException as error:
+            if not (self._context.opens_aside or isinstance(error, Exception)):
+                raise
+            self._error = kept(error, "source")
         else:
             with self._lock:
                 if not self._abandoned:

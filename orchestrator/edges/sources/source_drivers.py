@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.edges.drivers import LONG_OPENING_US, DriverError, Failures, failure
+from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import (
     InputSkipped,
     SourceEmitted,
@@ -34,6 +34,7 @@ from orchestrator.edges.sources.driver import (
     SourceContext,
 )
 from orchestrator.edges.sources.opening import Opening
+from orchestrator.edges.supervision import Attended, Supervisor
 from orchestrator.records import InputStatus, Skipped, SourceAssignment
 from streams.vectors.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
 from topology.cluster_clock import ClusterClock
@@ -42,7 +43,7 @@ SourceEvent = SourceOpened | SourceEmitted | SourceFailed | SourceWaits
 
 
 @dataclass(slots=True)
-class _Attended:
+class _AttendedSource(Attended):
     """The source of one stream.
 
     Attributes
@@ -67,8 +68,6 @@ class _Attended:
         Whether it was not read although it may have had something, because consumers hold it up.
     slipped_us
         By how much its time axis has slipped because of that. Every tuple is due so much later.
-    waits_for
-        For what it waits, as it said last; None: for nothing.
     """
 
     generation: int
@@ -82,8 +81,6 @@ class _Attended:
     emitted_us: int | None = None
     waits: bool = False
     slipped_us: int = 0
-    waits_for: str | None = None
-    failures: Failures = field(default_factory=Failures)
 
     @property
     def resuming(self) -> OpenSource | None:
@@ -102,7 +99,7 @@ class _Attended:
                 source.close()
 
 
-class SourceDrivers:
+class SourceDrivers(Supervisor[_AttendedSource]):
     """All sources of one host, opened and asked in turn.
 
     Parameters
@@ -121,29 +118,11 @@ class SourceDrivers:
         clock: ClusterClock | None = None,
         context: SourceContext | None = None,
     ) -> None:
+        super().__init__("source")
         self._batch_us = batch_us
         self._clock = clock or ClusterClock()
         self._context = context or SourceContext()
-        self._attended: dict[str, _Attended] = {}
         self._openings: dict[str, Opening] = {}
-
-    @property
-    def attended(self) -> bool:
-        """Whether any source is open, or waits to be opened."""
-        return bool(self._attended)
-
-    @property
-    def failures(self) -> dict[str, str]:
-        """Stream → why its source could not be opened, or has stopped."""
-        found = {stream: each.failures.problem for stream, each in self._attended.items()}
-        return {stream: problem for stream, problem in found.items() if problem is not None}
-
-    @property
-    def problems(self) -> dict[str, str]:
-        """The failures, and stream → for what its source waits."""
-        waits = {stream: each.waits_for for stream, each in self._attended.items()}
-        said = {stream: f"{stream}: {what}" for stream, what in waits.items() if what}
-        return said | self.failures
 
     @property
     def slipped_us(self) -> dict[str, int]:
@@ -204,7 +183,7 @@ class SourceDrivers:
         for stream, a in by_stream.items():
             each = self._attended.get(stream)
             if each is None:
-                each = _Attended(
+                each = _AttendedSource(
                     a.generation,
                     stream_schema(a.columns),
                     slipped_us=round(a.slipped_ms * 1000),
@@ -216,7 +195,7 @@ class SourceDrivers:
                 asked = self._ask(each, a, now_us, reached_ms, throttled=stream in throttled)
                 events.extend(asked)
             except Exception as error:  # noqa: BLE001  A driver may fail in any way.
-                events.append(_fail(each, stream, error, now_us))
+                events.append(self._fail(each, stream, error, now_us))
         return events
 
     def reread(
@@ -237,7 +216,7 @@ class SourceDrivers:
                     raise DriverError(f"nothing follows {part.after} before {part.until}")
                 _check(piece, each.schema, part.after.watermark_ms)
             except Exception as error:  # noqa: BLE001
-                events.append(_fail(each, part.stream, error, now_us))
+                events.append(self._fail(each, part.stream, error, now_us))
                 continue
             events.append(SourceReread(node=part.node, after=part.after, emitted=piece))
         return events
@@ -256,7 +235,7 @@ class SourceDrivers:
                 known = retained.watermark_ms < after_ms
                 position = source.position_at(after_ms) if known else retained
             except Exception as error:  # noqa: BLE001
-                events.append(_fail(each, stream, error, now_us))
+                events.append(self._fail(each, stream, error, now_us))
                 continue
             located = SourceLocated(stream=stream, after_ms=after_ms, position=position)
             events.append(located)
@@ -316,7 +295,7 @@ class SourceDrivers:
 
     def _ask(
         self,
-        each: _Attended,
+        each: _AttendedSource,
         a: SourceAssignment,
         now_us: int,
         reached_ms: int,
@@ -365,7 +344,7 @@ class SourceDrivers:
         else:
             each.failures.mended()
 
-    def _open(self, each: _Attended, a: SourceAssignment, now_us: int) -> Position | None:
+    def _open(self, each: _AttendedSource, a: SourceAssignment, now_us: int) -> Position | None:
         """Have a source opened; once it is, where the stream stands."""
         opening = self._openings.get(a.stream)
         if opening is None or (opening.ended and opening is not each.opening):
@@ -379,18 +358,25 @@ class SourceDrivers:
             )
         if not opening.ended:
             # It may be one that is wanted no more, and holds the port, or the journal.
-            if now_us - opening.since_us >= LONG_OPENING_US:
-                each.waits_for = f"its source takes more than {LONG_OPENING_US // 10**6} s to open"
+            self._note_opening(each, opening.since_us, now_us)
             return None
         each.opening = None
         del self._openings[a.stream]
         return _begin(each, opening.opened(), a, self._clock.at(now_us))
 
-    def _rests_until_us(self, each: _Attended) -> int:
+    def _fail(
+        self, each: _AttendedSource, stream: str, error: Exception, now_us: int
+    ) -> SourceFailed:
+        """Close a source and say why."""
+        each.close()
+        self._note_failure(each, stream, error, now_us)
+        return SourceFailed(stream=stream)
+
+    def _rests_until_us(self, each: _AttendedSource) -> int:
         return 0 if each.emitted_us is None else each.emitted_us + self._batch_us
 
 
-def _begin(each: _Attended, source: OpenSource, a: SourceAssignment, at_us: int) -> Position:
+def _begin(each: _AttendedSource, source: OpenSource, a: SourceAssignment, at_us: int) -> Position:
     """Use a source that has been opened; returns where the stream stands at a time of the cluster's
     clock.
 
@@ -411,7 +397,7 @@ def _begin(each: _Attended, source: OpenSource, a: SourceAssignment, at_us: int)
     return position
 
 
-def _catch_up(each: _Attended, start_at_us: int, at_us: int, reached_ms: int) -> None:
+def _catch_up(each: _AttendedSource, start_at_us: int, at_us: int, reached_ms: int) -> None:
     """Keep this replay no further behind than the other site.
 
     The sending site is delayed by credit, the standby by its full log, so the two drift apart.
@@ -428,13 +414,6 @@ def _catch_up(each: _Attended, start_at_us: int, at_us: int, reached_ms: int) ->
         else:
             most_us = middle_us - 1
     each.slipped_us = least_us
-
-
-def _fail(each: _Attended, stream: str, error: Exception, now_us: int) -> SourceFailed:
-    """Close a source and say why."""
-    each.close()
-    each.failures.add(failure(stream, "source", error), now_us)
-    return SourceFailed(stream=stream)
 
 
 def _chunk(emitted: SourceEmitted) -> Chunk:

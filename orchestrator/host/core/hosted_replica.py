@@ -10,7 +10,7 @@ from ha.messages import EVERY_TUPLE
 from ha.recovering import Loss, Recovering
 from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
-from orchestrator.edges.drivers import LONGEST_RETRY_US, Failures
+from orchestrator.edges.supervision import LONGEST_RETRY_US, Failures
 from orchestrator.records import (
     FragmentAssignment,
     LostInput,

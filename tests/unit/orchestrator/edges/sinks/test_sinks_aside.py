@@ -13,11 +13,11 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from orchestrator.edges.drivers import RETRY_US
 from orchestrator.edges.events import Deliver, Durable, SinkFailed, SinkOpened
 from orchestrator.edges.open_folders import FolderClaim
 from orchestrator.edges.sinks import opener
 from orchestrator.edges.sinks.sink_drivers import FLUSH_EVERY_US, SinkDrivers, SinkEvent
+from orchestrator.edges.supervision import RETRY_US
 from orchestrator.records import DriverSpec, SinkAssignment
 from tests.unit.orchestrator.edges.sinks.test_write_behind import (
     ASSIGNED,

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from orchestrator.edges.drivers import LONG_OPENING_US, RETRY_US
 from orchestrator.edges.events import Deliver, Durable, SinkFailed, SinkFlushed, SinkOpened
 from orchestrator.edges.sinks.sink_drivers import FLUSH_EVERY_US, SinkDrivers, SinkEvent
 from orchestrator.edges.sinks.write_behind import WriteBehind
+from orchestrator.edges.supervision import LONG_OPENING_US, RETRY_US
 from orchestrator.records import SinkAssignment
 from streams.vectors.chunk import Position
 from tests.streams_of_numbers import chunk

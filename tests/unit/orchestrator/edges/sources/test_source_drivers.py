@@ -13,7 +13,6 @@ import pytest
 from pyarrow import parquet
 
 from orchestrator.edges import sources
-from orchestrator.edges.drivers import RETRY_US
 from orchestrator.edges.events import (
     SourceEmitted,
     SourceFailed,
@@ -24,6 +23,7 @@ from orchestrator.edges.events import (
 from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.edges.sources.replay import OpenReplay, Replay
 from orchestrator.edges.sources.source_drivers import SourceDrivers, SourceEvent
+from orchestrator.edges.supervision import RETRY_US
 from orchestrator.records import Skipped, SourceAssignment, SourceSpec
 from streams.vectors.chunk import Position, stream_schema
 from tests import drivers
@@ -379,6 +379,25 @@ def test_a_source_that_takes_long_to_open_holds_up_no_other(door: Door) -> None:
     door.wait_for_end()
     assert SourceOpened(stream="slow", position=Position()) in made.feed(assigned[:1], 6_000_000)
     assert made.problems == {}
+
+
+def test_a_source_whose_opening_fails_with_what_is_no_exception_is_named(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A panic of a library in Rust (PyO3) is a BaseException, and would end the thread unsaid."""
+
+    class Panic(BaseException):
+        pass
+
+    def panic(*_: object) -> None:
+        raise Panic("index out of bounds")
+
+    monkeypatch.setattr(drivers.Numbers, "open", panic)
+    made, assigned = opening_aside(door), [assignment("s")]
+    made.feed(assigned, 0)
+    door.wait_for_end()
+    made.feed(assigned, 1_000)
+    assert made.problems == {"s": "s: the source failed: Panic: index out of bounds"}
 
 
 def test_a_source_is_closed_if_nobody_wants_it_any_more_once_it_is_open(door: Door) -> None:

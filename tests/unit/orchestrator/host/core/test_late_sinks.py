@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import threading
 
-from orchestrator.edges.drivers import LONG_OPENING_US
 from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
+from orchestrator.edges.supervision import LONG_OPENING_US
 from orchestrator.host.shell.loop import HostLoop, host_identity
 from orchestrator.host.shell.name_claim import Claimed
 from orchestrator.records import Assignment, ClusterRecord, ReplicaId, SinkAssignment
