@@ -7,13 +7,14 @@ to; no data flows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from ha.roles import ReplicaRole
-from orchestrator.control.decide.decision import Write
+from orchestrator.control.decide.decision import DecisionSettings, Write
+from orchestrator.control.decide.writes import decide
 from orchestrator.control.observe.dataflow import AS_WRITTEN
 from orchestrator.control.observe.missing_hosts import AWAITED_US
 from orchestrator.control.observe.view import ClusterView, read_view
@@ -38,10 +39,12 @@ from orchestrator.records import (
     ReplicaId,
     ReplicaLoad,
     ReplicaStatus,
+    RequestRecord,
     RunningQueryRecord,
     SinkStatus,
     SourceStatus,
     StreamRecord,
+    Wish,
 )
 from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.ephemeral import EphemeralRecord
@@ -243,7 +246,11 @@ class ObedientCluster:
     def propose(self, manifests: Manifests, name: str = "asked") -> ProposalRecord:
         """Ask the leader for a plan, as a client does; its answer."""
         request = ApplyRequest(streams=manifests.streams, queries=manifests.queries)
-        self.store.create(REQUESTS.key(name), request)
+        return self.ask(request, name)
+
+    def ask(self, wish: Wish, name: str = "asked") -> ProposalRecord:
+        """Ask the leader for something, as a client does; its answer."""
+        self.store.create(REQUESTS.key(name), RequestRecord(wish=wish))
         self._step()
         return self.proposal(name)
 
@@ -283,6 +290,10 @@ class ObedientCluster:
             if not self._step():
                 return
         raise AssertionError("the coordinator does not settle")
+
+    def step(self, *_: str) -> None:
+        """Let the coordinator take one step, while a client waits."""
+        self._step()
 
     def _step(self) -> bool:
         again = self.coordination.run_once(self.now_us)
@@ -396,6 +407,15 @@ class ObedientCluster:
                 # An assignment may lag behind the record, never run ahead of it; behind its end
                 # too, when a query has been withdrawn.
                 assert record is None or replica.epoch <= record.record.epoch
+
+
+def short_reigns(cluster: ObedientCluster) -> Iterator[Write]:
+    """All writes that follow, each as the first one of a leader that has just been elected."""
+    settings = DecisionSettings()
+    while writes := decide(cluster.view(), cluster.now_us, settings).writes:
+        yield writes[0]
+        cluster.write(writes[0])
+        cluster.check_invariants()
 
 
 STATEMENTS = """\

@@ -15,13 +15,12 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.edge_checks import check_edges
 from orchestrator.api.proposals import NOTHING, ProposalClient, running_plan
 from orchestrator.control.decide.placing import PLANNED_AGAIN, with_first_epochs
-from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.dataflow import Dataflow, sound_dataflow
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent
-from orchestrator.records import HistoryEvent, ProposalRecord
+from orchestrator.records import ProposalRecord
 from orchestrator.results.changes import Applied, Change, Effect
 from orchestrator.store.protocol import Store
 
@@ -112,7 +111,7 @@ def apply(
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
     with ProposalClient(store, on_progress) as client:
-        plan = client.ask(manifests)
+        plan = client.plan(manifests)
         view = read_view(store)
         check_edges(store, view, manifests, _flow(view, client.proposal), on_progress)
         made = changes(view, manifests)
@@ -123,7 +122,7 @@ def apply(
             await_protected(store, [each.record.name for each in manifests.queries], on_progress)
             view = read_view(store)
             planned_again = _planned_again(store, view, client.proposal, client.began_us)
-            plan = client.ask(NOTHING) if planned_again else running_plan(view, plan)
+            plan = client.plan(NOTHING) if planned_again else running_plan(view, plan)
     return Applied(
         cluster=view.settings.name,
         changes=made,
@@ -243,10 +242,3 @@ def _unprotected(view: ClusterView, queries: Sequence[str]) -> list[str]:
     protected = {key for key, found in view.fragments.items() if view.protected(found.record)}
     fragments = [fragment for query in queries for fragment in view.dataflow.of(query)]
     return [fragment.name for fragment in fragments if fragment.key not in protected]
-
-
-def note(store: Store, view: ClusterView, kind: str, subject: str, detail: str) -> None:
-    """Keep what a client has done in the history."""
-    at_us = cluster_now_us(view.cluster_clocks)
-    event = HistoryEvent(at_us=at_us, kind=kind, subject=subject, detail=detail)
-    store.append_history(event)

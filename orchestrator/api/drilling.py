@@ -168,14 +168,19 @@ class DrillMoves:
     """Has replicas moved by the API, and does not wait for it."""
 
     cluster: Cluster
+    on_progress: Progress = silent
 
     def switch(self, fragment: str) -> str:
         """Have primary and secondary change roles; the name of the plan of moves."""
-        return moving.switch(self.cluster, fragment, wait=False).name or ""
+        made = moving.switch(self.cluster, fragment, wait=False, on_progress=self.on_progress)
+        return made.name or ""
 
     def drain(self, node: str) -> str | None:
         """Cordon a node for as long as the drill takes, and have all replicas moved away."""
-        return moving.drain(self.cluster, node, wait=False, for_s=CORDON_S).name
+        made = moving.drain(
+            self.cluster, node, wait=False, for_s=CORDON_S, on_progress=self.on_progress
+        )
+        return made.name
 
     def uncordon(self, node: str) -> None:
         """Let a node be used again, unless an operator has cordoned it."""

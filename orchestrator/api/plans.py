@@ -26,4 +26,4 @@ def plan(
         Nobody leads.
     """
     with ProposalClient(cluster.store, on_progress) as client:
-        return client.ask(manifests)
+        return client.plan(manifests)

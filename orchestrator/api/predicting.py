@@ -18,7 +18,7 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.drilling import CALM_S, DrillMoves, asking, known, region_of
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills import disturbances
-from orchestrator.drills.acting import Acting, DrillFailed, Inapplicable
+from orchestrator.drills.acting import LOOK_S, Acting, DrillFailed, Inapplicable
 from orchestrator.drills.report import measured
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
@@ -70,7 +70,7 @@ def predict(
             store=scenario.store,
             on_progress=silent,
             by=asking(),
-            mover=DrillMoves(simulated),
+            mover=DrillMoves(simulated, lambda step, detail: hands.rest(LOOK_S)),
             links=blast.links,
             hands=hands,
         )

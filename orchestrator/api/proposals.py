@@ -10,30 +10,18 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from types import TracebackType
 
 import msgspec
 
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.errors import Refused, Unreachable
+from orchestrator.errors import Unreachable
 from orchestrator.manifest import Manifests
 from orchestrator.progress import Progress, silent
-from orchestrator.records import ApplyRequest, PlanDocument, ProposalRecord
-from orchestrator.store.protocol import (
-    LEADER,
-    MOST_BYTES,
-    PROPOSALS,
-    REQUESTS,
-    RecordInvalid,
-    RecordMissing,
-    Store,
-    StoreError,
-    VersionConflict,
-    Versioned,
-    encode,
-)
+from orchestrator.records import ApplyRequest, PlanDocument, ProposalRecord, Refusal, Wish
+from orchestrator.store.protocol import LEADER, PROPOSALS, Store
+from orchestrator.store.requests import LeaderRequest, lost, no_longer
 
 NOTHING = Manifests(cluster=None, streams=(), queries=())
 
@@ -51,21 +39,21 @@ LOOK_EVERY_S = 0.1
 
 
 class ProposalClient:
-    """A request of one client, and the proposals that respond to it.
+    """Requests of one client, and the proposals that respond to them.
 
     Attributes
     ----------
     began_us
-        When the last request was made, cluster clock.
+        When manifests were last to be planned, cluster clock.
     """
 
     def __init__(self, store: Store, on_progress: Progress = silent) -> None:
         self._store = store
         self._on_progress = on_progress
-        self._name = uuid.uuid4().hex
+        self._request = LeaderRequest(store, uuid.uuid4().hex)
         self._changed = threading.Event()
         self._watch = store.watch(PROPOSALS, self._changed.set)
-        self._found: Versioned[ProposalRecord] | None = None
+        self._proposal: ProposalRecord | None = None
         self.began_us = 0
 
     def __enter__(self) -> ProposalClient:
@@ -78,15 +66,15 @@ class ProposalClient:
         trace: TracebackType | None,
     ) -> None:
         self._watch.cancel()
-        self._withdraw()
+        self._request.withdraw()
 
     @property
     def proposal(self) -> ProposalRecord:
         """The last one."""
-        assert self._found is not None, "nothing was asked"
-        return self._found.record
+        assert self._proposal is not None, "nothing was asked"
+        return self._proposal
 
-    def ask(self, manifests: Manifests) -> PlanDocument:
+    def plan(self, manifests: Manifests) -> PlanDocument:
         """The leader's plan of what runs, and of manifests beside it.
 
         What is refused because of latencies is asked again until they are known: the first round
@@ -101,15 +89,13 @@ class ProposalClient:
         Unreachable
             Nobody leads.
         """
-        request = ApplyRequest(streams=manifests.streams, queries=manifests.queries)
-        if (size := len(encode(request))) > MOST_BYTES:
-            problem = f"are {size:,} bytes, of which the store takes {MOST_BYTES:,} at once"
-            remedy, count = "Apply fewer at a time.", len(manifests.queries)
-            raise Refused("what is applied", "queries", count, problem, remedy, {})
+        wish = ApplyRequest(streams=manifests.streams, queries=manifests.queries)
         give_up = time.monotonic() + SETTLES_S
         while True:
-            self._request(request)
-            refusal = self.proposal.refusal
+            view = read_view(self._store)
+            view.check_readable(each.record.name for each in (*wish.streams, *wish.queries))
+            self.began_us = cluster_now_us(view.cluster_clocks)
+            refusal = self._respond(wish)
             if refusal is None:
                 assert self.proposal.plan is not None
                 return self.proposal.plan
@@ -119,18 +105,24 @@ class ProposalClient:
             self._on_progress("waiting", f"until latencies of {unknown} are known")
             time.sleep(ASK_EVERY_S)
 
-    def _request(self, request: ApplyRequest) -> None:
-        self._withdraw()
-        view = read_view(self._store)
-        view.check_readable(each.record.name for each in (*request.streams, *request.queries))
-        self.began_us = cluster_now_us(view.cluster_clocks)
-        key = REQUESTS.key(self._name)
-        self._store.create(key, request, ephemeral=True)
-        asked = self._store.get(key)
-        if asked is None:
-            problem = "was lost with the session of this command"
-            raise Unreachable("The request", "the cluster", problem, "Try again.")
-        self._found = self._awaited(lambda each: each.request == asked.created)
+    def ask(self, wish: Wish) -> ProposalRecord:
+        """What the leader proposes.
+
+        Raises
+        ------
+        InvalidInput, Refused
+            As the leader says.
+        Unreachable
+            Nobody leads.
+        """
+        if (refusal := self._respond(wish)) is not None:
+            raise refusal.error
+        return self.proposal
+
+    def _respond(self, wish: Wish) -> Refusal | None:
+        self._request.make(wish)
+        self._proposal = self._awaited(lambda _: True)
+        return self._proposal.refusal
 
     def consent(self) -> None:
         """Have exactly the last proposal carried out.
@@ -142,17 +134,12 @@ class ProposalClient:
         Unreachable
             Nobody leads. The next leader takes the consent.
         """
-        assert self._found is not None, "nothing was asked"
-        consented = msgspec.structs.replace(self.proposal, consented=True)
-        try:
-            self._store.update(PROPOSALS.key(self._name), consented, self._found.version)
-        except (VersionConflict, RecordMissing):
-            raise _no_longer(("the leader's proposal",)) from None
-        self._found = self._awaited(lambda each: each.changed or each.created)
-        if not self.proposal.accepted:
-            raise _no_longer(self.proposal.changed)
+        self._request.consent()
+        self._proposal = self._awaited(lambda each: each.changed or each.created)
+        if not self._proposal.accepted:
+            raise no_longer(self._proposal.changed)
 
-    def _awaited(self, is_it: Callable[[ProposalRecord], object]) -> Versioned[ProposalRecord]:
+    def _awaited(self, is_it: Callable[[ProposalRecord], object]) -> ProposalRecord:
         """The proposal, once it is so.
 
         Raises
@@ -163,14 +150,11 @@ class ProposalClient:
         began_s = led_s = time.monotonic()
         while True:
             self._changed.clear()
-            with suppress(RecordInvalid):
-                found = self._store.get(PROPOSALS.key(self._name))
-                if found is not None and is_it(found.record):
-                    return found
-            if self._store.get(REQUESTS.key(self._name)) is None:
-                problem = "was lost with the session of this command"
-                remedy = "`vivace status` shows whether it was carried out."
-                raise Unreachable("The request", "the cluster", problem, remedy)
+            found = self._request.look()
+            if found is not None and is_it(found):
+                return found
+            if not self._request.is_there:
+                raise lost("`vivace status` shows whether it was carried out.")
             now_s = time.monotonic()
             if self._store.get(LEADER) is not None:
                 led_s = now_s
@@ -180,17 +164,6 @@ class ProposalClient:
                 raise Unreachable("A coordinator", "the cluster", problem, remedy)
             self._on_progress("planning", f"the leader plans, {now_s - began_s:.0f} s")
             self._changed.wait(LOOK_EVERY_S)
-
-    def _withdraw(self) -> None:
-        # It goes with the session anyway.
-        with suppress(StoreError):
-            if (found := self._store.get(REQUESTS.key(self._name))) is not None:
-                self._store.delete(REQUESTS.key(self._name), found.version)
-
-
-def _no_longer(changed: tuple[str, ...]) -> Refused:
-    problem = f"{', '.join(changed)} changed after the plan was made"
-    return Refused("the plan", "basis", None, problem, "Nothing was changed. Apply again.", {})
 
 
 def running_plan(view: ClusterView, plan: PlanDocument) -> PlanDocument:

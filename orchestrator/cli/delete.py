@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator import api
-from orchestrator.cli.invocation import ClusterOption, JsonOption, show
+from orchestrator.cli.invocation import ClusterOption, JsonOption, progress, show
 
 
 def command(
@@ -37,8 +37,8 @@ def command(
             "command line", "NAME", None, "is missing", "Name a query, a stream, or a file with -f."
         )
     written = _names(api.load(files)) if files else []
-    with api.connect(cluster) as connected:
-        deleted = api.delete(connected, *(names or ()), if_there=written)
+    with api.connect(cluster) as connected, progress("Delete") as line:
+        deleted = api.delete(connected, *(names or ()), if_there=written, on_progress=line.tell)
     show({"deleted": deleted}, as_json, lambda: _told(deleted))
 
 

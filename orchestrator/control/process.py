@@ -211,6 +211,7 @@ class Coordination:
         """Bugs met so far; none of them ends the coordinator."""
         self.bug: Exception | None = None
         """The last of them. The simulated world raises it, the real one goes on."""
+        self._noting = threading.Lock()
         self._failed_in_a_row = 0
         self._store = store
         self._settings = settings or DecisionSettings()
@@ -262,10 +263,15 @@ class Coordination:
         return min(INTERVAL_S * 2 ** min(self._failed_in_a_row, 10), LONGEST_RETRY_S)
 
     def _note_failures(self, failures: Sequence[Exception]) -> None:
-        """Count bugs, and log the traceback of each once in a row."""
+        """Keep the bugs that a step has met."""
         self._failed_in_a_row = self._failed_in_a_row + 1 if failures else 0
-        self.internal_errors += len(failures)
         for error in failures:
+            self._note_bug(error)
+
+    def _note_bug(self, error: Exception) -> None:
+        """Count a bug, of whichever thread, and log its traceback once in a row."""
+        with self._noting:
+            self.internal_errors += 1
             if repr(error) != repr(self.bug):
                 _log.error("internal error", exc_info=error)
             self.bug = error
@@ -320,7 +326,7 @@ class Coordination:
                 tries = None if self._trials is None else self._trials.among(view)
                 proposal = answer(view, asked, tries)
             except Exception as error:  # noqa: BLE001  Whoever asks must not wait for ever.
-                self._note_failures([error])
+                self._note_bug(error)
                 proposal = refused_by_a_bug(asked, error)
             # Another leader may have been faster, and whoever asked may have gone. What the store
             # does not take now is written after another step.

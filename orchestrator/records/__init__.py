@@ -74,10 +74,19 @@ from orchestrator.records.hosts import (
 )
 from orchestrator.records.proposals import (
     ApplyRequest,
+    DeleteRequest,
+    Deletion,
+    DrainRequest,
+    MoveRequest,
     PlanDocument,
+    PlannedMove,
+    PlannedMoves,
     ProposalRecord,
     QueryPlacement,
     Refusal,
+    RequestRecord,
+    SwitchRequest,
+    Wish,
 )
 from orchestrator.records.running_queries import (
     Rewrite,

@@ -1,15 +1,15 @@
 """What a client asks the leader for, and what the leader proposes.
 
-A client asks (`ApplyRequest`). The leader plans, and responds with a proposal: what would run
-where, what that promises, and what it rests on; or why it cannot be had. The client consents to
-exactly that proposal, by a write that names its version. The leader accepts the consent if all that
-the proposal rests on is still so, with one write; from then on whoever leads carries it out. Else
-it says what has changed, and nothing is done.
+A client asks (`RequestRecord`). The leader plans, and responds with a proposal: what would run
+where, move or be deleted, what that promises, and what it rests on; or why it cannot be had. The
+client consents to exactly that proposal, by a write that names its version. The leader accepts the
+consent if all that the proposal rests on is still so, with one write; from then on whoever leads
+carries it out. Else it says what has changed, and nothing is done.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from orchestrator.errors import InvalidInput, Refused, VivaceError
 from orchestrator.records.base import Record
@@ -47,11 +47,52 @@ class PlanDocument(Record, frozen=True, kw_only=True):
     rewrites: dict[str, tuple[Rewrite, ...]] = {}
 
 
-class ApplyRequest(Record, frozen=True, kw_only=True):
-    """`/requests/<name>` (ephemeral, of whoever asks): manifests to be planned."""
+class ApplyRequest(Record, frozen=True, kw_only=True, tag="apply"):
+    """Manifests are to be planned."""
 
     streams: tuple[StreamManifest, ...] = ()
     queries: tuple[QueryManifest, ...] = ()
+
+
+class SwitchRequest(Record, frozen=True, kw_only=True, tag="switch"):
+    """Primary and secondary of a fragment are to change roles."""
+
+    fragment: str
+    """Its own name, or with that of its query in front."""
+
+
+class MoveRequest(Record, frozen=True, kw_only=True, tag="move"):
+    """A replica of a fragment is to be on another node."""
+
+    fragment: str
+    role: Literal["primary", "secondary"]
+    node: str
+
+
+class DrainRequest(Record, frozen=True, kw_only=True, tag="drain"):
+    """A node is to be cordoned, and all its replicas are to go to other nodes."""
+
+    node: str
+    at_a_time: int = 1
+    cordon_s: float | None = None
+    """When the cordon ends by itself; None: it does not."""
+
+
+class DeleteRequest(Record, frozen=True, kw_only=True, tag="delete"):
+    """Queries and streams are to be deleted."""
+
+    names: tuple[str, ...]
+    if_there: tuple[str, ...] = ()
+    """More of them, some of which may not be there."""
+
+
+Wish = ApplyRequest | SwitchRequest | MoveRequest | DrainRequest | DeleteRequest
+
+
+class RequestRecord(Record, frozen=True, kw_only=True):
+    """`/requests/<name>` (ephemeral, of whoever asks)."""
+
+    wish: Wish
 
 
 class Refusal(Record, frozen=True, kw_only=True):
@@ -118,6 +159,55 @@ class QueryPlacement(Record, frozen=True, kw_only=True):
     figures: PlanFigures
 
 
+class PlannedMove(Record, frozen=True, kw_only=True):
+    """One move, with the figures of its query if those before it are made.
+
+    Attributes
+    ----------
+    primary, secondary
+        Nodes, before and after.
+    recovery_ms, latency_ms
+        Of the fragment, and of the slowest output of its query, before and after.
+    """
+
+    fragment: str
+    """`<query>.<fragment>`."""
+    role: Literal["primary", "secondary"]
+    node: str
+    primary: tuple[str, str]
+    secondary: tuple[str, str]
+    recovery_ms: tuple[float, float]
+    bound_ms: float
+    latency_ms: tuple[float, float]
+    deadline_ms: float
+
+
+class PlannedMoves(Record, frozen=True, kw_only=True):
+    """Moves in order.
+
+    Attributes
+    ----------
+    name
+        Of the plan of moves (`MovePlan`) that the leader will write, unless there are none.
+    drains
+        The node that all of them leave, and that is cordoned first, if they were planned for that.
+    """
+
+    name: str
+    moves: tuple[PlannedMove, ...]
+    at_a_time: int = 1
+    drains: str | None = None
+    cordon_s: float | None = None
+
+
+class Deletion(Record, frozen=True, kw_only=True):
+    """Queries and streams to delete, in this order; `absent` are not there, and might have been."""
+
+    queries: tuple[str, ...]
+    streams: tuple[str, ...]
+    absent: tuple[str, ...] = ()
+
+
 class ProposalRecord(Record, frozen=True, kw_only=True):
     """`/proposals/<name>`: the leader's answer to the request of that name.
 
@@ -131,10 +221,10 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
         What is new.
     placements
         Of the new queries, in the order in which they were planned.
+    moves, deletion
+        Of what runs.
     basis
-        Path of a record that the plan rests on → digest of that record; of a node's record →
-        incarnation. A digest tells versions apart also if a record is deleted and created again,
-        when ZooKeeper's own number begins anew.
+        Path of a record that the proposal rests on → its digest (`control/decide/basis.py`).
     consented
         Whether the client wants exactly this.
     accepted
@@ -142,7 +232,7 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
     changed
         What was no longer so when it was consented to: it is not carried out.
     created
-        Whether all streams and queries have been written.
+        Whether all of it has been written.
     """
 
     request: int
@@ -152,6 +242,8 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
     queries: tuple[QueryRecord, ...] = ()
     running: tuple[RunningQueryRecord, ...] = ()
     placements: tuple[QueryPlacement, ...] = ()
+    moves: PlannedMoves | None = None
+    deletion: Deletion | None = None
     basis: dict[str, str] = {}
     consented: bool = False
     accepted: bool = False

@@ -15,7 +15,7 @@ The paths below `/vivace/<cluster>`:
     running-streams/<name>   RunningStreamRecord  what the leader has decided of a stream
     queries/<name>           QueryRecord
     running-queries/<name>   RunningQueryRecord   how a query runs, decided when it was applied
-    requests/<name>          ApplyRequest         ephemeral: what a client asks the leader for
+    requests/<name>          RequestRecord        ephemeral: what a client asks the leader for
     proposals/<name>         ProposalRecord       what the leader responds, and carries out
     fragments/<q>.<f>        FragmentRecord
     cordons/<node>           CordonRecord         nothing new is placed on the node
@@ -61,7 +61,6 @@ import msgspec
 
 from orchestrator.errors import EXIT_REFUSED, EXIT_UNREACHABLE, VivaceError
 from orchestrator.records import (
-    ApplyRequest,
     Assignment,
     ClocksRecord,
     ClusterRecord,
@@ -79,6 +78,7 @@ from orchestrator.records import (
     ProposalRecord,
     QueryRecord,
     Record,
+    RequestRecord,
     RunningQueryRecord,
     RunningStreamRecord,
     ServicesRecord,
@@ -175,7 +175,7 @@ STREAMS = RecordFolder("streams", StreamRecord)
 RUNNING_STREAMS = RecordFolder("running-streams", RunningStreamRecord)
 QUERIES = RecordFolder("queries", QueryRecord)
 RUNNING_QUERIES = RecordFolder("running-queries", RunningQueryRecord)
-REQUESTS = RecordFolder("requests", ApplyRequest)
+REQUESTS = RecordFolder("requests", RequestRecord)
 PROPOSALS = RecordFolder("proposals", ProposalRecord)
 FRAGMENTS = RecordFolder("fragments", FragmentRecord)
 CORDONS = RecordFolder("cordons", CordonRecord)

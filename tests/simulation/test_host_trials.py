@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchestrator.records import ApplyRequest, DisturbedLink, ProposalRecord
+from orchestrator.records import ApplyRequest, DisturbedLink, ProposalRecord, RequestRecord
 from orchestrator.simulation.world.hosts import TRIAL_US
 from orchestrator.simulation.world.scenario import Scenario
 from orchestrator.store.protocol import LINKS, PROPOSALS, QUERIES, REQUESTS, TRIALS
@@ -35,7 +35,7 @@ class Asking:
             What happens during the first trial; it gets the host that has been asked.
         """
         world = self.scenario.world
-        request = ApplyRequest(streams=self._given.streams, queries=self._given.queries)
+        wish = ApplyRequest(streams=self._given.streams, queries=self._given.queries)
 
         def strike() -> None:
             (found,) = self.store.list(TRIALS).records.values()
@@ -49,7 +49,7 @@ class Asking:
                 world.at(world.now_us + TRIAL_US // 2, strike)
 
         world.server.on_change = changed
-        self.store.create(REQUESTS.key("asked"), request)
+        self.store.create(REQUESTS.key("asked"), RequestRecord(wish=wish))
         for _ in range(100):
             if (proposal := self.store.get(PROPOSALS.key("asked"))) is not None:
                 assert not self.store.list(TRIALS).records

@@ -14,6 +14,7 @@ from orchestrator.control.observe.view import read_view
 from orchestrator.control.process import Coordination
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.progress import Progress
 from orchestrator.records import FragmentRecord, MovePlan, MoveStep
 from orchestrator.simulation.trials.campaign import ScheduleSelection, judge
 from orchestrator.simulation.trials.schedule import Shape
@@ -55,6 +56,11 @@ def scenario(recording: Input, tmp_path: Path) -> Scenario:
 def cluster(scenario: Scenario) -> api.Cluster:
     reach = ClusterContext(cluster="pairs", pid=1, started_s=0.0, folder="nowhere")
     return api.Cluster(reach, scenario.store)
+
+
+def passing(scenario: Scenario) -> Progress:
+    """Lets virtual time pass while a client waits."""
+    return lambda step, detail: scenario.run_for(0.05)
 
 
 def latency_ms(played: ScenarioOutcome) -> float:
@@ -109,7 +115,7 @@ def settle(scenario: Scenario) -> None:
 def test_switchovers(scenario: Scenario, recording: Input, name: str, quiet_ms: float) -> None:
     before = records(scenario)[name]
     for _ in range(3):
-        api.switch(cluster(scenario), name, wait=False)
+        api.switch(cluster(scenario), name, wait=False, on_progress=passing(scenario))
         settle(scenario)
     after = records(scenario)[name]
     assert (nodes(after), after.epoch) == (nodes(before)[::-1], before.epoch + 3)
@@ -123,9 +129,11 @@ def test_both_replicas_move(
     scenario: Scenario, recording: Input, name: str, quiet_ms: float
 ) -> None:
     there, elsewhere = free(scenario, name)
-    api.move(cluster(scenario), name, "primary", there, wait=False)
+    api.move(cluster(scenario), name, "primary", there, wait=False, on_progress=passing(scenario))
     settle(scenario)
-    api.move(cluster(scenario), name, "secondary", elsewhere, wait=False)
+    api.move(
+        cluster(scenario), name, "secondary", elsewhere, wait=False, on_progress=passing(scenario)
+    )
     settle(scenario)
     assert nodes(records(scenario)[name]) == (there, elsewhere)
     played = scenario.finish()
@@ -137,7 +145,7 @@ def test_every_node_is_drained_in_turn(
     scenario: Scenario, recording: Input, quiet_ms: float
 ) -> None:
     for node in NODES:
-        api.drain(cluster(scenario), node, wait=False)
+        api.drain(cluster(scenario), node, wait=False, on_progress=passing(scenario))
         settle(scenario)
         assert all(node not in nodes(record) for record in records(scenario).values())
         api.uncordon(cluster(scenario), node)
@@ -150,7 +158,7 @@ def test_drained_node_is_killed_and_nobody_notices(
     scenario: Scenario, recording: Input, quiet_ms: float
 ) -> None:
     node = records(scenario)["pairs"].primary.node
-    api.drain(cluster(scenario), node, wait=False)
+    api.drain(cluster(scenario), node, wait=False, on_progress=passing(scenario))
     settle(scenario)
     scenario.kill(node)
     played = scenario.finish()
@@ -167,7 +175,9 @@ def test_host_stopped_while_it_sends_a_state_is_suspected_as_soon_as_any_other(
     primary, secondary = nodes(record)
     scenario.world.bulk_us = 1_000_000_000
     target = next(free(scenario, "pairs"))
-    api.move(cluster(scenario), "pairs", "secondary", target, wait=False)
+    api.move(
+        cluster(scenario), "pairs", "secondary", target, wait=False, on_progress=passing(scenario)
+    )
     scenario.run_for(1)
     assert role(scenario, target, "pairs") is ReplicaRole.WARMING
     scenario.world.pause(primary)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.control.decide.placing import basis, incarnations, nodes_of, placement
+from orchestrator.control.decide.basis import digests, under_nodes, under_queries
+from orchestrator.control.decide.placing import placement
 from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery, dataflow, located
 from orchestrator.control.observe.latencies import latency_uncertainty_ms
 from orchestrator.control.observe.view import ClusterView
@@ -168,7 +169,7 @@ class _Applied:
         wanted = {upstream for name in applied for upstream in flow.upstream_queries(name)}
         plans: list[Plan] = []
         placements: list[QueryPlacement] = []
-        rests_on = basis(planning, self.new)
+        rests_on = digests(planning, under_queries(planning, self.new))
         waiting = {problem.query: str(problem) for problem in view.problems}
         # Queries that run come first: new ones are placed around them, never the other way round.
         for name in sorted(order(flow, all_queries), key=lambda name: name not in placed):
@@ -206,7 +207,7 @@ class _Applied:
                 queries=tuple(figures for plan in plans for figures in plan.queries),
             ),
             placements=tuple(placements),
-            basis=rests_on | incarnations(view, nodes_of(planning, placements)),
+            basis=rests_on | digests(planning, under_nodes(planning, placements)),
             running={
                 figures.query: planning.decided[figures.query]
                 for plan in plans

@@ -16,11 +16,11 @@ host that has not heard of it, and runs the former query's replica, is fenced of
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from orchestrator.control.decide.basis import UNISSUED, changes_since
 from orchestrator.control.decide.beginning import begin_problem
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.observe.dataflow import InvalidQuery
@@ -31,25 +31,14 @@ from orchestrator.documents.units import figure
 from orchestrator.records import (
     FragmentRecord,
     PlanFigures,
-    ProposalRecord,
     QueryPlacement,
-    Record,
 )
 from orchestrator.store.protocol import (
-    CLUSTER,
     FRAGMENTS,
-    NODES,
     PROPOSALS,
-    QUERIES,
-    RUNNING_STREAMS,
-    STREAMS,
-    encode,
 )
 from placement.errors import PlacementError
 from placement.records import Plan
-
-UNISSUED = 1
-"""The epoch of a fragment in a plan that is not carried out yet."""
 
 SHARES = "for a query that shares its stream"
 """Why a fragment that runs gets another sub-deadline when a query is placed."""
@@ -172,17 +161,6 @@ def placement(planning: Planning, plan: Plan) -> QueryPlacement:
     )
 
 
-def nodes_of(planning: Planning, placements: Iterable[QueryPlacement]) -> set[str]:
-    """Nodes and sites that new queries use."""
-    nodes: set[str] = set()
-    for made in placements:
-        nodes |= {replica.node for record in made.created for replica in record.replicas}
-        nodes.update(planning.queries[made.query].outputs.values())
-        streams = planning.flow.entering_streams(made.query)
-        nodes.update(planning.work.sites[stream] for stream in streams)
-    return nodes
-
-
 def new_records(
     planning: Planning, plan: Plan, epochs: Mapping[str, int]
 ) -> tuple[FragmentRecord, ...]:
@@ -213,95 +191,3 @@ def retimed(planning: Planning, but: Collection[str]) -> tuple[FragmentRecord, .
         and record.key not in planning.reconstructed
         and record.timing != running.timing
     )
-
-
-def basis(planning: Planning, new: Iterable[str]) -> dict[str, str]:
-    """What the placement of new queries rests on: path of a record → its digest; of
-    what was decided of a stream → the site that feeds it.
-
-    These are the cluster's settings, all fragments that run, the placed queries that share streams
-    with new ones, and the streams that all of these read. Nodes come to that (`incarnations`).
-    Measurements are not part of it: they change all the time.
-    """
-    flow, new = planning.flow, [*new]
-    placed = {record.query for record in planning.fragments.values()}
-    connected = {each for name in new for each in flow.connected_queries(name)} & placed
-    entering = {s for name in (*connected, *new) for s in flow.entering_streams(name)}
-    paths = [CLUSTER.path, *(FRAGMENTS.key(name).path for name in planning.fragments)]
-    paths += [QUERIES.key(name).path for name in connected]
-    # When a stream starts, waits or begins anew changes no plan; which of its sites it enters at
-    # does.
-    known = [name for name in entering if name in planning.view.streams]
-    paths += [folder.key(name).path for name in known for folder in (STREAMS, RUNNING_STREAMS)]
-    return {path: digest for path in paths if (digest := _digest_of(planning, path)) is not None}
-
-
-def incarnations(view: ClusterView, nodes: Iterable[str]) -> dict[str, str]:
-    """Path of a node's record → its incarnation, of nodes that can be used."""
-    return {
-        NODES.key(name).path: view.nodes[name].record.incarnation
-        for name in nodes
-        if name in view.nodes and not view.suspected(name) and name not in view.cordoned
-    }
-
-
-def changes_since(planning: Planning, proposal: ProposalRecord) -> list[str]:
-    """Paths of what a proposal rests on and what is not as it was; empty: it holds.
-
-    A fragment may also be as the proposal makes it: then a leader has begun to carry it out.
-    """
-    view, rests_on = planning.view, proposal.basis
-    prefix = f"{NODES.path}/"
-    nodes = {path.removeprefix(prefix) for path in rests_on if path.startswith(prefix)}
-    made = {
-        (FRAGMENTS.key(record.key).path, _digest(_placed(record)))
-        for each in proposal.placements
-        for record in (*each.updated, *each.created)
-    }
-    paths = {*rests_on, *(FRAGMENTS.key(name).path for name in planning.fragments)}
-    now = incarnations(view, nodes)
-    now |= {
-        path: digest
-        for path in paths
-        if not path.startswith(prefix) and (digest := _digest_of(planning, path)) is not None
-    }
-    return sorted(
-        path
-        for path in paths
-        if now.get(path) != rests_on.get(path) and (path, now.get(path)) not in made
-    )
-
-
-def _digest_of(planning: Planning, path: str) -> str | None:
-    """The digest of a record that plans rest on; None if it is not there."""
-    view = planning.view
-    if path == CLUSTER.path:
-        return None if view.cluster is None else _digest(view.cluster.record)
-    folder, name = path.split("/")
-    if folder == FRAGMENTS.path:
-        fragment = planning.fragments.get(name)
-        return None if fragment is None else _digest(_placed(fragment))
-    if folder == RUNNING_STREAMS.path:
-        stream = planning.streams.get(name)
-        return None if stream is None else stream.feeding_site
-    found = view.queries.get(name) if folder == QUERIES.path else view.streams.get(name)
-    return None if found is None else _digest(found.record)
-
-
-def _placed(record: FragmentRecord) -> FragmentRecord:
-    """A fragment's place and timing: plans rest on no epoch, measurement or note of a failure."""
-    return msgspec.structs.replace(
-        record,
-        epoch=UNISSUED,
-        generation=UNISSUED,
-        timing=msgspec.structs.replace(record.timing, cost_ms=0.0),
-        took_over=None,
-        losses=(),
-        restarts=None,
-        told_cost_us=None,
-        begins=None,
-    )
-
-
-def _digest(record: Record) -> str:
-    return hashlib.sha256(encode(record)).hexdigest()[:16]

@@ -2,10 +2,13 @@
 
 Planning takes long, so it does not hold up decisions: requests are responded to beside them
 (`answer`). A decision takes the consent (`take_consents`): it compares what the proposal rests on
-with what there is, and accepts it in one write. What follows only creates what is named there, so
-that any leader can go on where another one has stopped: streams first, then for each query how it
-runs, and the query. The placement of a new query is the proposal's as long as all that it rests on
-is still so (`placing`).
+with what there is, and accepts it in one write. What follows only writes what is named there, so
+that any leader can go on where another one has stopped:
+
+- what is new: streams first, then for each query how it runs, and the query. The placement of a new
+  query is the proposal's as long as all that it rests on is still so (`placing`);
+- moves: the cordon of a node that is drained, then the plan of moves (`moving` carries it out);
+- a deletion: queries, readers before what they read, then streams.
 """
 
 from __future__ import annotations
@@ -15,20 +18,32 @@ from collections.abc import Iterator
 import msgspec
 
 from orchestrator.control.decide.admission import Admission, admit
+from orchestrator.control.decide.asked_moves import plan_moves
+from orchestrator.control.decide.basis import changes_since, digests, under_deletion, under_moves
 from orchestrator.control.decide.decision import PendingDecision
+from orchestrator.control.decide.deletions import plan_deletion
 from orchestrator.control.decide.figures import fragment_plans, place_loads, query_plans
-from orchestrator.control.decide.placing import changes_since
+from orchestrator.control.observe.named import cordon_to_write
 from orchestrator.control.observe.view import ClusterView
+from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.trying import Tries
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.records import (
     ApplyRequest,
+    DeleteRequest,
+    Deletion,
+    MovePlan,
+    MoveStep,
     PlanDocument,
+    PlannedMoves,
     ProposalRecord,
     Refusal,
+    RequestRecord,
 )
 from orchestrator.store.protocol import (
+    CORDONS,
     MOST_BYTES,
+    MOVES,
     PROPOSALS,
     QUERIES,
     RUNNING_QUERIES,
@@ -47,46 +62,57 @@ def unanswered(view: ClusterView) -> Iterator[str]:
 
 
 def answer(
-    view: ClusterView, asked: Versioned[ApplyRequest], tries: Tries | None
+    view: ClusterView, asked: Versioned[RequestRecord], tries: Tries | None
 ) -> ProposalRecord:
     """What the leader proposes."""
-    request = asked.record
     try:
-        admission = admit(view, request.streams, request.queries, tries)
+        proposal = _proposed(view, asked, tries)
     except (InvalidInput, Refused) as error:
         return ProposalRecord(request=asked.created, refusal=Refusal.of(error))
-    proposal = ProposalRecord(
-        request=asked.created,
-        plan=plan_document(view, admission),
-        streams=tuple(s.record for s in request.streams if s.record.name not in view.streams),
-        queries=tuple(q.record for q in request.queries if q.record.name not in view.queries),
-        running=tuple(
-            admission.running[name]
-            for name in (each.record.name for each in request.queries)
-            if name not in view.queries and name in admission.running
-        ),
-        placements=admission.placements,
-        basis=admission.basis,
-    )
     if (size := len(encode(proposal))) > MOST_BYTES:
         problem = f"makes a proposal of {size:,} bytes, of which the store takes {MOST_BYTES:,}"
-        too_large = Refused(
-            "what is applied",
-            "queries",
-            len(request.queries),
-            problem,
-            "Apply fewer at a time.",
-            {},
-        )
-        return ProposalRecord(request=asked.created, refusal=Refusal.of(too_large))
+        return _refused(asked, problem, "Ask for less at a time.")
     return proposal
 
 
-def refused_by_a_bug(asked: Versioned[ApplyRequest], error: Exception) -> ProposalRecord:
+def _proposed(
+    view: ClusterView, asked: Versioned[RequestRecord], tries: Tries | None
+) -> ProposalRecord:
+    match asked.record.wish:
+        case ApplyRequest(streams=streams, queries=queries):
+            admission = admit(view, streams, queries, tries)
+            return ProposalRecord(
+                request=asked.created,
+                plan=plan_document(view, admission),
+                streams=tuple(s.record for s in streams if s.record.name not in view.streams),
+                queries=tuple(q.record for q in queries if q.record.name not in view.queries),
+                running=tuple(
+                    admission.running[name]
+                    for name in (each.record.name for each in queries)
+                    if name not in view.queries and name in admission.running
+                ),
+                placements=admission.placements,
+                basis=admission.basis,
+            )
+        case DeleteRequest() as wish:
+            deletion = plan_deletion(view, wish)
+            basis = digests(Planning.of(view), under_deletion(view, deletion))
+            return ProposalRecord(request=asked.created, deletion=deletion, basis=basis)
+        case wish:
+            moves = plan_moves(view, wish, asked.created)
+            basis = digests(Planning.of(view), under_moves(moves.moves), timed=False)
+            return ProposalRecord(request=asked.created, moves=moves, basis=basis)
+
+
+def refused_by_a_bug(asked: Versioned[RequestRecord], error: Exception) -> ProposalRecord:
     """The answer to a request that a bug keeps from being answered."""
     problem = f"cannot be planned, internal error: {error!r}"
-    remedy = "Report it, with the manifests."
-    refused = Refused("what is applied", "queries", len(asked.record.queries), problem, remedy, {})
+    return _refused(asked, problem, "Report it, with what was asked for.")
+
+
+def _refused(asked: Versioned[RequestRecord], problem: str, remedy: str) -> ProposalRecord:
+    wish = type(asked.record.wish).__struct_config__.tag
+    refused = Refused("what is asked for", "wish", wish, problem, remedy, {})
     return ProposalRecord(request=asked.created, refusal=Refusal.of(refused))
 
 
@@ -107,16 +133,30 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
 def take_consents(pending: PendingDecision) -> None:
     """Accept or refuse what clients have consented to, and write what was accepted.
 
+    What others have accepted comes first. A deletion is compared with all that was accepted before
+    it, and what comes after with what it leaves: each in a decision of its own.
+
     Proposals that nobody asks for any more are deleted: those that nobody has consented to, and
     those that are settled.
     """
-    for name, found in pending.view.proposals.items():
+    made = len(pending.writes)
+    for name, found in sorted(pending.view.proposals.items(), key=_turn):
+        deletes = found.record.deletion is not None
+        if deletes and not found.record.is_open and len(pending.writes) > made:
+            break
         pending.attempt(
             f"proposal {name}", lambda name=name, found=found: _take(pending, name, found)
         )
+        if deletes and len(pending.writes) > made:
+            break
     for name, broken in pending.view.broken(PROPOSALS).items():
         pending.write(PROPOSALS.key(name), None, broken.version)
     _discard_gone(pending)
+
+
+def _turn(each: tuple[str, Versioned[ProposalRecord]]) -> tuple[bool, bool, str]:
+    name, found = each
+    return not found.record.is_open, found.record.deletion is not None, name
 
 
 def _discard_gone(pending: PendingDecision) -> None:
@@ -147,6 +187,10 @@ def _take(pending: PendingDecision, name: str, found: Versioned[ProposalRecord])
         proposal, version = settled, version + 1
     if proposal.is_open:
         _create(pending, proposal)
+        if proposal.moves is not None:
+            _begin_moves(pending, proposal.moves)
+        if proposal.deletion is not None:
+            _delete(pending, proposal.deletion)
         pending.write(key, msgspec.structs.replace(proposal, created=True), version)
     elif name not in pending.view.requests and _is_settled(pending, proposal):
         pending.write(key, None, version)
@@ -191,3 +235,41 @@ def _create(pending: PendingDecision, proposal: ProposalRecord) -> None:
         detail += f"recovery bound {query.recovery_bound_ms:g} ms"
         event = pending.event("applied", f"query {query.name}", detail)
         pending.write(QUERIES.key(query.name), query, None, event)
+
+
+def _begin_moves(pending: PendingDecision, planned: PlannedMoves) -> None:
+    """Write the cordon and the plan of moves, if they are not there yet."""
+    view, node = pending.view, planned.drains
+    if node is not None:
+        wanted = cordon_to_write(view, node, planned.cordon_s, pending.now_us)
+        if wanted is not None:
+            record, detail = wanted
+            found = view.cordons.get(node)
+            version = None if found is None else found.version
+            event = pending.event("cordoned", node, detail)
+            pending.write(CORDONS.key(node), record, version, event)
+    if planned.moves and planned.name not in view.moves:
+        plan = MovePlan(
+            name=planned.name,
+            steps=tuple(
+                MoveStep(fragment=each.fragment, role=each.role, node=each.node)
+                for each in planned.moves
+            ),
+            at_a_time=planned.at_a_time,
+            drains=node,
+            submitted_us=pending.now_us,
+        )
+        pending.write(MOVES.key(planned.name), plan, None)
+
+
+def _delete(pending: PendingDecision, deletion: Deletion) -> None:
+    """Delete what is still there; what was decided of it goes in the next decisions."""
+    view = pending.view
+    for name in deletion.queries:
+        if (query := view.queries.get(name)) is not None:
+            event = pending.event("deleted", f"query {name}", "")
+            pending.write(QUERIES.key(name), None, query.version, event)
+    for name in deletion.streams:
+        if (stream := view.streams.get(name)) is not None:
+            event = pending.event("deleted", f"stream {name}", "nothing reads it any more")
+            pending.write(STREAMS.key(name), None, stream.version, event)

@@ -13,7 +13,6 @@ from orchestrator.control.observe.read_cache import RecordReader
 from orchestrator.control.observe.readiness import Incomplete
 from orchestrator.control.observe.report_checks import checked_report
 from orchestrator.records import (
-    ApplyRequest,
     Assignment,
     ClocksRecord,
     ClusterRecord,
@@ -30,6 +29,7 @@ from orchestrator.records import (
     ReplicaId,
     ReplicaLoad,
     ReplicaStatus,
+    RequestRecord,
     RunningQueryRecord,
     RunningStreamRecord,
     ServicesRecord,
@@ -143,7 +143,7 @@ class ClusterView:
     queries: Mapping[str, Versioned[QueryRecord]] = field(default_factory=_nothing)
     running_queries: Mapping[str, Versioned[RunningQueryRecord]] = field(default_factory=_nothing)
     fragments: Mapping[str, Versioned[FragmentRecord]] = field(default_factory=_nothing)
-    requests: Mapping[str, Versioned[ApplyRequest]] = field(default_factory=_nothing)
+    requests: Mapping[str, Versioned[RequestRecord]] = field(default_factory=_nothing)
     proposals: Mapping[str, Versioned[ProposalRecord]] = field(default_factory=_nothing)
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
     cordons: Mapping[str, Versioned[CordonRecord]] = field(default_factory=_nothing)

@@ -1,19 +1,20 @@
 """What operators do to a cluster while it runs: switchovers, moves and drains, as records.
 
-Times count from the moment the streams begin. Who carries an operation out has done all that a
-client does: the plan of moves is written, and the leader checks it.
+Times count from the moment the streams begin. Whoever carries an operation out does all that a
+client does: it asks the leader, consents to what that proposes, and perhaps withdraws it.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
 
-from orchestrator.control.decide.drain import drain_steps
-from orchestrator.control.observe.view import ClusterView
-from orchestrator.control.planning.planner import Planning
-from orchestrator.records import MoveStep
+from orchestrator.errors import Refused
+from orchestrator.records import DrainRequest, MoveRequest, PlannedMoves, SwitchRequest
+from orchestrator.store.protocol import CORDONS, MOVES, Store
+from orchestrator.store.requests import LeaderRequest
 
 
 class TrialOperation(
@@ -62,23 +63,61 @@ class Drain(TrialOperation, frozen=True, kw_only=True, tag="drain"):
 AnyOperation = Switchover | ReplicaMove | Drain
 
 
-def steps_of(
-    operation: AnyOperation, view: ClusterView, query_of: dict[str, str]
-) -> tuple[MoveStep, ...]:
-    """The moves that an operation consists of now; none if there is nothing to move."""
-    if isinstance(operation, Drain):
-        planning = Planning.of(view)
-        return drain_steps(planning, operation.node)[0]
-    key = f"{query_of[operation.fragment]}.{operation.fragment}"
-    found = view.fragments.get(key)
-    if found is None:
-        return ()
-    if isinstance(operation, ReplicaMove):
-        return (MoveStep(fragment=key, role=operation.role, node=operation.node),)
-    secondary = found.record.secondary
-    return (
-        () if secondary is None else (MoveStep(fragment=key, role="primary", node=secondary.node),)
-    )
+def wish_of(operation: AnyOperation) -> SwitchRequest | MoveRequest | DrainRequest:
+    """What a client asks the leader for."""
+    match operation:
+        case Switchover():
+            return SwitchRequest(fragment=operation.fragment)
+        case ReplicaMove(fragment=fragment, role=role, node=node):
+            return MoveRequest(fragment=fragment, role=role, node=node)
+        case Drain():
+            return DrainRequest(node=operation.node, at_a_time=operation.at_a_time)
+
+
+class OperationClient:
+    """A client that wants one operation, and waits for nothing."""
+
+    def __init__(self, store: Store, name: str, operation: AnyOperation) -> None:
+        self._store = store
+        self._request = LeaderRequest(store, name)
+        self._operation = operation
+        self._planned: PlannedMoves | None = None
+        self._over = False
+
+    def go_on(self) -> str | None:
+        """Ask, unless the leader still knows of it; or consent to its proposal. Returns what has
+        become of the operation when that is known.
+        """
+        if self._over:
+            return None
+        if not self._request.is_there:
+            self._request.make(wish_of(self._operation))
+            return None
+        if (found := self._request.look()) is None:
+            return None
+        self._over = True
+        if found.moves is not None:
+            with suppress(Refused):
+                self._request.consent()
+        self._request.withdraw()
+        self._planned = found.moves
+        if found.refusal is not None:
+            return str(found.refusal.error)
+        return f"{len(found.moves.moves) if found.moves else 0} moves"
+
+    def withdraw(self) -> None:
+        """Take the operation back."""
+        self._over = True
+        self._request.withdraw()
+        if self._planned is not None:
+            key = MOVES.key(self._planned.name)
+            if (plan := self._store.get(key)) is not None:
+                withdrawn = msgspec.structs.replace(plan.record, withdrawn=True)
+                self._store.update(key, withdrawn, plan.version)
+        if isinstance(self._operation, Drain):
+            node = CORDONS.key(self._operation.node)
+            if (cordon := self._store.get(node)) is not None:
+                self._store.delete(node, cordon.version)
 
 
 def operation_text(operation: AnyOperation) -> str:

@@ -11,8 +11,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
-
 from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.view import read_view
@@ -20,10 +18,8 @@ from orchestrator.edges.events import Deliver
 from orchestrator.host.core.events import Report
 from orchestrator.host.core.hosted_streams import HostedSource
 from orchestrator.records import (
-    CordonRecord,
     HistoryEvent,
     HostSpec,
-    MovePlan,
     NodeKind,
     QueryRecord,
 )
@@ -36,9 +32,9 @@ from orchestrator.simulation.trials.observed import Arrival, Entry, Observed
 from orchestrator.simulation.trials.operations import (
     AnyOperation,
     Drain,
+    OperationClient,
     ReplicaMove,
     operation_text,
-    steps_of,
 )
 from orchestrator.simulation.trials.queues import QueueBudget
 from orchestrator.simulation.trials.schedule import Schedule
@@ -47,7 +43,7 @@ from orchestrator.simulation.trials.strikes import Strikes
 from orchestrator.simulation.world.candidates import Candidates
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.world import World
-from orchestrator.store.protocol import CORDONS, MOVES, QUERIES, RUNNING_STREAMS, STREAMS
+from orchestrator.store.protocol import PROPOSALS, QUERIES, RUNNING_STREAMS, STREAMS
 from streams.vectors.chunk import Chunk, Position
 
 START_LIMIT_S = 30.0
@@ -316,35 +312,22 @@ class FaultTrial:
             self._later(visit.until_ms, leave)
 
     def _operate(self, name: str, operation: AnyOperation) -> None:
-        """Have an operation submitted, and ended, as soon as the store can be reached."""
+        """Have an operation asked for, and ended, as soon as the store can be reached."""
+        operator, text = OperationClient(self.store, name, operation), operation_text(operation)
+
+        def go_on() -> None:
+            if (told := operator.go_on()) is not None:
+                self.observed.note("operator", f"{text}: {told}")
+
+        def soon() -> None:
+            self.world.at(self.world.now_us, lambda: self._when_reached(go_on))
 
         def submit() -> None:
-            view = read_view(self.store)
-            if isinstance(operation, Drain) and operation.node not in view.cordoned:
-                cordon = CordonRecord(node=operation.node, since_us=self.world.now_us)
-                self.store.create(CORDONS.key(operation.node), cordon)
-                view = read_view(self.store)
-            steps = steps_of(operation, view, self.setting.query_of)
-            self.observed.note("operator", f"{operation_text(operation)}: {len(steps)} moves")
-            plan = MovePlan(
-                name=name,
-                steps=steps,
-                at_a_time=operation.at_a_time if isinstance(operation, Drain) else 1,
-                drains=operation.node if isinstance(operation, Drain) else None,
-                submitted_us=self.world.now_us,
-            )
-            if steps:
-                self.store.create(MOVES.key(name), plan)
+            self.store.watch(PROPOSALS, soon)
 
         def withdraw() -> None:
-            self.observed.note("operator", f"withdraws {operation_text(operation)}")
-            if (found := self.store.get(MOVES.key(name))) is not None:
-                record = msgspec.structs.replace(found.record, withdrawn=True)
-                self.store.update(MOVES.key(name), record, found.version)
-            if isinstance(operation, Drain):
-                cordon = self.store.get(CORDONS.key(operation.node))
-                if cordon is not None:
-                    self.store.delete(CORDONS.key(operation.node), cordon.version)
+            self.observed.note("operator", f"withdraws {text}")
+            operator.withdraw()
 
         self._later(operation.at_ms, lambda: self._when_reached(submit))
         match operation:

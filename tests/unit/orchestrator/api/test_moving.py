@@ -65,7 +65,7 @@ def free(cluster: ObedientCluster) -> str:
 @pytest.mark.parametrize("name", ["alerts", "proximity.alerts"])
 def test_switch_is_waited_for(cluster: ObedientCluster, name: str) -> None:
     primary, secondary = nodes(cluster)
-    document = api.switch(connected(cluster), name)
+    document = api.switch(connected(cluster), name, on_progress=cluster.step)
     assert nodes(cluster) == (secondary, primary)
     (made,) = document.moves
     assert document.done
@@ -82,12 +82,15 @@ def test_dry_run_writes_nothing(cluster: ObedientCluster) -> None:
     before = dict(cluster.server.entries)
     store = connected(cluster)
     target, (primary, _) = free(cluster), nodes(cluster)
-    assert not api.switch(store, "alerts", dry_run=True).done
-    (planned,) = api.move(store, "alerts", "secondary", target, dry_run=True).moves
+    assert not api.switch(store, "alerts", dry_run=True, on_progress=cluster.step).done
+    (planned,) = api.move(
+        store, "alerts", "secondary", target, dry_run=True, on_progress=cluster.step
+    ).moves
     assert (planned.outcome, planned.secondary[1]) == ("planned", target)
-    drained = api.drain(store, primary, dry_run=True)
+    drained = api.drain(store, primary, dry_run=True, on_progress=cluster.step)
     assert drained.moves
     assert api.cordon(store, primary, dry_run=True).changed
+    cluster.settle_coordinator()
     assert dict(cluster.server.entries) == before
 
 
@@ -96,10 +99,13 @@ def test_a_replica_that_is_there_already_is_not_said_to_be_moved(
 ) -> None:
     primary, secondary = nodes(cluster)
     store = connected(cluster)
-    document = api.move(store, "alerts", "primary", primary, dry_run=True)
+    document = api.move(store, "alerts", "primary", primary, dry_run=True, on_progress=cluster.step)
     assert document.moves[0].outcome == "unchanged"
-    assert api.move(store, "alerts", "primary", primary).moves[0].outcome == "unchanged"
-    assert api.move(store, "alerts", "secondary", secondary).done
+    assert (
+        api.move(store, "alerts", "primary", primary, on_progress=cluster.step).moves[0].outcome
+        == "unchanged"
+    )
+    assert api.move(store, "alerts", "secondary", secondary, on_progress=cluster.step).done
     console = Console(width=200)
     with console.capture() as shown:
         console.print(moves_view(document))
@@ -109,10 +115,12 @@ def test_a_replica_that_is_there_already_is_not_said_to_be_moved(
 
 def test_move_is_waited_for(cluster: ObedientCluster) -> None:
     target, (primary, secondary) = free(cluster), nodes(cluster)
-    document = api.move(connected(cluster), "alerts", "primary", target)
+    document = api.move(connected(cluster), "alerts", "primary", target, on_progress=cluster.step)
     assert document.done
     assert nodes(cluster) == (target, secondary)
-    document = api.move(connected(cluster), "alerts", "secondary", primary)
+    document = api.move(
+        connected(cluster), "alerts", "secondary", primary, on_progress=cluster.step
+    )
     assert document.done
     assert nodes(cluster) == (target, primary)
 
@@ -121,7 +129,7 @@ def test_drain_leaves_a_node_free_and_uncordon_admits_it(cluster: ObedientCluste
     node, _ = nodes(cluster)
     store = connected(cluster)
     before = {n for n, f in cluster.view().fragments.items() if node in _nodes(f.record)}
-    document = api.drain(connected(cluster), node, at_a_time=2)
+    document = api.drain(connected(cluster), node, at_a_time=2, on_progress=cluster.step)
     assert document.done
     assert document.remaining == ()
     assert {each.fragment for each in document.moves} == before
@@ -130,12 +138,14 @@ def test_drain_leaves_a_node_free_and_uncordon_admits_it(cluster: ObedientCluste
     (status,) = [each for each in api.status(store).nodes if each.node == node]
     assert (status.cordoned, status.primaries, status.secondaries) == (True, 0, 0)
     with pytest.raises(api.Refused, match="is cordoned"):
-        api.move(store, "alerts", "secondary", node)
+        api.move(store, "alerts", "secondary", node, on_progress=cluster.step)
     assert api.uncordon(store, node).changed
     assert not api.uncordon(store, node).changed
-    assert api.move(store, "alerts", "secondary", node, dry_run=True).moves
-    api.drain(store, node)
-    assert api.drain(store, node).name is None
+    assert api.move(
+        store, "alerts", "secondary", node, dry_run=True, on_progress=cluster.step
+    ).moves
+    api.drain(store, node, on_progress=cluster.step)
+    assert api.drain(store, node, on_progress=cluster.step).name is None
 
 
 def _nodes(record: FragmentRecord) -> list[str]:
@@ -151,7 +161,7 @@ def test_drain_that_would_leave_no_place_is_refused_and_cordons_nothing(
             cluster.kill(name)
     cluster.settle()
     with pytest.raises(api.Refused, match="cannot leave"):
-        api.drain(connected(cluster), primary)
+        api.drain(connected(cluster), primary, on_progress=cluster.step)
     assert cluster.view().cordoned == set()
 
 
@@ -161,7 +171,7 @@ def test_refused_drain_names_the_nodes_that_are_only_cordoned(cluster: ObedientC
     for name in others:
         api.cordon(connected(cluster), name)
     with pytest.raises(api.Refused, match=r"every other live node is cordoned") as refused:
-        api.drain(connected(cluster), primary)
+        api.drain(connected(cluster), primary, on_progress=cluster.step)
     assert all(name in str(refused.value) for name in others)
 
 
@@ -181,19 +191,19 @@ def test_a_drill_lets_no_node_be_used_that_an_operator_has_cordoned(
     kept = api.uncordon(store, node, lasting=False)
     assert (kept.cordoned, kept.changed) == (True, False)
     assert cluster.view().cordons[node].record.until_us is None
-    api.drain(store, nodes(cluster)[0], for_s=600.0)
-    api.drain(store, node)
+    api.drain(store, nodes(cluster)[0], for_s=600.0, on_progress=cluster.step)
+    api.drain(store, node, on_progress=cluster.step)
     assert [each.record.until_us for each in cluster.view().cordons.values()].count(None) == 1
 
 
 def test_unknown_names_are_refused(cluster: ObedientCluster) -> None:
     store = connected(cluster)
     with pytest.raises(api.InvalidInput, match="is not a fragment that runs here"):
-        api.switch(store, "alert")
+        api.switch(store, "alert", on_progress=cluster.step)
     with pytest.raises(api.InvalidInput, match="is not a live node"):
         api.cordon(store, "pariss")
     with pytest.raises(api.InvalidInput, match="is a site"):
-        api.drain(store, "control-centre")
+        api.drain(store, "control-centre", on_progress=cluster.step)
     with pytest.raises(api.InvalidInput, match="is not being moved"):
         api.withdraw(store, "alerts")
 
@@ -203,7 +213,7 @@ def test_switch_without_a_warm_secondary_is_refused(cluster: ObedientCluster) ->
     cluster.hosts[secondary].cold = True
     cluster.hosts[secondary].obey()
     with pytest.raises(api.Refused, match="no warm secondary"):
-        api.switch(connected(cluster), "alerts")
+        api.switch(connected(cluster), "alerts", on_progress=cluster.step)
     assert cluster.store.list(MOVES).records == {}
 
 
@@ -214,14 +224,14 @@ def test_drain_of_a_primary_without_a_warm_secondary_cordons_nothing(
     cluster.hosts[secondary].cold = True
     cluster.hosts[secondary].obey()
     with pytest.raises(api.Refused, match="no warm secondary"):
-        api.drain(connected(cluster), primary)
+        api.drain(connected(cluster), primary, on_progress=cluster.step)
     assert cluster.view().cordoned == set()
 
 
 def test_uncordon_withdraws_a_drain(cluster: ObedientCluster) -> None:
     node, _ = nodes(cluster)
     store = connected(cluster)
-    api.drain(store, node, wait=False)
+    api.drain(store, node, wait=False, on_progress=cluster.step)
     cluster.settle_coordinator()
     assert any(f.record.third for f in cluster.view().fragments.values())
     api.uncordon(store, node)
@@ -234,7 +244,7 @@ def test_uncordon_withdraws_a_drain(cluster: ObedientCluster) -> None:
 def test_a_move_under_way_is_withdrawn(cluster: ObedientCluster) -> None:
     before = record(cluster)
     store = connected(cluster)
-    api.move(store, "alerts", "primary", free(cluster), wait=False)
+    api.move(store, "alerts", "primary", free(cluster), wait=False, on_progress=cluster.step)
     cluster.settle_coordinator()
     assert len(api.withdraw(store, "alerts")) == 1
     cluster.settle()
@@ -256,7 +266,7 @@ def test_a_drain_passes_over_a_fragment_that_is_stopped(
 ) -> None:
     node = nodes(cluster)[place]
     stop(cluster)
-    document = api.drain(connected(cluster), node)
+    document = api.drain(connected(cluster), node, on_progress=cluster.step)
     assert document.done
     assert document.remaining == ()
     assert "proximity.alerts" not in [each.fragment for each in document.moves]
@@ -266,8 +276,10 @@ def test_a_drain_passes_over_a_fragment_that_is_stopped(
 def test_a_move_of_a_fragment_that_is_stopped_is_refused(cluster: ObedientCluster) -> None:
     stop(cluster)
     for move in (
-        lambda: api.switch(connected(cluster), "alerts"),
-        lambda: api.move(connected(cluster), "alerts", "secondary", free(cluster)),
+        lambda: api.switch(connected(cluster), "alerts", on_progress=cluster.step),
+        lambda: api.move(
+            connected(cluster), "alerts", "secondary", free(cluster), on_progress=cluster.step
+        ),
     ):
         with pytest.raises(api.Refused, match="is stopped: poison"):
             move()

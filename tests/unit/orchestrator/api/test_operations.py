@@ -256,7 +256,7 @@ def test_a_stream_that_another_version_wrote_is_neither_applied_nor_deleted(
     with pytest.raises(RecordInvalid, match=r"Another version of Vivace .* `vivace down`"):
         api.apply(connected(running), aircraft(), wait=False)
     with pytest.raises(RecordInvalid, match=r"Another version of Vivace .* `vivace down`"):
-        api.delete(connected(running), "north")
+        api.delete(connected(running), "north", on_progress=running.step)
     assert {path: entry.data for path, entry in entries.items()} == before
 
 
@@ -294,7 +294,7 @@ def test_metrics_are_those_of_the_exposition(running: ObedientCluster) -> None:
 def test_delete_of_an_unknown_query_suggests_the_nearest(running: ObedientCluster) -> None:
     (name,) = running.view().queries
     with pytest.raises(api.InvalidInput, match=f"Did you mean {name}?"):
-        api.delete(connected(running), f"{name}x")
+        api.delete(connected(running), f"{name}x", on_progress=running.step)
 
 
 def test_unknown_stream_and_drill_are_refused(running: ObedientCluster) -> None:
@@ -416,13 +416,13 @@ def test_streams_of_refused_input_start_and_end_with_the_stream_they_stand_besid
     assert None not in started.values()
     for stream, why in (("north", "is read by proximity"), ("north.late", "is a side stream of")):
         with pytest.raises(api.InvalidInput, match=why):
-            api.delete(connected(cluster), stream)
-    deleted = api.delete(connected(cluster), "proximity")
+            api.delete(connected(cluster), stream, on_progress=cluster.step)
+    deleted = api.delete(connected(cluster), "proximity", on_progress=cluster.step)
     assert deleted.streams == ("north", "north.late", "south")
     assert cluster.store.list(STREAMS).records == {}
     # Applied without a query.
     cluster.apply(msgspec.structs.replace(manifests, streams=streams, queries=()))
-    deleted = api.delete(connected(cluster), "north")
+    deleted = api.delete(connected(cluster), "north", on_progress=cluster.step)
     assert (deleted.queries, deleted.streams) == ((), ("north", "north.late"))
     assert [*cluster.store.list(STREAMS).records] == ["south"]
 
@@ -445,9 +445,11 @@ def test_several_queries_are_deleted_readers_first() -> None:
     before = cluster.store.list(QUERIES).records
     for names in (("proximity",), ("reader", "north"), ("reader", "nothing"), ()):
         with pytest.raises(api.InvalidInput):
-            api.delete(here, *names)
+            api.delete(here, *names, on_progress=cluster.step)
         assert cluster.store.list(QUERIES).records == before
-    deleted = api.delete(here, "proximity", if_there=("reader", "gone", "north"))
+    deleted = api.delete(
+        here, "proximity", if_there=("reader", "gone", "north"), on_progress=cluster.step
+    )
     assert deleted.queries == ("reader", "proximity")
     assert (deleted.streams, deleted.absent) == (("north", "south"), ("gone",))
     assert cluster.store.list(QUERIES).records == {}

@@ -21,6 +21,7 @@ from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills.disturbances import KILL_EXECUTOR
 from orchestrator.progress import silent
 from orchestrator.records import ClocksRecord, Processors
+from orchestrator.store.protocol import QUERIES
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 ROOT = Path(cluster_status.__file__).parents[2]
@@ -106,7 +107,7 @@ def test_without_a_leader_there_are_no_figures_and_the_rest_is_shown(
 
 def test_figures_of_a_query_that_is_gone_are_not_shown(running: ObedientCluster) -> None:
     assert "proximity" in shown(api.status(connected(running)))
-    api.delete(connected(running), "proximity")
+    running.store.delete(QUERIES.key("proximity"), 0)
     assert api.status(connected(running)).costs == ()
 
 

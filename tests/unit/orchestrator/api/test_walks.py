@@ -14,6 +14,7 @@ import pytest
 from orchestrator import api
 from orchestrator.control.decide.proposing import answer
 from orchestrator.control.planning.planner import Planning
+from orchestrator.records import SwitchRequest
 from tests.obedient_cluster import ObedientCluster, aircraft
 from tests.unit.orchestrator.api.test_operations import connected
 
@@ -90,3 +91,31 @@ def test_the_leader_sets_up_one_planning_for_a_request(monkeypatch: pytest.Monke
     assert proposal.refusal is None
     assert len(made) == 1
     assert len(walk.files) <= 70, sorted(walk.files)
+
+
+@pytest.fixture
+def running() -> ObedientCluster:
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    cluster.settle()
+    return cluster
+
+
+def test_a_client_that_switches_over_walks_a_short_way(running: ObedientCluster) -> None:
+    walk = Walk()
+    with walk.taken():
+        made = api.switch(connected(running), "alerts", on_progress=walk.aside(running.settle))
+    assert made.done
+    assert len(walk.files) <= 10, sorted(walk.files)
+
+
+def test_the_leader_walks_no_farther_for_a_switchover_than_for_a_plan(
+    running: ObedientCluster,
+) -> None:
+    walk = Walk()
+    running.ask(SwitchRequest(fragment="alerts"))
+    view = running.view()
+    with walk.taken():
+        proposal = answer(view, view.requests["asked"], None)
+    assert proposal.moves is not None
+    assert len(walk.files) <= 50, sorted(walk.files)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,16 +14,15 @@ from orchestrator.api import applying
 from orchestrator.clock import now_us
 from orchestrator.control.decide import admission, proposing
 from orchestrator.control.decide.admission import admit
-from orchestrator.control.decide.decision import DecisionSettings, PendingDecision, Write
+from orchestrator.control.decide.decision import DecisionSettings, PendingDecision
 from orchestrator.control.decide.placing import put_retimed, with_first_epochs
 from orchestrator.control.decide.proposing import plan_document
-from orchestrator.control.decide.writes import decide
 from orchestrator.control.planning import replicas
 from orchestrator.control.planning.planner import Planning
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.errors import Refused, Unreachable
 from orchestrator.manifest import Manifests
-from orchestrator.records import ApplyRequest, QueryPlacement
+from orchestrator.records import ApplyRequest, QueryPlacement, RequestRecord
 from orchestrator.store.protocol import (
     CLUSTER,
     FRAGMENTS,
@@ -34,7 +33,7 @@ from orchestrator.store.protocol import (
 )
 from placement.planner import plan as place_operators
 from placement.records import Plan
-from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
+from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest, short_reigns
 
 COUNTING = query_manifest(
     "counting",
@@ -285,15 +284,6 @@ def test_sub_deadlines_that_read_alike_are_no_event(cluster: ObedientCluster) ->
     assert retimed(2471.0) == []
 
 
-def steps(cluster: ObedientCluster) -> Iterator[Write]:
-    """All writes that follow, each as the first one of a leader that has just been elected."""
-    settings = DecisionSettings()
-    while writes := decide(cluster.view(), cluster.now_us, settings).writes:
-        yield writes[0]
-        cluster.write(writes[0])
-        cluster.check_invariants()
-
-
 def test_leader_that_dies_at_any_write_leaves_the_proposal_to_its_successor(
     cluster: ObedientCluster, planned: list[str]
 ) -> None:
@@ -301,7 +291,7 @@ def test_leader_that_dies_at_any_write_leaves_the_proposal_to_its_successor(
     cluster.settle()
     wanted = cluster.propose(only(COUNTING))
     cluster.consent()
-    events = [f"{w.event.kind}: {w.event.subject}" for w in steps(cluster) if w.event]
+    events = [f"{w.event.kind}: {w.event.subject}" for w in short_reigns(cluster) if w.event]
     assert "applied: query counting" in events
     assert "sub-deadline changed: proximity.alerts" in events
     assert "planned: counting" in events
@@ -321,7 +311,7 @@ def test_new_streams_and_queries_come_whole_or_not_at_all(
     cluster.propose(aircraft())
     cluster.consent()
     accepted = False
-    for write in steps(cluster):
+    for write in short_reigns(cluster):
         view = cluster.view()
         assert accepted or not (view.streams or view.queries)
         accepted |= write.key.path == "proposals/asked"
@@ -337,7 +327,7 @@ def test_node_that_goes_after_the_consent_has_the_query_planned_again(
 ) -> None:
     proposal = cluster.propose(aircraft())
     cluster.consent()
-    for write in steps(cluster):
+    for write in short_reigns(cluster):
         if write.key.path == "queries/proximity":
             break
     cluster.kill(proposal.placements[0].created[0].primary.node)
@@ -413,7 +403,7 @@ def test_what_the_store_does_not_take_is_written_later(
 
     monkeypatch.setattr(cluster.coordinator_store, "create", fails)
     request = ApplyRequest(streams=aircraft().streams, queries=aircraft().queries)
-    cluster.store.create(REQUESTS.key("asked"), request)
+    cluster.store.create(REQUESTS.key("asked"), RequestRecord(wish=request))
     cluster.settle()
     # On a thread of its own, an error would be the last that anybody hears of it.
     cluster.coordination.answer_requests()
@@ -489,7 +479,7 @@ def test_query_applied_right_after_its_namesake_was_deleted_starts_anew(
     cluster: ObedientCluster, planned: list[str]
 ) -> None:
     apply(cluster, aircraft())
-    api.delete(connected(cluster), "proximity")
+    api.delete(connected(cluster), "proximity", on_progress=cluster.step)
     assert apply(cluster, NORTH_ALONE).protected
     assert planned == ["proximity", "proximity"]
     assert "retired: proximity.alerts" in cluster.history()
@@ -500,7 +490,7 @@ def test_query_is_not_planned_over_the_fragments_of_a_deleted_namesake(
     cluster: ObedientCluster,
 ) -> None:
     apply(cluster, aircraft())
-    api.delete(connected(cluster), "proximity")
+    api.delete(connected(cluster), "proximity", on_progress=cluster.step)
     with pytest.raises(Refused, match=r"proximity.*was deleted.*still run"):
         admit(cluster.view(), NORTH_ALONE.streams, NORTH_ALONE.queries)
 
@@ -509,7 +499,7 @@ def test_apply_says_that_nobody_retires_a_deleted_namesake(
     cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apply(cluster, aircraft())
-    api.delete(connected(cluster), "proximity")
+    api.delete(connected(cluster), "proximity", on_progress=cluster.step)
     monkeypatch.setattr(applying, "RETIRED_TIMEOUT_S", 0.0)
     before = dict(cluster.server.entries)
     with pytest.raises(Unreachable, match="end of the deleted proximity"):

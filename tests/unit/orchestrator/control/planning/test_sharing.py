@@ -100,9 +100,9 @@ def test_a_query_that_runs_computes_for_those_that_come_later() -> None:
     assert again.running("second") == found.running("second")
     assert not again.admission.placements
     with pytest.raises(InvalidInput, match="makes streams that second reads or shares"):
-        api.delete(connected(cluster), "first")
-    api.delete(connected(cluster), "second")
-    api.delete(connected(cluster), "first")
+        api.delete(connected(cluster), "first", on_progress=cluster.step)
+    api.delete(connected(cluster), "second", on_progress=cluster.step)
+    api.delete(connected(cluster), "first", on_progress=cluster.step)
 
 
 def test_what_runs_counts_as_it_was_decided_also_if_it_is_applied_again() -> None:
