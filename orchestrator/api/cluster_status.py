@@ -23,6 +23,7 @@ from orchestrator.records import (
     SinkStatus,
     SourceStatus,
 )
+from orchestrator.records.durations import NO_RECOVERY
 from orchestrator.results.status import (
     EventDocument,
     FragmentStatus,
@@ -73,6 +74,13 @@ def status(cluster: Cluster) -> StatusDocument:
         costs=tuple(cost for each in figured for cost in each.costs),
         queries=tuple(each.plan for each in figured if each.plan is not None),
         figures_age_s=figures.age_s(cluster_now_us(view.cluster_clocks)),
+        recoveries={
+            name: figures.durations.recoveries.get(name, NO_RECOVERY) for name in view.queries
+        },
+        moves=figures.durations.moves,
+        missing=tuple(
+            name for name in (*view.settings.nodes, *view.settings.sites) if name not in view.hosts
+        ),
         links=_links(view),
     )
 
@@ -104,6 +112,8 @@ def _node(view: ClusterView, node: NodeRecord, records: list[FragmentRecord]) ->
         pid=node.pid,
         counters=node.counters,
         memory=node.memory,
+        dispatch_histogram=node.dispatch_histogram,
+        reported_us=node.reported_us,
         cordoned=node.node in view.cordoned,
     )
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from orchestrator.api.cluster_status import status
 from orchestrator.api.connection import Cluster
+from orchestrator.records import Histogram
 from orchestrator.results.metrics import MetricsDocument, Sample
 from orchestrator.results.status import StatusDocument
 
@@ -58,6 +65,12 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
     yield _gauge("host_up", "1 for each host that is alive.", ("node", "kind", "region"), (
         ((each.node, each.kind, each.region), 1) for each in document.nodes
     ))  # fmt: skip
+    what = "1 for each node or site of the manifest that has no host."
+    yield _gauge("host_missing", what, ("node",), (((each,), 1) for each in document.missing))
+    what = "When each host wrote its record: none does while the store is away."
+    yield _gauge("host_report_timestamp_seconds", what, ("node",), (
+        ((each.node,), each.reported_us / 1e6) for each in document.nodes
+    ))  # fmt: skip
     yield _gauge("host_memory_budget_bytes", "Memory that a host's queues may take.", ("node",), (
         ((each.node,), each.memory.budget) for each in document.nodes if each.memory
     ))  # fmt: skip
@@ -71,6 +84,16 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ((each.node, event), times)
         for each in document.nodes
         for event, times in sorted(each.counters.items())
+    ))  # fmt: skip
+    what = "How long evaluations took that hosts dispatched: processor time of a batch."
+    yield _histogram("dispatch_seconds", what, ("node",), (
+        ((each.node,), each.dispatch_histogram) for each in document.nodes
+    ))  # fmt: skip
+    what = "How long the leader took for steps of moves that were done."
+    yield _histogram("move_seconds", what, (), [((), document.moves)])
+    what = "From the failure of a primary until its successor had caught up."
+    yield _histogram("recovery_seconds", what, ("query",), (
+        ((query,), found) for query, found in document.recoveries.items()
     ))  # fmt: skip
     what = "How long ago the leader computed loads; without a leader there are no figures of it."
     ages_s = [] if document.figures_age_s is None else [document.figures_age_s]
@@ -108,6 +131,7 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ("slipped_seconds", "By how much its source has waited.", "slipped_ms", 1000),
         ("overflowed_tuples_total", "Tuples dropped at a full buffer.", "overflowed", 1),
         ("refused_total", "What its source did not let in.", "refused", 1),
+        ("skipped_tuples", "Left out when it last began anew.", "skipped_tuples", 1),
     ))  # fmt: skip
     what = "Tuples that a live source has accepted and that have not entered yet."
     yield _gauge("stream_waiting_tuples", what, ("stream", "site"), (
@@ -141,10 +165,14 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ("unkept_seconds", "How long its sink has kept nothing of it.", "unkept_ms", 1000),
     ))  # fmt: skip
     what = "From the entry of a timestamp to its completion."
-    yield _gauge("output_latency_seconds", what, (*labels, "quantile"), (
-        ((each.query, each.stream, each.site, quantile), ms / 1000)
+    yield _histogram("output_latency_seconds", what, labels, (
+        ((each.query, each.stream, each.site), each.latency_histogram) for each in document.outputs
+    ))  # fmt: skip
+    what = "Percentiles of the same, of the last 20,000 timestamps."
+    yield _gauge("output_latency_quantile_seconds", what, (*labels, "percentile"), (
+        ((each.query, each.stream, each.site, rank), ms / 1000)
         for each in document.outputs
-        for quantile, ms in (("0.5", each.latency_ms_p50), ("0.99", each.latency_ms_p99))
+        for rank, ms in (("50", each.latency_ms_p50), ("99", each.latency_ms_p99))
         if ms is not None
     ))  # fmt: skip
 
@@ -175,6 +203,22 @@ def _gauge(name: str, what: str, labels: tuple[str, ...], figures: Figures) -> M
 
 def _counter(name: str, what: str, labels: tuple[str, ...], figures: Figures) -> Metric:
     return _filled(CounterMetricFamily(f"vivace_{name}", what, labels=labels), figures)
+
+
+def _histogram(
+    name: str,
+    what: str,
+    labels: tuple[str, ...],
+    found: Iterable[tuple[tuple[str, ...], Histogram | None]],
+) -> Metric:
+    family = HistogramMetricFamily(f"vivace_{name}", what, labels=labels)
+    for values, each in found:
+        if each is None:
+            continue
+        bounds = [*(f"{ms / 1000:g}" for ms in each.bounds_ms), "+Inf"]
+        buckets = [*zip(bounds, accumulate(each.counts), strict=True)]
+        family.add_metric(values, buckets, each.sum_ms / 1000)
+    return family
 
 
 def _filled(family: GaugeMetricFamily | CounterMetricFamily, figures: Figures) -> Metric:

@@ -24,7 +24,7 @@ from orchestrator.control.observe.clocks import CoordinatorClock, read_cluster_u
 from orchestrator.control.observe.missing_hosts import MissingHosts
 from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.control.publishing import FiguresPublisher, Publications
+from orchestrator.control.publishing import DurationsPublisher, FiguresPublisher, Publications
 from orchestrator.store.protocol import (
     CANDIDATES,
     CORDONS,
@@ -224,6 +224,7 @@ class Coordination:
         self._published = Publications(store)
         self._candidacy = CANDIDATES.key(candidate)
         self.figures = FiguresPublisher(self._published)
+        self._durations = DurationsPublisher(store)
 
     def run_once(self, now_us: int) -> bool:
         """Take one step; returns whether there is reason to take the next one at once.
@@ -292,6 +293,7 @@ class Coordination:
             events += audit_events(self._before, view, now_us)
         for event in events:
             self._store.append_history(event)
+        self._durations.observe(self._before, view, now_us)
         self._before = view
         figured = self.figures.due(now_us)
         decision = decide(view, now_us, self._settings, figured)
@@ -305,6 +307,8 @@ class Coordination:
             self._apply(write)
         if decision.figures is not None and self.election.leads:
             self.figures.publish(decision.figures)
+        if self.election.leads:
+            self._durations.publish(view.queries, now_us)
         if any(unanswered(view)):
             self._on_request()
         return bool(decision.writes)

@@ -1,13 +1,14 @@
-"""What the leader tells besides its decisions: ephemeral records, for others to read.
+"""What the leader tells besides its decisions, for others to read. No decision rests on it.
 
-They go with the session of the leader that wrote them, as its leadership does: figures that are in
-the store are those of a leader that leads, or has led a moment ago. No decision rests on them.
+Figures and problems are ephemeral. They go with the session of the leader that wrote them, as its
+leadership does: figures that are in the store are those of a leader that leads, or has led a moment
+ago. How long recoveries and moves took is counted on from leader to leader.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, TypeVar, cast
@@ -15,13 +16,18 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from orchestrator.control.decide.figures import SUBJECT, ClusterFigures, QueryFigured
-from orchestrator.records import Record
+from orchestrator.control.observe.durations import moves_ms, recoveries_ms
+from orchestrator.control.observe.view import ClusterView
+from orchestrator.records import DurationsRecord, Histogram, Record
+from orchestrator.records.durations import NO_MOVE, NO_RECOVERY
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
+    DURATIONS,
     FIGURES,
     LOADS,
     Key,
     RecordExists,
+    RecordInvalid,
     Store,
     VersionConflict,
 )
@@ -142,6 +148,73 @@ class FiguresPublisher:
         for name in self.figured.keys() - found.queries.keys():
             store.withdraw(FIGURES.key(name))
         self.figured = found.queries
+
+
+class DurationsPublisher:
+    """Counts recoveries and moves in the store: every two seconds at most, and if there were any.
+
+    Parameters
+    ----------
+    store
+        The leader's session.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._recoveries_ms: list[tuple[str, float]] = []
+        self._moves_ms: list[float] = []
+        self._seen_us = self._tried_us = 0
+
+    def observe(self, before: ClusterView | None, after: ClusterView, now_us: int) -> None:
+        """Note what has ended between two steps; the first step of a leader has none before."""
+        if before is not None:
+            self._recoveries_ms += recoveries_ms(before, after)
+            # What this view is the first to show was noted by the step before.
+            self._moves_ms += moves_ms(before, after, self._seen_us)
+        self._seen_us = now_us
+
+    def publish(self, queries: Container[str], now_us: int) -> None:
+        """Add what has ended since to the record, and leave out queries that are gone.
+
+        Raises
+        ------
+        VersionConflict, RecordExists
+            Another leader has written it meanwhile: call again.
+        StoreUnavailable
+            The session is not `CONNECTED`.
+        """
+        nothing_new = not self._recoveries_ms and not self._moves_ms
+        if nothing_new or 0 <= now_us - self._tried_us < EVERY_US:
+            return
+        self._tried_us = now_us
+        record, version = DurationsRecord(), None
+        try:
+            if (found := self._store.get(DURATIONS)) is not None:
+                record, version = found.record, found.version
+        except RecordInvalid as broken:
+            version = broken.version
+        recoveries = {name: each for name, each in record.recoveries.items() if name in queries}
+        for query, ms in self._recoveries_ms:
+            recoveries[query] = _fitting(recoveries.get(query), NO_RECOVERY).plus(ms)
+        moves = _fitting(record.moves, NO_MOVE)
+        for ms in self._moves_ms:
+            moves = moves.plus(ms)
+        counted = DurationsRecord(recoveries=recoveries, moves=moves)
+        if version is None:
+            self._store.create(DURATIONS, counted)
+        else:
+            self._store.update(DURATIONS, counted, version)
+        self._recoveries_ms.clear()
+        self._moves_ms.clear()
+
+
+def _fitting(known: Histogram | None, none: Histogram) -> Histogram:
+    """The histogram if it has these buckets, else one that has counted nothing."""
+    fits = known is not None and (known.least_ms, len(known.counts)) == (
+        none.least_ms,
+        len(none.counts),
+    )
+    return known if known is not None and fits else none
 
 
 def differ(before: Record | None, now: Record) -> bool:

@@ -25,6 +25,7 @@ from orchestrator.records.base import (
     Record,
     ReplicaId,
 )
+from orchestrator.records.durations import DurationsRecord, Histogram
 from orchestrator.records.edges import EdgeCheck, EdgeFault
 from orchestrator.records.figures import (
     FiguresRecord,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from foundation.bounds import MAX_RTT_MS
 from ha.roles import ReplicaRole
 from orchestrator.records.base import NodeKind, Record
+from orchestrator.records.durations import Histogram
 from orchestrator.records.fragments import RecoverySplit
 from streams.evaluate.rejected_count import RejectedCount
 
@@ -195,6 +196,8 @@ class SinkStatus(Record, frozen=True, kw_only=True):
     rows: int
     latency_ms_p50: float | None
     latency_ms_p99: float | None
+    latency_histogram: Histogram | None = None
+    """Of all completed timestamps."""
     deadline_misses: int
     completed_timestamps: int
     """Timestamps whose results are complete; latency is measured for each."""
@@ -390,6 +393,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     wants: tuple[str, ...] = ()
     """Streams an observer asks to be sent."""
     memory: MemoryStatus | None = None
+    dispatch_histogram: Histogram | None = None
+    """Of its dispatches: processor time of evaluating a batch, or emulated cost."""
     counters: dict[str, int] = {}
     """Everything the host counts, by name: duplicates dropped, frames refused, …"""
     problems: tuple[str, ...] = ()

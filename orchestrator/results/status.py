@@ -7,6 +7,7 @@ import msgspec
 from orchestrator.records import (
     FragmentCost,
     FragmentPlan,
+    Histogram,
     InputStatus,
     LostInput,
     MemoryStatus,
@@ -15,6 +16,7 @@ from orchestrator.records import (
     SinkStatus,
     Skipped,
 )
+from orchestrator.records.durations import NO_MOVE
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +32,10 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
         Everything the host counts, by name.
     memory
         What its queues take, and may take.
+    dispatch_histogram
+        How long its dispatches have taken.
+    reported_us
+        When it wrote its record, on the cluster's clock, µs since 1970.
     cordoned
         Whether nothing new is placed there.
     domain
@@ -46,6 +52,8 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     counters: dict[str, int]
     memory: MemoryStatus | None = None
+    dispatch_histogram: Histogram | None = None
+    reported_us: int = 0
     cordoned: bool = False
     domain: str = ""
 
@@ -124,6 +132,13 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: str | None = None
     beside: str | None = None
 
+    @property
+    def skipped_tuples(self) -> int:
+        """How many tuples that input had at most; an unknown number counts as one."""
+        if self.skipped is None:
+            return 0
+        return 1 if self.skipped.tuples is None else self.skipped.tuples
+
 
 class OutputStatus(SinkStatus, frozen=True, kw_only=True):
     """A stream where it leaves.
@@ -171,7 +186,8 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     of many queries a few at a time, after changes of their fragments first. `figures_age_s` is the
     time since the loads were computed; None: there are no figures, since no leader has published
     any yet. `loads` are those of nodes, then those of machines that several nodes share; `queries`
-    are what is promised to queries.
+    are what is promised to queries. `recoveries`, by query, and `moves` say how long these have
+    taken, whoever led. `missing` are nodes and sites of the manifest that have no host.
     """
 
     cluster: str
@@ -185,6 +201,9 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     costs: tuple[FragmentCost, ...] = ()
     queries: tuple[QueryPlan, ...] = ()
     figures_age_s: float | None = None
+    recoveries: dict[str, Histogram] = {}
+    moves: Histogram = NO_MOVE
+    missing: tuple[str, ...] = ()
     links: tuple[LinkStatus, ...] = ()
     """Those that drills disturb."""
 

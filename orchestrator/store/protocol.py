@@ -9,6 +9,7 @@ The paths below `/vivace/<cluster>`:
     problems                 ProblemsRecord       ephemeral: what hinders the one that leads
     loads                    LoadsRecord          ephemeral: how busy it finds nodes and machines
     figures/<query>          FiguresRecord        ephemeral: a query's costs, its plan's promises
+    durations                DurationsRecord      how long recoveries and moves took
     nodes/<node>             NodeRecord           ephemeral: a live host
     services/<name>          ServicesRecord       ephemeral: what Spark, ZooKeeper take
     streams/<name>           StreamRecord
@@ -66,6 +67,7 @@ from orchestrator.records import (
     ClusterRecord,
     CordonRecord,
     DisturbedLink,
+    DurationsRecord,
     EdgeCheck,
     FiguresRecord,
     FragmentRecord,
@@ -168,6 +170,7 @@ LEADER = Key("leader", LeaderRecord)
 CANDIDATES = RecordFolder("candidates", CandidateRecord)
 PROBLEMS = Key("problems", ProblemsRecord)
 LOADS = Key("loads", LoadsRecord)
+DURATIONS = Key("durations", DurationsRecord)
 FIGURES = RecordFolder("figures", FiguresRecord)
 NODES = RecordFolder("nodes", NodeRecord)
 SERVICES = RecordFolder("services", ServicesRecord)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from orchestrator.control.observe.durations import recovered
 from orchestrator.control.observe.measured_load import measured_places
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.records import FragmentRecord, HistoryEvent, RecoveryStatus
@@ -71,14 +72,8 @@ def _takeovers(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, s
 
 def _recoveries(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, str, str]]:
     """What takeovers have taken, once the replicas have caught up."""
-    for name, found in sorted(after.fragments.items()):
-        primary, fragment = found.record.primary, found.record.fragment
-        old, new = (view.status(primary, fragment) for view in (before, after))
-        if new is None or new.recovered is None:
-            continue
-        if old is not None and (old.epoch, old.recovered) == (new.epoch, new.recovered):
-            continue
-        yield RECOVERED, name, recovery_detail(new.recovered)
+    for record, status in recovered(before, after):
+        yield RECOVERED, record.key, recovery_detail(status)
 
 
 def recovery_detail(recovered: RecoveryStatus) -> str:

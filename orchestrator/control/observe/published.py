@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.control.observe.read_cache import RecordReader
-from orchestrator.records import FiguresRecord, FragmentPlan, FragmentRecord, LoadsRecord
-from orchestrator.store.protocol import FIGURES, LOADS, RecordInvalid
+from orchestrator.records import (
+    DurationsRecord,
+    FiguresRecord,
+    FragmentPlan,
+    FragmentRecord,
+    LoadsRecord,
+)
+from orchestrator.store.protocol import DURATIONS, FIGURES, LOADS, RecordInvalid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +27,15 @@ class PublishedFigures:
         None: there are none.
     queries
         By query.
+    durations
+        Of recoveries and moves.
     invalid
         Records that could not be decoded.
     """
 
     loads: LoadsRecord | None
     queries: Mapping[str, FiguresRecord]
+    durations: DurationsRecord
     invalid: tuple[RecordInvalid, ...] = ()
 
     def age_s(self, now_us: int) -> float | None:
@@ -71,13 +81,17 @@ def read_figures(store: RecordReader) -> PublishedFigures:
     """
     listing = store.list(FIGURES)
     invalid = list(listing.invalid)
-    loads = None
+    loads = durations = None
     try:
         loads = store.get(LOADS)
     except RecordInvalid as broken:
         invalid.append(broken)
+    # One that is broken is written anew with the next recovery or move.
+    with suppress(RecordInvalid):
+        durations = store.get(DURATIONS)
     return PublishedFigures(
         loads=None if loads is None else loads.record,
         queries={name: found.record for name, found in listing.records.items()},
+        durations=DurationsRecord() if durations is None else durations.record,
         invalid=tuple(invalid),
     )

@@ -40,6 +40,7 @@ from orchestrator.edges.events import (
 from orchestrator.host.core.access_control import AccessControl
 from orchestrator.host.core.discontinuities import Discontinuities
 from orchestrator.host.core.dispatcher import Dispatch, Dispatcher
+from orchestrator.host.core.durations import Durations
 from orchestrator.host.core.events import (
     AssignmentReceived,
     Command,
@@ -95,6 +96,9 @@ SLOWER = 2.0
 """By which factor a host's small batches and messages may become rarer from one measurement of its
 processor to the next."""
 
+LEAST_DISPATCH_US = 50
+"""Dispatches are counted from 50 us to 0.8 s."""
+
 LAPSE_US = 250_000
 """How often a host looks for consumers that have said nothing for seconds."""
 
@@ -146,6 +150,8 @@ class HostCore:
         The cluster's.
     counters
         Events counted so far, by name.
+    dispatches
+        How long dispatches have taken.
     """
 
     def __init__(
@@ -186,6 +192,7 @@ class HostCore:
         self._batches, self._sink_pause_us = batch_us > 0, 0.0
         self._emulate_costs = settings.emulate_costs
         self._load_meter = LoadMeter(now_us)
+        self.dispatches = Durations(LEAST_DISPATCH_US)
         self._next_heartbeat_us = self._next_ack_us = self._next_probe_us = now_us
         self._next_lapse_us = now_us
 
@@ -418,6 +425,7 @@ class HostCore:
         if worked.fragment is not None:
             self._dispatcher.charge(worked.fragment, worked.tuples, took_us)
             self._load_meter.evaluated(took_us)
+            self.dispatches.add(took_us)
             hosted = self.replica_manager.replicas.get(worked.fragment)
             if hosted is not None and hosted.recovering is not None:
                 hosted.recovering.took(took_us)

@@ -32,6 +32,7 @@ from orchestrator.edges.events import (
     SourceReread,
     Wanted,
 )
+from orchestrator.host.core.durations import Durations
 from orchestrator.host.core.recent_latencies import RecentLatencies
 from orchestrator.records import (
     InputStatus,
@@ -420,6 +421,9 @@ FRESH_SHARE = 1 / 20
 """Percentiles are computed anew once this share of the latencies is new. A site may have a hundred
 sinks, and reports every second."""
 
+LEAST_LATENCY_US = 1000
+"""Latencies are counted from 1 ms to 16 s."""
+
 MISS_WINDOW_US = 10_000_000
 """Time over which the recent deadline-miss ratio is computed."""
 
@@ -440,6 +444,7 @@ class HostedSink:
         self.address: str | None = None
         self.readers_dropped = 0
         self._latencies = RecentLatencies(LATENCY_WINDOW)
+        self._all_latencies = Durations(LEAST_LATENCY_US)
         self._percentiles_ms: tuple[float, ...] = ()
         self._ranked = 0
         """How many timestamps were completed when percentiles were computed."""
@@ -556,6 +561,7 @@ class HostedSink:
         """Count the arrived tuples, and measure how late they are."""
         latencies_us = now_us - chunk.ingestion_times_us
         self._latencies.add(latencies_us)
+        self._all_latencies.add_all(latencies_us)
         self._rows += chunk.rows.num_rows
         self._completed_timestamps += len(chunk.watermarks_ms)
         self._misses += int(np.count_nonzero(latencies_us > self.assignment.deadline_ms * 1000))
@@ -576,6 +582,7 @@ class HostedSink:
             rows=self._rows,
             latency_ms_p50=p50,
             latency_ms_p99=p99,
+            latency_histogram=self._all_latencies.histogram,
             deadline_misses=self._misses,
             completed_timestamps=self._completed_timestamps,
             late_rows=self._late_rows.misses,

@@ -558,6 +558,7 @@ def node_record(
         failed_sources=tuple(s for s, each in replica_manager.sources.items() if each.failed),
         sinks={s: sink.status(at_us) for s, sink in replica_manager.sinks.items() if sink.was_open},
         memory=replica_manager.memory(transit_bytes),
+        dispatch_histogram=core.dispatches.histogram,
         counters=dict(core.counters + link_counters + dropped),
         problems=problems,
         incidents=incidents,

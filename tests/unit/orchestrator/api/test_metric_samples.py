@@ -7,7 +7,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from orchestrator.api.metric_samples import exposition_of, samples
-from orchestrator.records import InputStatus, LostInput, PlaceLoad, WaitingInput
+from orchestrator.records import (
+    Histogram,
+    InputStatus,
+    LostInput,
+    PlaceLoad,
+    Skipped,
+    WaitingInput,
+)
+from orchestrator.records.durations import BUCKETS, NO_MOVE, NO_RECOVERY
 from orchestrator.results.status import (
     FragmentStatus,
     NodeStatus,
@@ -26,6 +34,8 @@ NODE = NodeStatus(
     secondaries=0,
     pid=1,
     counters={"takeovers": 2, "tuples_in": 17},
+    reported_us=12_500_000,
+    dispatch_histogram=Histogram(least_ms=0.05).plus(0.2),
 )
 FRAGMENT = FragmentStatus(
     query="q",
@@ -49,6 +59,7 @@ STREAM = StreamStatus(
     site="desk",
     entered=70,
     shed=30,
+    skipped=Skipped(after_ms=1, until_ms=2, tuples=7),
     input=InputStatus(ignored=9, waiting=WaitingInput(tuples=4, bytes=9, since_us=0)),
 )
 OUTPUT = OutputStatus(
@@ -61,6 +72,7 @@ OUTPUT = OutputStatus(
     completed_timestamps=9,
     latency_ms_p50=20.0,
     latency_ms_p99=80.0,
+    latency_histogram=Histogram(least_ms=1).plus(1).plus(1.001).plus(60_000),
     deadline_ms=300.0,
     deadline_misses=1,
     late_rows=4,
@@ -92,6 +104,9 @@ def document(output: OutputStatus = OUTPUT) -> StatusDocument:
         problems=("paris: north: cannot be read",),
         history=(),
         loads=(LOAD,),
+        recoveries={"q": NO_RECOVERY.plus(250), "r": NO_RECOVERY},
+        moves=NO_MOVE.plus(1500),
+        missing=("rome",),
     )
 
 
@@ -117,6 +132,9 @@ OF_OUTPUT = {"query": "q", "stream": "f", "site": "desk"}
         ("vivace_stream_tuples_total", {"stream": "s", "site": "desk"}, 70),
         ("vivace_stream_waiting_tuples", {"stream": "s", "site": "desk"}, 4),
         ("vivace_stream_ignored_fields_tuples", {"stream": "s", "site": "desk"}, 9),
+        ("vivace_stream_skipped_tuples", {"stream": "s", "site": "desk"}, 7),
+        ("vivace_host_missing", {"node": "rome"}, 1),
+        ("vivace_host_report_timestamp_seconds", {"node": "paris"}, 12.5),
         ("vivace_stream_shed_tuples_total", {"stream": "s", "site": "desk"}, 30),
         ("vivace_output_tuples_total", OF_OUTPUT, 40),
         ("vivace_output_late_tuples_total", OF_OUTPUT, 4),
@@ -126,8 +144,20 @@ OF_OUTPUT = {"query": "q", "stream": "f", "site": "desk"}
         ("vivace_output_repeated_tuples_total", OF_OUTPUT, 6),
         ("vivace_output_deadline_seconds", OF_OUTPUT, 0.3),
         ("vivace_output_miss_ratio", OF_OUTPUT, 0.25),
-        ("vivace_output_latency_seconds", OF_OUTPUT | {"quantile": "0.5"}, 0.02),
-        ("vivace_output_latency_seconds", OF_OUTPUT | {"quantile": "0.99"}, 0.08),
+        ("vivace_output_latency_quantile_seconds", OF_OUTPUT | {"percentile": "50"}, 0.02),
+        ("vivace_output_latency_quantile_seconds", OF_OUTPUT | {"percentile": "99"}, 0.08),
+        ("vivace_output_latency_seconds_bucket", OF_OUTPUT | {"le": "0.001"}, 1),
+        ("vivace_output_latency_seconds_bucket", OF_OUTPUT | {"le": "0.002"}, 2),
+        ("vivace_output_latency_seconds_bucket", OF_OUTPUT | {"le": "16.384"}, 2),
+        ("vivace_output_latency_seconds_bucket", OF_OUTPUT | {"le": "+Inf"}, 3),
+        ("vivace_output_latency_seconds_count", OF_OUTPUT, 3),
+        ("vivace_output_latency_seconds_sum", OF_OUTPUT, 60.002001),
+        ("vivace_dispatch_seconds_bucket", {"node": "paris", "le": "0.0001"}, 0),
+        ("vivace_dispatch_seconds_bucket", {"node": "paris", "le": "0.0002"}, 1),
+        ("vivace_recovery_seconds_sum", {"query": "q"}, 0.25),
+        ("vivace_recovery_seconds_count", {"query": "r"}, 0),
+        ("vivace_move_seconds_bucket", {"le": "1.28"}, 0),
+        ("vivace_move_seconds_bucket", {"le": "2.56"}, 1),
     ],
 )
 def test_every_figure_is_told_in_base_units(
@@ -150,5 +180,16 @@ def test_what_is_not_known_yet_is_left_out() -> None:
     )
     told = {sample.name for sample in samples(document(fresh))}
     assert "vivace_output_tuples_total" in told
-    assert not told & {"vivace_output_latency_seconds", "vivace_output_miss_ratio"}
+    assert not told & {"vivace_output_latency_quantile_seconds", "vivace_output_miss_ratio"}
     assert "vivace_fragment_checkpoint_bytes" not in told
+
+
+def test_a_histogram_has_each_bucket_and_no_other() -> None:
+    for name in ("output_latency", "dispatch", "recovery", "move"):
+        bounds = {
+            sample.labels["le"]
+            for sample in samples(document())
+            if sample.name == f"vivace_{name}_seconds_bucket"
+        }
+        assert len(bounds) == BUCKETS + 1
+        assert "+Inf" in bounds

@@ -12,6 +12,7 @@ from orchestrator.control.observe.published import PublishedFigures, read_figure
 from orchestrator.control.process import Coordination
 from orchestrator.control.publishing import CONFIRMED_US, EVERY_US, Publications, differ
 from orchestrator.records import (
+    DurationsRecord,
     FiguresRecord,
     FragmentCost,
     FragmentPlan,
@@ -169,7 +170,9 @@ def test_figures_go_with_their_leader_and_come_with_the_next(cluster: ObedientCl
     cluster.coordinator_store.suspend()
     assert published(cluster) == before
     cluster.coordinator_store.expire()
-    assert published(cluster) == PublishedFigures(loads=None, queries={})
+    assert published(cluster) == PublishedFigures(
+        loads=None, queries={}, durations=DurationsRecord()
+    )
     cluster.now_us += 1
     while second.run_once(cluster.now_us):
         pass
