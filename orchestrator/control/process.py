@@ -20,7 +20,7 @@ from orchestrator.control.decide.since import with_times
 from orchestrator.control.decide.writes import decide
 from orchestrator.control.host_trials import HostTrials
 from orchestrator.control.observe.audit_events import audit_events
-from orchestrator.control.observe.clocks import CoordinatorClock, read_cluster_us
+from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.observe.missing_hosts import MissingHosts
 from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.observe.view import ClusterView, read_view
@@ -49,7 +49,6 @@ from orchestrator.store.protocol import (
     StoreUnavailable,
     VersionConflict,
 )
-from orchestrator.store.strikes import Strikable, StrikeLink
 
 INTERVAL_S = 0.2
 """Time between two steps if nobody wakes the coordinator: no tuple waits for a decision."""
@@ -390,8 +389,6 @@ class Coordinator:
         The cluster's; None: they are the same.
     on_turn
         Told before each step, on the coordinator's thread, whether its session is connected.
-    struck
-        How its process fails if a drill asks for that; None: it does not.
     """
 
     def __init__(
@@ -402,14 +399,12 @@ class Coordinator:
         settings: DecisionSettings | None = None,
         clock: CoordinatorClock | None = None,
         on_turn: Callable[[bool], None] = lambda _: None,
-        struck: Strikable | None = None,
     ) -> None:
         self._make_store = make_store
         self._on_turn = on_turn
-        self._struck = struck
         self._asked = threading.Event()
         self._clock = clock
-        self._candidate = candidate
+        self.candidate = candidate
         self._now_us = now_us
         self._settings = settings
         self._wake = threading.Event()
@@ -443,7 +438,7 @@ class Coordinator:
         store = self._make_store()
         self._coordination = Coordination(
             store,
-            self._candidate,
+            self.candidate,
             self._settings,
             self._wake.set,
             self._clock,
@@ -479,13 +474,6 @@ class Coordinator:
 
     def _run(self, store: Store, coordination: Coordination) -> None:
         took_s = 0.0
-        strikes = None
-        if self._struck is not None:
-            name = self._candidate
-            strikes = StrikeLink(
-                store, name, lambda: name, lambda: read_cluster_us(store), self._struck
-            )
-            strikes.watch(self._wake.set)
         try:
             while not self._stopping.is_set():
                 least_s = least_rest_s(took_s)
@@ -497,9 +485,6 @@ class Coordinator:
                 if coordination.run_once(began_us):
                     self._wake.set()
                 took_s = (self._now_us() - began_us) / 1e6
-                if strikes is not None:
-                    with suppress(StoreUnavailable):
-                        strikes.look()
         finally:
             # Without a session the record goes anyway.
             with suppress(StoreUnavailable):

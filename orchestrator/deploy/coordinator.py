@@ -17,11 +17,11 @@ from contextlib import closing
 import msgspec
 
 from orchestrator.clock import anchor_us, machine, now_us
-from orchestrator.control.observe.clocks import CoordinatorClock
+from orchestrator.control.observe.clocks import CoordinatorClock, read_cluster_us
 from orchestrator.control.process import Coordinator
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
-from orchestrator.embedded.struck_process import COORDINATOR, StruckProcess
+from orchestrator.embedded.struck_process import COORDINATOR, obeying_drills
 from orchestrator.health import Health
 from orchestrator.manifest import cluster_record
 from orchestrator.records import ClusterRecord
@@ -55,7 +55,6 @@ def start_coordinator(config: ProcessConfig, health: Health) -> Coordinator:
         now_us,
         clock=clock,
         on_turn=lambda connected: health.turned(ready=connected),
-        struck=StruckProcess(COORDINATOR),
     )
     coordinator.start()
     return coordinator
@@ -83,11 +82,16 @@ def publish(store: Store, settings: ClusterRecord) -> None:
 def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> None:
     """Be a coordinator until `ended` says so."""
     coordinator = start_coordinator(config, health)
+    names = {coordinator.candidate: lambda: coordinator.candidate}
     try:
-        while not ended():
-            # Whoever supervises the process starts it again.
-            assert not coordinator.broken, "the coordinator's thread has ended"
-            time.sleep(LOOK_EVERY_S)
+        with (
+            closing(config.open_store()) as store,
+            obeying_drills(store, names, lambda: read_cluster_us(store), COORDINATOR),
+        ):
+            while not ended():
+                # Whoever supervises the process starts it again.
+                assert not coordinator.broken, "the coordinator's thread has ended"
+                time.sleep(LOOK_EVERY_S)
     finally:
         coordinator.stop()
 

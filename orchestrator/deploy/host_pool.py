@@ -11,20 +11,20 @@ import itertools
 import logging
 import sys
 import time
-from collections.abc import Callable, Set
-from contextlib import closing, suppress
+from collections.abc import Callable, Mapping, Set
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from orchestrator.control.observe.clocks import read_cluster_us
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
 from orchestrator.embedded.java import Java
-from orchestrator.embedded.struck_process import DRIVER, StruckProcess
+from orchestrator.embedded.struck_process import DRIVER, obeying_drills
 from orchestrator.errors import EXIT_UNREACHABLE, VivaceError
 from orchestrator.health import Health
 from orchestrator.records import NodeKind
-from orchestrator.store.protocol import FRAGMENTS, NODES, Store, StoreError, StoreUnavailable
-from orchestrator.store.strikes import StrikeLink
+from orchestrator.store.protocol import FRAGMENTS, NODES, Store, StoreError
 
 if TYPE_CHECKING:
     # Importing Spark is slow, and only the process that starts it needs it.
@@ -125,35 +125,20 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
     SparkLost
         Spark ended by itself.
     """
-    from orchestrator.spark.hosts.session import stop_session, stop_yielding, yield_to_hosts
+    from orchestrator.spark.hosts.session import stop_session, stop_yielding
 
     # Refused here rather than by every executor.
     with closing(config.open_store()) as store:
         yields = _anything_runs(store)
         nodes = {node.name for node in config.application_nodes()}
-        strikes = [_strikes(store, node) for node in nodes]
         session = start_spark(config, yields=yields)
         lost: list[SparkLost] = []
         try:
             pool = start_hosts(config, session, lost.append)
+            us = partial(read_cluster_us, store)
             try:
-                for each in strikes:
-                    each.watch()
-                there = False
-                for look in itertools.count():
-                    if ended() or lost:
-                        break
-                    with suppress(StoreUnavailable):
-                        for each in strikes:
-                            each.look()
-                    if not yields or look % LOOKS == 0:
-                        there = _all_there(nodes, store)
-                    if there and not yields:
-                        yield_to_hosts()
-                        yields = True
-                    if pool.is_whole:
-                        health.turned(ready=there)
-                    time.sleep(LOOK_EVERY_S)
+                with obeying_drills(store, _lives(store, nodes), us, DRIVER):
+                    _watch(pool, nodes, store, lambda: ended() or bool(lost), health, yields=yields)
             finally:
                 # Hosts that end need nothing, and Spark has to end them in time.
                 stop_yielding()
@@ -164,14 +149,40 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
         raise lost[0]
 
 
-def _strikes(store: Store, node: str) -> StrikeLink:
-    """What drills ask of the driver, by way of a node whose executor it has started."""
+def _watch(
+    pool: HostPool,
+    nodes: Set[str],
+    store: Store,
+    ended: Callable[[], bool],
+    health: Health,
+    *,
+    yields: bool,
+) -> None:
+    """Watch the hosts until `ended` says so; have Spark yield to them once all are there."""
+    from orchestrator.spark.hosts.session import yield_to_hosts
 
-    def life() -> str | None:
+    there = False
+    for look in itertools.count():
+        if ended():
+            return
+        if not yields or look % LOOKS == 0:
+            there = _all_there(nodes, store)
+        if there and not yields:
+            yield_to_hosts()
+            yields = True
+        if pool.is_whole:
+            health.turned(ready=there)
+        time.sleep(LOOK_EVERY_S)
+
+
+def _lives(store: Store, nodes: Set[str]) -> Mapping[str, Callable[[], str | None]]:
+    """The nodes by whose hosts drills name this driver, and their present incarnations."""
+
+    def life(node: str) -> str | None:
         found = store.get(NODES.key(node))
         return None if found is None else found.record.incarnation
 
-    return StrikeLink(store, node, life, lambda: read_cluster_us(store), StruckProcess(DRIVER))
+    return {node: partial(life, node) for node in nodes}
 
 
 def _anything_runs(store: Store) -> bool:

@@ -18,7 +18,7 @@ from orchestrator.edges import sinks, sources
 from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
 from orchestrator.edges.site_checks import EdgeChecks
-from orchestrator.embedded.struck_process import SITE, StruckProcess
+from orchestrator.embedded.struck_process import SITE
 from orchestrator.health import Health
 from orchestrator.host.shell.process import HostProcess
 from orchestrator.host.shell.warm_up import warm_up
@@ -51,10 +51,9 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
         if _await_settings(store, ended, health):
             checks = EdgeChecks(store, spec.node, folder)
             with closing(RespondingThread(store, CHECKS, checks.respond)):
-                struck = StruckProcess(SITE)
-                HostProcess(spec, store, sink_drivers, source_folder=folder, struck=struck).run(
-                    ended, health
-                )
+                host = HostProcess(spec, store, sink_drivers, source_folder=folder)
+                with host.obeying_drills(SITE):
+                    host.run(ended, health)
 
 
 def _await_settings(store: Store, ended: Callable[[], bool], health: Health) -> bool:

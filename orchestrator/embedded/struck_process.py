@@ -10,8 +10,8 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 
 import psutil
@@ -24,8 +24,9 @@ from orchestrator.embedded.spark_processes import (
     kill_own_driver,
 )
 from orchestrator.records import StrikeKind, StrikeRecord
-from orchestrator.store.protocol import StoreError
-from orchestrator.store.strikes import StrikeVoid
+from orchestrator.store.protocol import STRIKES, Store, StoreError
+from orchestrator.store.responding import RespondingThread
+from orchestrator.store.strikes import StrikeLink, StrikeVoid
 
 KILLED = 128 + signal.SIGKILL
 
@@ -112,3 +113,33 @@ class StruckProcess:
             _log.warning("the drill's fault could not be imposed: %s", error)
             with suppress(StoreError):
                 failed(str(error))
+
+
+@contextmanager
+def obeying_drills(
+    store: Store,
+    lives: Mapping[str, Callable[[], str | None]],
+    now_us: Callable[[], int],
+    kinds: frozenset[StrikeKind],
+) -> Generator[None]:
+    """While this process fails if a drill asks for that.
+
+    Parameters
+    ----------
+    lives
+        The names by which it may be asked, and the life that each stands for at present.
+    now_us
+        The cluster's clock.
+    kinds
+        The ways in which it can fail.
+    """
+    links = [
+        StrikeLink(store, name, life, now_us, StruckProcess(kinds)) for name, life in lives.items()
+    ]
+
+    def look() -> None:
+        for link in links:
+            link.look()
+
+    with closing(RespondingThread(store, STRIKES, look)):
+        yield

@@ -23,7 +23,6 @@ from orchestrator.store.protocol import (
     RecordInvalid,
     RecordMissing,
     Store,
-    StoreError,
     VersionConflict,
     Versioned,
 )
@@ -94,37 +93,21 @@ class StrikeLink:
         self._now_us = now_us
         self._struck = struck
         self._lead_us = lead_us
-        self._may_be_asked = False
         self._obeys: int | None = None
         """The record that is obeyed at present, by when it was created."""
-
-    def watch(self, wake: Callable[[], None] = lambda: None) -> None:
-        """Begin to watch the record; `wake` is called when `look` has something to do."""
-
-        def changed() -> None:
-            self._may_be_asked = True
-            wake()
-
-        self._store.watch(self._key, changed)
 
     def look(self) -> None:
         """Obey the record, if there is a new one.
 
         Raises
         ------
-        StoreUnavailable
+        StoreError
             Call again.
         """
-        if not self._may_be_asked:
-            return
-        self._may_be_asked = False
         try:
             found = self._store.get(self._key)
         except RecordInvalid:
             found = None
-        except StoreError:
-            self._may_be_asked = True
-            raise
         if self._obeys is not None and (found is None or found.created != self._obeys):
             self._obeys = None
             self._struck.relent()

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from orchestrator.edges.open_folders import FolderClaim
 from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.sink_drivers import SinkDrivers
 from orchestrator.edges.sources.driver import SourceContext, nobody_else
-from orchestrator.embedded.struck_process import EXECUTOR, StruckProcess
+from orchestrator.embedded.struck_process import EXECUTOR, obeying_drills
 from orchestrator.errors import InvalidInput
 from orchestrator.health import Health, served
 from orchestrator.host.core.core import Worked
@@ -59,9 +59,8 @@ from orchestrator.host.shell.wire import (
     is_heartbeat,
     measured,
 )
-from orchestrator.records import HostSpec, ReplicaId, SinkAssignment
+from orchestrator.records import HostSpec, ReplicaId, SinkAssignment, StrikeKind
 from orchestrator.store.protocol import CLUSTER, Store
-from orchestrator.store.strikes import Strikable, StrikeLink
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 MOST_ENCODED = 16
@@ -110,8 +109,6 @@ class HostProcess:
         Streams to ask for (observers only).
     source_folder
         For sources and sinks that keep files.
-    struck
-        How it fails if a drill asks for that; None: it does not.
     """
 
     def __init__(
@@ -121,7 +118,6 @@ class HostProcess:
         sinks: SinkDrivers,
         wants: tuple[str, ...] = (),
         source_folder: Path | None = None,
-        struck: Strikable | None = None,
     ) -> None:
         found = store.get(CLUSTER)
         if found is None:
@@ -191,13 +187,7 @@ class HostProcess:
             message_failed=_log_failure,
         )
         self._loop = HostLoop(surroundings, found.record, store, identity, claimed)
-        strikes = None
-        if struck is not None:
-            clock = self._loop.core.clock
-            strikes = StrikeLink(
-                store, spec.node, lambda: claimed.incarnation, lambda: clock.at(now_us()), struck
-            )
-        self._store_thread = StoreThread(self._loop.link, self._transport.wake, strikes)
+        self._store_thread = StoreThread(self._loop.link, self._transport.wake)
 
     def run(self, ended: Callable[[], bool], health: Health | None = None) -> None:
         """Serve until `ended` says so or another process takes the host's name.
@@ -228,6 +218,16 @@ class HostProcess:
     def replica_of(self) -> ReplicaId:
         """The host in its incarnation."""
         return self._loop.link.replica_of
+
+    def obeying_drills(self, kinds: frozenset[StrikeKind]) -> AbstractContextManager[None]:
+        """While it fails in one of these ways if a drill asks for that."""
+        of, clock = self.replica_of, self._loop.core.clock
+        return obeying_drills(
+            self._loop.link.store,
+            {of.node: lambda: of.incarnation},
+            lambda: clock.at(now_us()),
+            kinds,
+        )
 
     def wake(self) -> None:
         """Make a waiting `run` check whether it should end."""
@@ -387,8 +387,8 @@ def run_host(spec: HostSpec) -> None:
         warm_up()
         begin_session()
         with closing(ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)) as store:
-            host = HostProcess(spec, store, SinkDrivers(_no_sink), struck=StruckProcess(EXECUTOR))
-            with responding_to_trials(store, host.replica_of):
+            host = HostProcess(spec, store, SinkDrivers(_no_sink))
+            with responding_to_trials(store, host.replica_of), host.obeying_drills(EXECUTOR):
                 host.run(parent_watchdog.parent_is_gone, health)
 
 

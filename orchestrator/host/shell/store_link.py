@@ -41,7 +41,6 @@ from orchestrator.store.protocol import (
     VersionConflict,
     fragment_key,
 )
-from orchestrator.store.strikes import StrikeLink
 
 RETRY_S = 0.2
 """Time between two attempts while the store is unavailable, and after a first failure."""
@@ -278,16 +277,11 @@ class StoreThread:
     ----------
     wake
         Called from the thread when there are events for the host's loop.
-    strikes
-        What drills ask of the host.
     """
 
-    def __init__(
-        self, link: StoreLink, wake: Callable[[], None], strikes: StrikeLink | None = None
-    ) -> None:
+    def __init__(self, link: StoreLink, wake: Callable[[], None]) -> None:
         self._link = link
         self._wake = wake
-        self._strikes = strikes
         self._something = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="store-link", daemon=True)
@@ -297,8 +291,6 @@ class StoreThread:
         store = self._link.store
         store.watch(ASSIGNMENTS.key(self._link.replica_of.node), self._something.set)
         store.on_state(lambda _: self._something.set())
-        if self._strikes is not None:
-            self._strikes.watch(self._something.set)
         self._link.nudge = self._something.set
         self._thread.start()
 
@@ -312,8 +304,6 @@ class StoreThread:
         while not self._stopping and not self._link.superseded:
             try:
                 self._link.exchange()
-                if self._strikes is not None:
-                    self._strikes.look()
                 pause_s = self._link.retry_s or LOOK_S
             except StoreUnavailable:
                 pause_s = RETRY_S

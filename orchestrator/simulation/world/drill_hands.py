@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.drills.hands import Hands
 from orchestrator.records import StrikeKind, StrikeRecord
-from orchestrator.store.protocol import Store, StoreError
+from orchestrator.store.protocol import STRIKES, Store, StoreError
 from orchestrator.store.strikes import StrikeLink, StrikeVoid
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def obey(
         with suppress(StoreError):
             link.look()
 
-    link.watch(lambda: world.at(world.now_us + TOLD_US, look))
+    store.watch(STRIKES.key(name), lambda: world.at(world.now_us + TOLD_US, look))
 
 
 @dataclass(frozen=True, slots=True)

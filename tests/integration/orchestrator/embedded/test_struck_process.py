@@ -29,7 +29,6 @@ from orchestrator.store.strikes import StrikeLink
 kind, lasts_s = StrikeKind[sys.argv[1]], float(sys.argv[2])
 store, key = MemoryServer().connect(), STRIKES.key("here")
 link = StrikeLink(store, "here", lambda: "1", now_us, StruckProcess(EXECUTOR))
-link.watch()
 asked = StrikeRecord(
     kind=kind, life="1", take_by_us=now_us() + 60_000_000, lasts_us=round(lasts_s * 1e6)
 )

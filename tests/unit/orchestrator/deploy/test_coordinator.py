@@ -10,6 +10,7 @@ from orchestrator.control.process import Coordinator
 from orchestrator.deploy import coordinator
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.health import Health
+from orchestrator.simulation.world.memory_store import MemoryStore
 from tests.obedient_cluster import ObedientCluster
 
 
@@ -35,7 +36,11 @@ def test_process_ends_when_a_bug_ends_its_coordinator(monkeypatch: pytest.Monkey
         candidate.start()
         return candidate
 
+    def store(_config: ProcessConfig) -> MemoryStore:
+        return cluster.server.connect()
+
     monkeypatch.setattr(coordinator, "start_coordinator", started)
+    monkeypatch.setattr(ProcessConfig, "open_store", store)
     looks = iter([False] * 50)
     with pytest.raises(AssertionError, match="the coordinator's thread has ended"):
         coordinator.serve(config(), lambda: next(looks), Health())
