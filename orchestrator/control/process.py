@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from orchestrator.control.answering import Responder
 from orchestrator.control.decide.beginning import begin_events
 from orchestrator.control.decide.decision import DecisionSettings, Write
-from orchestrator.control.decide.proposing import answer, refused_by_a_bug, unanswered
+from orchestrator.control.decide.proposing import unanswered
 from orchestrator.control.decide.since import with_times
 from orchestrator.control.decide.writes import decide
 from orchestrator.control.host_trials import HostTrials
@@ -185,8 +186,8 @@ class Coordination:
     trials
         Has statements tried; None: nothing is tried.
     on_request
-        Called when there are requests: has `answer_requests` called, beside the steps. None: they
-        are answered within a step.
+        Called when there are requests: has `respond` called for each of the `responders`, beside
+        the steps. None: they are answered within a step.
     """
 
     def __init__(
@@ -200,9 +201,10 @@ class Coordination:
         on_request: Callable[[], None] | None = None,
     ) -> None:
         self.election = Election(store, candidate, wake)
-        self._trials = trials
-        self._on_request = on_request or self.answer_requests
-        self._answered: dict[str, int] = {}
+        self.responders = tuple(
+            Responder(store, trials, self._note_bug, applies=applies) for applies in (False, True)
+        )
+        self._on_request = on_request or self._respond
         self._clock = clock
         self.problems: tuple[str, ...] = ()
         """Problems that the last decision could not solve."""
@@ -312,34 +314,14 @@ class Coordination:
             self._on_request()
         return bool(decision.writes)
 
-    def answer_requests(self) -> None:
-        """Answer the requests of the last reading that have no proposal yet.
+    def respond(self, responder: Responder) -> None:
+        """Respond to requests of the last reading. Steps may be taken meanwhile."""
+        if (view := self._before) is not None:
+            responder.respond(view, lambda: self.election.leads)
 
-        Steps may be taken meanwhile: it reads nothing, and writes proposals only.
-        """
-        view = self._before
-        for name in () if view is None else unanswered(view):
-            if view is None or not self.election.leads:
-                return
-            asked, known = view.requests[name], view.proposals.get(name)
-            if self._answered.get(name) == asked.created:
-                # It was answered after the last reading.
-                continue
-            try:
-                tries = None if self._trials is None else self._trials.among(view)
-                proposal = answer(view, asked, tries)
-            except Exception as error:  # noqa: BLE001  Whoever asks must not wait for ever.
-                self._note_bug(error)
-                proposal = refused_by_a_bug(asked, error)
-            # Another leader may have been faster, and whoever asked may have gone. What the store
-            # does not take now is written after another step.
-            with suppress(StoreError):
-                if known is None:
-                    self._store.create(PROPOSALS.key(name), proposal)
-                else:
-                    self._store.update(PROPOSALS.key(name), proposal, known.version)
-                self._answered[name] = asked.created
-        self._answered = {n: at for n, at in self._answered.items() if view and n in view.requests}
+    def _respond(self) -> None:
+        for responder in self.responders:
+            self.respond(responder)
 
     def _apply(self, write: Write) -> None:
         if write.record is None:
@@ -402,7 +384,7 @@ class Coordinator:
     ) -> None:
         self._make_store = make_store
         self._on_turn = on_turn
-        self._asked = threading.Event()
+        self._asked: list[threading.Event] = []
         self._clock = clock
         self.candidate = candidate
         self._now_us = now_us
@@ -443,29 +425,41 @@ class Coordinator:
             self._wake.set,
             self._clock,
             HostTrials(store, self._now_us),
-            self._asked.set,
+            self._wake_responders,
         )
         store.on_state(self._state_changed)
         self._thread = threading.Thread(
             target=self._run, args=(store, self._coordination), name="coordinator", daemon=True
         )
         self._thread.start()
-        threading.Thread(
-            target=self._answer, args=(self._coordination,), name="proposals", daemon=True
-        ).start()
+        for responder in self._coordination.responders:
+            asked = threading.Event()
+            self._asked.append(asked)
+            threading.Thread(
+                target=self._answer,
+                args=(self._coordination, responder, asked),
+                name="proposals",
+                daemon=True,
+            ).start()
 
-    def _answer(self, coordination: Coordination) -> None:
+    def _wake_responders(self) -> None:
+        for asked in self._asked:
+            asked.set()
+
+    def _answer(
+        self, coordination: Coordination, responder: Responder, asked: threading.Event
+    ) -> None:
         """Answer requests on a thread of its own: planning must not hold up decisions."""
         while not self._stopping.is_set():
-            self._asked.wait()
-            self._asked.clear()
-            coordination.answer_requests()
+            asked.wait()
+            asked.clear()
+            coordination.respond(responder)
 
     def stop(self) -> None:
         """Resign and end the session."""
         self._stopping.set()
         self._wake.set()
-        self._asked.set()
+        self._wake_responders()
         if self._thread is not None:
             self._thread.join()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Event
 
+from orchestrator.control.answering import Responder
 from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.host_trials import HostTrials
 from orchestrator.control.observe.clocks import CoordinatorClock
@@ -44,7 +45,7 @@ class Candidates:
         self._settings = settings
         self._clock = clock
         self._standing: dict[str, tuple[MemoryStore, Coordination]] = {}
-        self._answering: set[str] = set()
+        self._answering: set[Responder] = set()
         self._stood = 0
         self.on_stood: Callable[[str], None] = lambda _: None
         for _ in range(count):
@@ -76,7 +77,7 @@ class Candidates:
             self._settings,
             clock=None if self._clock is None else self._clock(),
             trials=HostTrials(store, lambda: self._world.now_us, self._wait),
-            on_request=lambda: self._world.at(self._world.now_us, lambda: self._answer(name)),
+            on_request=lambda: self._have_answered(name),
         )
         self._standing[name] = store, coordination
         self._world.lead(store, coordination, until=lambda: name not in self._standing)
@@ -104,18 +105,22 @@ class Candidates:
             coordination.election.resign()
         store.close()
 
-    def _answer(self, name: str) -> None:
-        """Have one answer requests beside its steps, as a thread of its process does."""
-        if name in self._answering or name not in self._standing:
+    def _have_answered(self, name: str) -> None:
+        """Have one answer requests beside its steps, as threads of its process do."""
+        for responder in self._standing[name][1].responders:
+            self._world.at(self._world.now_us, lambda each=responder: self._answer(name, each))
+
+    def _answer(self, name: str, responder: Responder) -> None:
+        if responder in self._answering or name not in self._standing:
             return
-        self._answering.add(name)
+        self._answering.add(responder)
         try:
-            self._standing[name][1].answer_requests()
+            self._standing[name][1].respond(responder)
         except OutOfWrites:
             if name in self._standing:
                 self.kill(name)
         finally:
-            self._answering.remove(name)
+            self._answering.remove(responder)
 
     def _wait(self, event: Event, seconds: float) -> None:
         self._world.wait(event.is_set, seconds)

@@ -406,7 +406,8 @@ def test_what_the_store_does_not_take_is_written_later(
     cluster.store.create(REQUESTS.key("asked"), RequestRecord(wish=request))
     cluster.settle()
     # On a thread of its own, an error would be the last that anybody hears of it.
-    cluster.coordination.answer_requests()
+    for responder in cluster.coordination.responders:
+        cluster.coordination.respond(responder)
     assert not cluster.view().proposals
     monkeypatch.undo()
     cluster.settle()
