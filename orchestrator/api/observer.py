@@ -16,6 +16,7 @@ from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
+from orchestrator.embedded.ports import LOOPBACK
 from orchestrator.host.shell.process import HostProcess
 from orchestrator.records import HostSpec, NodeKind
 from orchestrator.store.protocol import Store
@@ -28,7 +29,8 @@ class Observer:
     Parameters
     ----------
     reach
-        The cluster.
+        The cluster. Hosts connect to this process: it listens and is known where a configuration
+        says so, and at the loopback address for a cluster of this machine.
     streams
         Names of the streams; each is received from its oldest tuple that is still kept.
     region
@@ -52,6 +54,8 @@ class Observer:
             domain=name,
             zookeeper=reach.zookeeper,
             secret=reach.secret,
+            bind=reach.bind if isinstance(reach, ProcessConfig) else LOOPBACK,
+            advertise=reach.advertise if isinstance(reach, ProcessConfig) else "",
         )
         self._deliveries: queue.SimpleQueue[Deliver] = queue.SimpleQueue()
         self._closing = threading.Event()

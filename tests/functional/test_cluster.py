@@ -269,7 +269,7 @@ def counted(vivace: Vivace, event: str) -> int:
 
 
 def abandon(drill: str, has_fault: Callable[[], bool], wait_until: WaitUntil) -> None:
-    """Begin a drill, and end it as a terminal that is closed does; its fault must end with it."""
+    """Begin a drill, and end it as a terminal that is closed does; its fault must end by itself."""
     begun = subprocess.Popen(
         [sys.executable, "-m", "orchestrator.cli.main", "drill", "run", drill],
         stdout=subprocess.DEVNULL,
@@ -279,7 +279,8 @@ def abandon(drill: str, has_fault: Callable[[], bool], wait_until: WaitUntil) ->
     try:
         wait_until(has_fault)
         below = psutil.Process(begun.pid).children(recursive=True)
-        assert below
+        # A site strikes itself, and ZooKeeper is struck by a child of the drill.
+        assert bool(below) == (drill == "pause-zookeeper")
         os.killpg(begun.pid, signal.SIGHUP)
         assert begun.wait() == -signal.SIGHUP
         wait_until(lambda: not has_fault())

@@ -1,4 +1,5 @@
-"""A cluster on two machines, over Spark standalone: one of them is cut off, and then lost."""
+"""A cluster on two machines, over Spark standalone: one of them is cut off, and then lost; drills
+strike what runs on it, from the other one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from bench.cluster import await_end
-from orchestrator.api import Cluster, apply
+from orchestrator.api import Cluster, apply, drill
 from orchestrator.control.observe.view import read_view
 from orchestrator.control.planning.task import settled
 from orchestrator.deploy.config import read_config
@@ -55,7 +56,12 @@ site: source
 columns: {{key: int, number: int}}
 rate: 2 KB/s
 from:
-  replay: {{path: {path}, begin: "1970-01-01T00:00:00.001Z", end: "{end}", interval: 100 ms}}
+  replay:
+    path: {path}
+    begin: "1970-01-01T00:00:00.001Z"
+    end: "{end}"
+    interval: 100 ms
+    repeat: {repeat}
 ---
 kind: Query
 name: sums
@@ -117,6 +123,16 @@ def start(folder: Path, first: Machine, second: Machine, wait_until: WaitUntil) 
     return read_config(config, {}).open_store()
 
 
+def write_query(folder: Path, *, repeat: bool) -> None:
+    """Write the recording, and the manifests of its stream and query."""
+    timestamps, keys, numbers = zip(*recorded(), strict=True)
+    table = pa.Table.from_pydict({"timestamp": timestamps, "key": keys, "number": numbers})
+    parquet.write_table(table, folder / "numbers.parquet")
+    end = f"1970-01-01T00:{LENGTH_S // 60:02}:{LENGTH_S % 60:02}Z"
+    query = QUERY.format(path="numbers.parquet", end=end, repeat=str(repeat).lower())
+    (folder / "query.yaml").write_text(query)
+
+
 def _opens(config: Path) -> bool:
     try:
         read_config(config, {}).open_store().close()
@@ -147,11 +163,7 @@ def test_nothing_is_lost_when_a_machine_is_cut_off_and_then_lost(
     machines: tuple[Machine, Machine], tmp_path: Path, say: Say, wait_until: WaitUntil
 ) -> None:
     first, second = machines
-    timestamps, keys, numbers = zip(*recorded(), strict=True)
-    table = pa.Table.from_pydict({"timestamp": timestamps, "key": keys, "number": numbers})
-    parquet.write_table(table, tmp_path / "numbers.parquet")
-    end = f"1970-01-01T00:{LENGTH_S // 60:02}:{LENGTH_S % 60:02}Z"
-    (tmp_path / "query.yaml").write_text(QUERY.format(path="numbers.parquet", end=end))
+    write_query(tmp_path, repeat=False)
     with closing(start(tmp_path, first, second, wait_until)) as store:
         wait_until(lambda: len(machines_of(store, *EXECUTORS)) == len(EXECUTORS))
         spread = machines_of(store, *EXECUTORS)
@@ -187,3 +199,29 @@ def test_nothing_is_lost_when_a_machine_is_cut_off_and_then_lost(
     assert sorted(row["_seq"] for row in rows) == list(range(len(rows)))
     found = sorted((row["_ts"], row["key"], row["n"], row["total"]) for row in rows)
     assert found == expected()
+
+
+DRILLS = ("hang", "slow-node", "kill-python-worker", "kill-executor", "cut-link", "switchover")
+
+
+def test_drills_strike_what_runs_on_another_machine(
+    machines: tuple[Machine, Machine], tmp_path: Path, say: Say, wait_until: WaitUntil
+) -> None:
+    """It is told by records only, and connects to who watches the outputs."""
+    first, second = machines
+    write_query(tmp_path, repeat=True)
+    with closing(start(tmp_path, first, second, wait_until)) as store:
+        wait_until(lambda: len(machines_of(store, *EXECUTORS)) == len(EXECUTORS))
+        wait_until(lambda: settled(read_view(store).hosts))
+        cluster = Cluster(read_config(tmp_path / "vivace.yaml", {}), store)
+        apply(cluster, load([tmp_path / "query.yaml"]), on_progress=say)
+        for name in DRILLS:
+            await_view(store, "protected", *EXECUTORS)
+            there = machines_of(store, *EXECUTORS)
+            node = next((n for n in EXECUTORS if there[n] == second.name), EXECUTORS[0])
+            # A node without a primary is struck, too.
+            target = None if name in ("cut-link", "switchover") else node
+            report = drill(cluster, name, target, say)
+            say(name, f"{report.killed_node}: {report.failures or 'passed'}")
+            assert (report.lost, report.repeated, report.differing) == (0, 0, 0)
+    first.end()
