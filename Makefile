@@ -16,7 +16,7 @@ JSON_FILE := $(if $(JSON),--json-file $(JSON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup data demo test test-long check lint format round-trip simulate mutate fuzz clean
+.PHONY: help setup data demo test test-long check lint format monitoring round-trip simulate mutate fuzz clean
 
 help: ## List the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -79,6 +79,14 @@ lint: setup ## Check style, types, imports, vocabulary and class names
 format: setup ## Sort imports and reformat
 	@$(BIN)/ruff check --quiet --select I --fix
 	@$(BIN)/ruff format --quiet
+
+monitoring: ## Check alert rules and play their tests, by Prometheus' promtool
+	@if command -v promtool >/dev/null; then \
+	    promtool check rules deploy/monitoring/alerts.yaml && \
+	    promtool test rules deploy/monitoring/rules_test.yaml; \
+	else \
+	    echo 'The rules were not checked: no promtool on the PATH (Debian: apt-get install prometheus)'; \
+	fi
 
 bench-%: setup ## Run the benchmark of that name; JSON=FILE keeps its figures, ARGS=--quick
 	@$(BIN)/python -m bench run $* $(if $(JSON),--json $(JSON)) $(ARGS)

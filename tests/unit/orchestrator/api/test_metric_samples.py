@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -193,3 +196,16 @@ def test_a_histogram_has_each_bucket_and_no_other() -> None:
         }
         assert len(bounds) == BUCKETS + 1
         assert "+Inf" in bounds
+
+
+def test_names_help_and_labels_follow_prometheus_conventions() -> None:
+    if (promtool := shutil.which("promtool")) is None:
+        pytest.skip("no promtool on the path")
+    done = subprocess.run(
+        [promtool, "check", "metrics"],
+        input=exposition_of(document()),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
