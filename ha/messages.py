@@ -274,6 +274,9 @@ class Control(_Sent, frozen=True, kw_only=True):
     checkpoints
         Fragment with a standby on the sender that is sent batches → output watermark of the newest
         checkpoint that it holds, `NO_WATERMARK` if it holds none.
+    standbys
+        Fragment with a standby on the sender → the generation of that, and the event time up to
+        which its output is complete.
     stalled
         Stream of both sites of which the sender can bring in nothing at present → the epoch that
         the sender knows.
@@ -288,6 +291,7 @@ class Control(_Sent, frozen=True, kw_only=True):
     acks: Told[Ack] = field(default_factory=dict[str, Ack])
     offers: Told[Offer] = field(default_factory=dict[str, Offer])
     checkpoints: Told[EventTime] = field(default_factory=dict[str, int])
+    standbys: Told[tuple[Number, EventTime]] = field(default_factory=dict[str, tuple[int, int]])
     stalled: Told[Number] = field(default_factory=dict[str, int])
     lag_us: Number = 0
 

@@ -185,6 +185,7 @@ class AccessControl:
             *self._refused(sender, "acks", message.acks, ack_allowed),
             *self._refused(sender, "offers", message.offers, offer_allowed),
             *self._refused(sender, "checkpoints", message.checkpoints, of_peer_replica),
+            *self._refused(sender, "standbys", message.standbys, of_peer_replica),
             *self._refused(sender, "stalled", message.stalled, epoch_allowed),
         )
         if not refused:
@@ -197,6 +198,7 @@ class AccessControl:
             acks=_without("acks", message.acks, refused),
             offers=_without("offers", message.offers, refused),
             checkpoints=_without("checkpoints", message.checkpoints, refused),
+            standbys=_without("standbys", message.standbys, refused),
             stalled=_without("stalled", message.stalled, refused),
         )
 

@@ -181,7 +181,7 @@ class HostCore:
         )
         self._failover = Failover(manager, self._dispatcher, outbox, detector)
         self._state_loss = state_loss = StateLoss(manager, self._dispatcher, outbox)
-        crossing = Discontinuities(manager, outbox, state_loss)
+        crossing = Discontinuities(manager, outbox, state_loss, detector)
         self._inputs = InputProcessor(
             manager, self._dispatcher, outbox, state_loss, crossing, StandIns(outbox)
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ha.failure_detector import FailureDetector
 from ha.messages import Data, Subscribed
 from ha.roles import ReplicaRole
 from ha.subscription import Subscription
@@ -31,11 +32,14 @@ class Discontinuities:
         Takes messages and reports.
     state_loss
         Gives up what cannot be continued.
+    detector
+        Says whether a standby is lost.
     """
 
     replica_manager: ReplicaManager
     outbox: Outbox
     state_loss: StateLoss
+    detector: FailureDetector
 
     def cross(
         self, subscription: Subscription, reader: str, answer: Subscribed, now_us: int
@@ -69,8 +73,10 @@ class Discontinuities:
     def _may_cross(self, reader: str, stream: str, now_us: int) -> bool:
         """Whether a reader may cross a discontinuity; a standby stops before it instead.
 
-        A primary whose predecessor had more input, and has sent output of it, gives up its state. A
-        warming replica gives up the input that it has gathered.
+        A primary whose predecessor had more input, and has sent output of it, gives up its state.
+        So does one whose standby has more input, because that can go on and lose less; if the
+        standby is lost, the primary waits until it is heard or replaced. A warming replica gives up
+        the input that it has gathered.
         """
         if (hosted := self.replica_manager.replicas.get(reader)) is None:
             return True
@@ -86,6 +92,11 @@ class Discontinuities:
             return False
         if replica.inputs[stream].cursor.complete_ms < replica.known_ms:
             self.state_loss.cannot_continue(hosted, "there is", replica.known_ms, now_us)
+            return False
+        if hosted.lacks(stream):
+            peer = hosted.peer_replica or ""
+            if not self.detector.counts_as_lost(peer):
+                self.state_loss.cannot_continue(hosted, f"{peer} has", hosted.standby_ms, now_us)
             return False
         replica.cross(stream)
         return True

@@ -32,7 +32,8 @@ same holds if a plan makes it primary.
 *A primary that is behind.* A secondary may have fed consumers more than its primary has, for
 instance because the link to the primary was cut. Suppose that such a primary loses sight of the
 secondary and has it replaced. Once the primary's own input is lost, nobody could continue the
-output that consumers have. So the primary waits until it has come as far itself, or until the store
+output that consumers have. Or the secondary has input that no producer keeps any more, and that
+the primary has yet to get. So the primary waits until it has come as far itself, or until the store
 says that the secondary is gone. If the two have lost each other, the takeover by the secondary
 comes first.
 """
@@ -268,7 +269,7 @@ class Failover:
                 self.outbox.add(change)
 
     def _may_be_ahead(self, lost: str, change: Recorded) -> bool:
-        """Whether a lost secondary may have fed consumers more than its primary has.
+        """Whether a lost secondary has more input than its primary, or may have fed more output.
 
         A former primary acts until its successor has come as far. As long as it is not heard to
         have stepped down, it may feed consumers, though nobody says so.
@@ -276,7 +277,11 @@ class Failover:
         return (
             isinstance(change, RecordLoss)
             and (hosted := self.replica_manager.replicas.get(change.fragment)) is not None
-            and (hosted.replica.is_behind or hosted.succeeds == lost)
+            and (
+                hosted.replica.is_behind
+                or hosted.succeeds == lost
+                or any(map(hosted.lacks, hosted.replica.inputs))
+            )
         )
 
     def _holds(self, change: Recorded) -> bool:

@@ -18,6 +18,7 @@ from orchestrator.records import (
     RecoveryStatus,
     SnapshotStatus,
 )
+from streams.vectors.chunk import NO_WATERMARK
 
 BATCHES_LAG_US = 500_000
 """A standby that is sent batches may lag by twice what its plan says, and this time: a busy host
@@ -63,6 +64,9 @@ class HostedReplica:
     succeeds
         Node of the former primary whose place a plan has given it, until that says that it has
         stepped down.
+    standby_ms
+        Up to where the peer replica's output is complete, if that is a standby with the same
+        generation and has said so; `NO_WATERMARK` if not.
     snapshot
         The last state that it has given another replica.
     lost_input
@@ -89,6 +93,7 @@ class HostedReplica:
     lost: Loss | None = None
     follows: str | None = None
     succeeds: str | None = None
+    standby_ms: int = NO_WATERMARK
     snapshot: SnapshotStatus | None = None
     lost_input: dict[str, LostInput] = field(default_factory=dict[str, LostInput])
 
@@ -134,12 +139,25 @@ class HostedReplica:
         """Adopt an assignment."""
         if self.assignment.role == "secondary":
             self.follows = self.assignment.peer_replica
+        if assignment.peer_replica != self.assignment.peer_replica:
+            self.standby_ms = NO_WATERMARK
         self.assignment = assignment
 
     def hear_epoch(self, node: str, epoch: int) -> None:
         """Note the epoch of the fragment that another replica knows."""
         if node == self.succeeds and epoch >= self.replica.epoch:
             self.succeeds = None
+
+    def hear_standby(self, node: str, said: tuple[int, int] | None) -> None:
+        """Note what another replica says of itself as a standby; None: it is none."""
+        if node == self.peer_replica:
+            generation, reached_ms = said or (0, NO_WATERMARK)
+            is_alike = generation == self.replica.generation
+            self.standby_ms = reached_ms if is_alike else NO_WATERMARK
+
+    def lacks(self, stream: str) -> bool:
+        """Whether its standby has evaluated input of a stream that has yet to come here."""
+        return self.replica.inputs[stream].cursor.complete_ms < self.standby_ms
 
     def failed(self, why: str, now_us: int, *, unevaluable: bool = False) -> None:
         """Note that its state could not be used any further."""

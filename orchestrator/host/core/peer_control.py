@@ -45,7 +45,10 @@ in every second: their hosts acknowledge more rarely too, so it notices hardly l
 
 
 class _Draft:
-    __slots__ = ("acks", "checkpoints", "digests", "epochs", "offers", "stalled", "watermarks_ms")
+    __slots__ = (
+        *("acks", "checkpoints", "digests", "epochs"),
+        *("offers", "stalled", "standbys", "watermarks_ms"),
+    )
 
     def __init__(self) -> None:
         self.epochs: dict[str, int] = {}
@@ -54,12 +57,13 @@ class _Draft:
         self.acks: dict[str, Ack] = {}
         self.offers: dict[str, Offer] = {}
         self.checkpoints: dict[str, int] = {}
+        self.standbys: dict[str, tuple[int, int]] = {}
         self.stalled: dict[str, int] = {}
 
     def message(self, lag_us: int) -> Control | Heartbeat:
         """What to send."""
         told = self.epochs or self.watermarks_ms or self.digests or self.acks or self.offers
-        if not (told or self.checkpoints or self.stalled):
+        if not (told or self.checkpoints or self.standbys or self.stalled):
             return Heartbeat(lag_us=lag_us)
         return Control(
             epochs=self.epochs,
@@ -68,6 +72,7 @@ class _Draft:
             acks=self.acks,
             offers=self.offers,
             checkpoints=self.checkpoints,
+            standbys=self.standbys,
             stalled=self.stalled,
             lag_us=lag_us,
         )
@@ -184,6 +189,7 @@ class PeerControl:
                 source.hear_peer(reached_ms, now_us)
             if (hosted := self._shared(sender, fragment)) is not None:
                 hosted.hear_epoch(sender, epoch)
+                hosted.hear_standby(sender, message.standbys.get(fragment))
             self.failover.on_epoch(fragment, epoch, now_us, reached_ms=reached_ms)
         for stream, epoch in message.stalled.items():
             self.failover.on_peer_stalled(sender, stream, epoch, now_us)
@@ -246,13 +252,16 @@ def _offer_output(
 
 
 def _tell_of_replica(draft: _Draft, name: str, hosted: HostedReplica) -> None:
-    """Tell the host of the peer replica how far a replica here has come."""
+    """Tell the host of another replica how far the one here has come."""
     replica = hosted.replica
     _tell_of_role(draft, name, replica)
     digest = replica.digests.newest(replica.generation)
     if digest is not None:
         draft.digests[name] = digest
-    if replica.role is ReplicaRole.STANDBY and hosted.assignment.batch != EVERY_TUPLE:
+    if replica.role is not ReplicaRole.STANDBY:
+        return
+    draft.standbys[name] = replica.generation, replica.log.end.watermark_ms
+    if hosted.assignment.batch != EVERY_TUPLE:
         draft.checkpoints[name] = replica.receiver.at_ms
 
 

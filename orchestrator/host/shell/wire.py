@@ -27,7 +27,7 @@ from streams.vectors.arrow_frame import CompressedFrame, read_batch
 from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, joined, widened
 from streams.vectors.state import PIECE_ROWS, SavedState
 
-WIRE_VERSION = 12
+WIRE_VERSION = 13
 
 PORTION_CHUNKS = 256
 """Most chunks of an output log that a snapshot contains as one."""

@@ -166,6 +166,7 @@ def test_nothing_in_a_control_message_is_left_unjudged() -> None:
             acks=ack(0, 0, epoch=2).acks,
             offers={"s": Offer(generation=1, epoch=1, watermark_ms=50, sent=True)},
             checkpoints={"f": 50},
+            standbys={"f": (1, 50)},
             stalled={"f": 2},
         ),
     )

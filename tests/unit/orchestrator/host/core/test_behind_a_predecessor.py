@@ -19,9 +19,10 @@ from ha.messages import (
 )
 from ha.roles import ReplicaRole
 from orchestrator.edges.events import Deliver
-from orchestrator.host.core.events import PeerLost, Report, Send
+from orchestrator.host.core.events import PeerLost, RecordLoss, Report, Send
 from streams.vectors.chunk import Position
 from tests.driven_host import (
+    SETTINGS,
     Driven,
     ack,
     assigned,
@@ -108,6 +109,91 @@ def test_it_does_not_cross_a_hole_either() -> None:
     host.hear("site", Subscribed(stream="s", position=beyond, epoch=1, generation=1))
     host.hear("site", data(chunk(9, [(40, 1)])))
     assert lost_state(host)
+
+
+def beside_a_standby(reached_ms: int, generation: int = 1) -> Driven:
+    """A primary that nobody reads; it has 10 ms, and its standby says how far that is."""
+    host = Driven("one")
+    host.assign(assignment_of(assigned("primary", peer_replica="two")))
+    host.hear("site", subscribed())
+    host.hear("site", data(chunk(0, [(10, 4)])))
+    host.work()
+    host.hear("two", Control(epochs={"f": 1}, standbys={"f": (generation, reached_ms)}))
+    host.commands.clear()
+    return host
+
+
+def meet_a_hole(host: Driven) -> None:
+    beyond = data(chunk(9, [(40, 1)]))
+    host.hear("site", beyond)
+    host.hear("site", subscribed(next_seq=9, watermark_ms=35))
+    host.hear("site", beyond)
+
+
+def losses(host: Driven) -> int:
+    return host.core.counters["tuples_lost"]
+
+
+def test_a_primary_does_not_lose_input_that_its_standby_has() -> None:
+    """No consumer says so: nobody may read the fragment, or the standby has fed nobody."""
+    host = beside_a_standby(30)
+    meet_a_hole(host)
+    assert losses(host) == 0
+    assert lost_state(host), "the standby goes on"
+
+
+@pytest.mark.parametrize(("reached_ms", "generation"), [(10, 1), (30, 2)])
+def test_a_primary_crosses_a_hole_that_its_standby_has_not_passed(
+    reached_ms: int, generation: int
+) -> None:
+    host = beside_a_standby(reached_ms, generation)
+    meet_a_hole(host)
+    assert losses(host) == 5
+    assert not lost_state(host)
+
+
+def test_a_primary_waits_before_a_hole_until_a_lost_standby_that_has_passed_it_is_heard() -> None:
+    host = beside_a_standby(30)
+    host.handle(PeerLost(node="two"))
+    meet_a_hole(host)
+    assert losses(host) == 0
+    assert not lost_state(host), "the standby may be gone"
+    host.hear("two", Control(epochs={"f": 1}, standbys={"f": (1, 30)}))
+    meet_a_hole(host)
+    assert losses(host) == 0
+    assert lost_state(host)
+
+
+@pytest.mark.parametrize("how", ["another one is named", "it has lost its state"])
+def test_a_primary_crosses_a_hole_once_the_standby_that_has_passed_it_is_gone(how: str) -> None:
+    host = beside_a_standby(30)
+    if how == "another one is named":
+        host.assign(assignment_of(assigned("primary", peer_replica="exit")))
+    else:
+        host.hear("two", Control(epochs={"f": 1}))
+    meet_a_hole(host)
+    assert losses(host) == 5
+    assert not lost_state(host)
+
+
+def test_a_lost_standby_that_has_input_which_its_primary_lacks_is_not_recorded() -> None:
+    """Were it replaced, that input would be lost if no producer keeps it."""
+    host = beside_a_standby(30)
+    host.handle(PeerLost(node="two"))
+    host.wait(4 * SETTINGS.heartbeat_ms, hearing="site")
+    assert host.take(RecordLoss) == []
+    host.hear("site", data(chunk(4, [(30, 1)])))
+    host.wait(SETTINGS.heartbeat_ms)
+    assert [each.lost for each in host.take(RecordLoss)] == ["two"]
+
+
+def test_a_standby_tells_its_primary_how_far_it_has_come() -> None:
+    host = standby()
+    host.hear("site", data(chunk(0, [(20, 4)])))
+    host.work()
+    host.commands.clear()
+    host.wait(2 * SETTINGS.ack_interval_ms)
+    assert host.sent_to("one", Control)[-1].standbys == {"f": (1, 20)}
 
 
 @pytest.mark.parametrize("watermark_ms", [30, 45, 60])
