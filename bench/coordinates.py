@@ -16,7 +16,7 @@ from the whole table at once, under the same three weights. Compared is the rela
 |distance − rtt| / rtt over all pairs. `live_median_relative_error` is the error of the protocol
 without settling, after as many measurements: the error that hosts have at any time.
 `paper_median_relative_error` is the error of Algorithm 2 of reliable placement as printed
-(`bench.pairwise`), where a node fits each measurement completely before it takes the next.
+(`topology.pairwise`), where a node fits each measurement completely before it takes the next.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from bench.best_embedding import Embedding, RelativeErrors, best, relative_error
 from bench.networks.backbones import backbone
 from bench.networks.generators import TransitStub, transit_stub
 from bench.networks.matrix_files import read_matrix
-from bench.pairwise import fit_sample
 from bench.registry import Settings, benchmark
 from foundation.arrays import FloatArray
 from orchestrator.errors import InvalidInput
@@ -42,6 +41,7 @@ from topology.bulk_coordinates import BulkCoordinates, unplaced
 from topology.bulk_steps import Averaged, Timestep, relax
 from topology.latency import LatencyMatrixError
 from topology.latency_samples import LatencySamples
+from topology.pairwise import fit_sample
 from topology.vivaldi import AdaptiveTimestep, ConstantTimestep
 
 DIMENSIONS = 3

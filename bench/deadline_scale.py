@@ -23,11 +23,11 @@ from typing import Any, cast
 
 from bench.collision_warning import collision_warning
 from bench.deadline_workload import random_queries
-from bench.paper_model import place_by_paper_model
 from bench.registry import Settings, benchmark
 from placement.deadline.contraction import contract
 from placement.deadline.decomposed import place_in_parts
 from placement.deadline.errors import DeadlinesUnattainable
+from placement.deadline.paper_model import place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement
 from placement.deadline.solver import place_by_deadline

@@ -172,6 +172,25 @@ class Stranded(RunningError):
 
 
 @dataclass(eq=False, kw_only=True)
+class RelaxationDiverges(PlacementError):
+    """Relaxation (reliable placement, Algorithm 3) would move operators ever farther apart.
+
+    Attributes
+    ----------
+    limit
+        δ has to be less.
+    """
+
+    message = (
+        "query {0.query}: with delta {0.delta:g} the bare force overshoots; "
+        "choose one below {0.limit:.3g}, or do without paper_steps"
+    )
+    query: str
+    delta: float
+    limit: float
+
+
+@dataclass(eq=False, kw_only=True)
 class CapacityUnattainable(PlacementError):
     """A query's operators do not fit on their candidates together.
 

@@ -23,7 +23,8 @@ Deviations from the text:
   2; with δ in (0, 1] it does for any rate above a few bytes/s. The force is therefore divided by
   Σ_j DR(i, j): a step goes the share δ of the way to the weighted mean of the neighbours. This
   converges for all rates when each operator is connected with a pinned one (the step's matrix is
-  then a strict contraction), and has the same fixed point.
+  then a strict contraction), and has the same fixed point. `paper_steps` follows the text, and
+  refuses a δ that would diverge.
 - *F_t.* Rates differ by orders of magnitude and so do forces. An operator is at rest when the
   force on it is less than what the weakest link of the query would exert if stretched by
   `rest_ms`.
@@ -43,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foundation.arrays import FloatArray
-from placement.errors import SettingsError, check_numbers
+from placement.errors import RelaxationDiverges, SettingsError, check_numbers
 from placement.graph import QueryGraph
 from placement.spring_system import MIN_RATE_BYTES_S, SpringSystem
 
@@ -60,11 +61,14 @@ class RelaxationSettings:
         F_t as an extension of the weakest link, ms, > 0.
     max_rounds
         Steps after which the fixed point is computed.
+    paper_steps
+        Step by δ·F_i as in the text, instead of δ·F_i / Σ_j DR(i, j).
     """
 
     delta: float = 0.9
     rest_ms: float = 1e-3
     max_rounds: int = 1_000
+    paper_steps: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.delta <= 1:
@@ -113,6 +117,8 @@ def relax(
     ------
     GraphError
         If a pinned operator has no position.
+    RelaxationDiverges
+        If paper_steps steps of this δ would not come to rest.
     """
     settings = settings or RelaxationSettings()
     if not graph.to_place:
@@ -120,7 +126,7 @@ def relax(
     springs = SpringSystem.of([graph], [pinned_ms])
     sparse, pull = springs.system(springs.rates)
     laplacian = sparse.toarray()
-    step = settings.delta / laplacian.diagonal()
+    step = _step(graph, laplacian, settings)
     points_ms = start_ms
     weakest = min(max(link.rate_bytes_s, MIN_RATE_BYTES_S) for link in graph.links)
     at_rest = settings.rest_ms * weakest
@@ -131,3 +137,13 @@ def relax(
         points_ms = points_ms + step[:, None] * force
     points_ms = springs.balance(springs.rates)
     return Relaxation(points_ms=springs.wrap(points_ms)[0], rounds=settings.max_rounds, solved=True)
+
+
+def _step(graph: QueryGraph, laplacian: FloatArray, settings: RelaxationSettings) -> FloatArray:
+    """The factor of the force on each operator, shape (n,)."""
+    if not settings.paper_steps:
+        return settings.delta / laplacian.diagonal()
+    limit = 2 / float(np.linalg.eigvalsh(laplacian)[-1])
+    if settings.delta >= limit:
+        raise RelaxationDiverges(query=graph.name, delta=settings.delta, limit=limit)
+    return np.full(len(laplacian), settings.delta)

@@ -19,7 +19,7 @@ w          weight                  e_i / (e_i + e_j), this node's share of the c
 e_t        rest_ms                 stretch below which Algorithm 2 stops
 =========  ======================  ======================================================
 
-Deviations from Algorithm 2 of the reliable placement paper (`bench.pairwise` follows it):
+Deviations from Algorithm 2 of the reliable placement paper (`topology.pairwise` follows it):
 
 - Algorithm 2 repeats its step on one sample until e < e_t. Here each exchange with a peer takes one
   step, with a fresh measurement and a fresh peer coordinate. Repeated on one sample, the step would

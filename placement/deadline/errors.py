@@ -23,6 +23,19 @@ class DeadlineProblemError(PlacementError):
     problem: str
 
 
+@dataclass(eq=False)
+class TooManyPaths(PlacementError):
+    """Too many paths for the paper's model, which has a row for every path."""
+
+    message = (
+        "output {0.output}: {0.paths} paths end in it, and the paper's model has a row for "
+        "each, up to {0.limit}; use the solver's model"
+    )
+    output: str
+    paths: int
+    limit: int
+
+
 class DeadlinesUnattainable(PlacementError):
     """No placement keeps all deadlines.
 

@@ -27,7 +27,7 @@ links have latencies, and an operator may stand for several (`placement.deadline
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -256,3 +256,20 @@ class DeadlineProblem:
         """Operators whose streams an operator takes as input."""
         inputs = self.by_name[operator].inputs
         return tuple(dict.fromkeys(self.producer[s] for s in inputs if s in self.producer))
+
+    def paths(self, output: str) -> Iterator[tuple[str, ...]]:
+        """Paths(s): from every operator without upstream to the producer of the output."""
+        stack: list[tuple[str, ...]] = [(self.producer[output],)]
+        while stack:
+            path = stack.pop()
+            before = self.upstream(path[0])
+            if not before:
+                yield path
+            stack.extend((name, *path) for name in before)
+
+    def count_paths(self, output: str) -> int:
+        """Number of paths that end in an output, counted without enumerating them."""
+        count: dict[str, int] = {}
+        for name in self.needed[output]:
+            count[name] = sum(count[before] for before in self.upstream(name)) or 1
+        return count[self.producer[output]]

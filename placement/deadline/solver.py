@@ -16,7 +16,7 @@
 Contract chains that are bound to one node first (`placement.deadline.contraction`).
 
 Deviation from deadline placement, §5.2: it solves one program, which
-`bench.paper_model` has as printed. Both have the same optimum where latency is
+`placement.deadline.paper_model` has as printed. Both have the same optimum where latency is
 neglected.
 """
 

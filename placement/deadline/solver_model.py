@@ -20,7 +20,7 @@ u                            usage_weight     cost of network usage, 1 / (bytes/
     t_{s,o} ≥ t_{s,p} + Σ Lat·y_{p,o} + d_{s,o},   t_{s,o} + Lat(o, sink) ≤ d_s           (5)
 
 Where latencies are 0 it has the same solutions as the program of deadline placement, §5.2
-(`bench.paper_model`). It deviates from that program in these points:
+(`placement.deadline.paper_model`). It deviates from that program in these points:
 
 - It has no relays, hence neither x, y, l nor the big M of (7)-(9) and (11). A produced stream can
   be sent anywhere, so these rows exclude no placement.

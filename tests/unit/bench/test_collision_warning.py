@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bench.collision_warning import collision_warning
-from bench.paper_model import place_by_paper_model
 from bench.traffic_baseline import place_by_traffic
 from placement.deadline.contraction import contract
 from placement.deadline.errors import DeadlinesUnattainable
+from placement.deadline.paper_model import place_by_paper_model
 from placement.deadline.result import DeadlinePlacement
 from placement.deadline.solver import place_by_deadline
 from tests.contractions import expand

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placement.errors import SettingsError
+from placement.errors import RelaxationDiverges, SettingsError
 from placement.graph import Link, Operator, QueryGraph
 from placement.relaxation import Relaxation, RelaxationSettings, relax
 
@@ -86,3 +86,31 @@ def test_delta_is_a_share(delta: float):
 def test_rest_is_a_positive_extension(rest_ms: float):
     with pytest.raises(SettingsError, match="rest_ms"):
         RelaxationSettings(rest_ms=rest_ms)
+
+
+def test_paper_model_steps_find_the_same_rest():
+    """Algorithm 3 as printed, with a δ small enough for the rates."""
+    graph = chain({("S", "a"): 0.5, ("a", "b"): 2, ("b", "D"): 1}, "ab")
+    text = relaxed(graph, RelaxationSettings(delta=0.3, paper_steps=True))
+    assert not text.solved
+    ours = relaxed(graph)
+    for name in graph.to_place:
+        assert text.points_ms[name] == pytest.approx(ours.points_ms[name], abs=0.01)
+
+
+def test_the_first_paper_model_step_follows_the_bare_force():
+    graph = chain({("S", "a"): 2, ("a", "D"): 1}, "a")
+    # F = 2·(0 − 400) + 1·(30 − 400) = −1170 bytes/s·ms; after one step of δ = 0.1 it is −819.
+    settings = RelaxationSettings(delta=0.1, paper_steps=True, rest_ms=1000)
+    result = relaxed(graph, settings, start=(400, 0))
+    assert result.rounds == 1
+    assert result.points_ms["a"] == pytest.approx([400 - 117, 0])
+
+
+def test_a_paper_model_step_that_would_diverge_is_refused():
+    """Two operators on a strong spring swing against each other: the limit is below 2 / Σ DR."""
+    graph = chain({("S", "a"): 1, ("a", "b"): 2000, ("b", "D"): 1}, "ab")
+    with pytest.raises(RelaxationDiverges, match=r"query q: with delta 0\.9 .* below 0\.0005") as e:
+        relaxed(graph, RelaxationSettings(paper_steps=True))
+    assert e.value.limit == pytest.approx(2 / 4001)
+    relaxed(graph, RelaxationSettings(paper_steps=True, delta=0.99 * e.value.limit))

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from bench.paper_model import paths_to, place_by_paper_model
 from bench.traffic_baseline import place_by_traffic
 from placement.deadline.contraction import contract
 from placement.deadline.decomposed import place_in_parts
@@ -19,6 +18,7 @@ from placement.deadline.demand import ROUNDING_MS, admit, work_of
 from placement.deadline.demand_table import DemandTable
 from placement.deadline.errors import DeadlinesUnattainable
 from placement.deadline.estimate import LowerBounds
+from placement.deadline.paper_model import place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement, deviation
 from placement.deadline.solver import place_by_deadline
@@ -69,7 +69,7 @@ def check(problem: DeadlineProblem, found: DeadlinePlacement) -> None:
         assert node in problem.by_name[name].candidates
     index, ms = problem.node_index, problem.latency_ms
     for output in problem.outputs:
-        for path in paths_to(problem, output.stream):
+        for path in problem.paths(output.stream):
             nodes = [index[found.places[name]] for name in path] + [index[output.sink]]
             way_ms = sum(float(ms[n, m]) for n, m in pairwise(nodes))
             spent_ms = sum(found.pair_deadlines_ms[output.stream, name] for name in path)
@@ -169,7 +169,7 @@ def test_one_later_deadline_leaves_a_placement_valid(seed: int, later_ms: float)
     work = work_of(relaxed, found.places, found.sub_deadlines_ms)
     assert admit(relaxed.nodes, work)
     for output in relaxed.outputs:
-        for path in paths_to(relaxed, output.stream):
+        for path in relaxed.paths(output.stream):
             spent_ms = sum(found.pair_deadlines_ms[output.stream, name] for name in path)
             assert spent_ms <= output.deadline_ms + ROUNDING_MS
 
@@ -247,7 +247,7 @@ def test_a_contracted_problem_has_the_same_objective(seed: int) -> None:
     assert set(whole.places) == set(problem.by_name)
     assert whole.objective == pytest.approx(deviation(problem, whole.pair_deadlines_ms), abs=1e-6)
     for output in problem.outputs:
-        for path in paths_to(problem, output.stream):
+        for path in problem.paths(output.stream):
             spent_ms = sum(whole.pair_deadlines_ms[output.stream, name] for name in path)
             assert spent_ms <= output.deadline_ms + ROUNDING_MS
 

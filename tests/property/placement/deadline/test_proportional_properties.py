@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.paper_model import paths_to
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.sub_deadlines import proportional_stretch, proportional_sub_deadlines
 from tests.property.placement.deadline.random_deadlines import random_problem
@@ -31,7 +30,7 @@ def some(seed: int, *, shared: bool = True) -> tuple[DeadlineProblem, dict[str, 
 def ways(problem: DeadlineProblem, output: str) -> Iterator[tuple[str, ...]]:
     """From a source through operators to the one that makes the output."""
     seen: set[tuple[str, ...]] = set()
-    for path in paths_to(problem, output):
+    for path in problem.paths(output):
         for begin in range(len(path)):
             way = path[begin:]
             reads = problem.by_name[way[0]].inputs

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.paper_model import MOST_PATHS, TooManyPaths, place_by_paper_model
-from placement.deadline.errors import DeadlinesUnattainable
+from placement.deadline.errors import DeadlinesUnattainable, TooManyPaths
+from placement.deadline.paper_model import MOST_PATHS, place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import Admitted
 from placement.deadline.result import DeadlinePlacement, deviation, network_usage

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bench.paper_model import count_paths, paths_to
 from placement.deadline.errors import DeadlineProblemError
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import Admitted, DeadlineNode, DeadlineOutput, DeadlineSource
@@ -53,8 +52,8 @@ def test_equal_proportional_sub_deadlines_come_by_deadline() -> None:
 
 def test_paths_and_their_number() -> None:
     paths = {("root", "l", "join"), ("root", "r", "join")}
-    assert set(paths_to(diamond, "join.out")) == paths
-    assert count_paths(diamond, "join.out") == 2
+    assert set(diamond.paths("join.out")) == paths
+    assert diamond.count_paths("join.out") == 2
     assert diamond.needed["r.out"] == ("root", "r")
 
 

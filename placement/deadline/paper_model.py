@@ -34,50 +34,15 @@ all of A, and its sub-deadline is at most D. So the work of A is at most D, for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 from placement.deadline.demand import demand_rows
-from placement.deadline.errors import DeadlinesUnattainable
+from placement.deadline.errors import DeadlinesUnattainable, TooManyPaths
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.result import DeadlinePlacement, deviation
-from placement.errors import PlacementError, SolverStopped
+from placement.errors import SolverStopped
 from placement.program import IntegerProgram, MilpSettings, Term
 
 MOST_PATHS = 10_000
 """Limit of the paths to one output; each has a row in (5)."""
-
-
-@dataclass(eq=False)
-class TooManyPaths(PlacementError):
-    """Too many paths for the paper's model, which has a row for every path."""
-
-    message = (
-        "output {0.output}: {0.paths} paths end in it, and the paper's model has a row for "
-        "each, up to {0.limit}; use the solver's model"
-    )
-    output: str
-    paths: int
-    limit: int
-
-
-def paths_to(problem: DeadlineProblem, output: str) -> Iterator[tuple[str, ...]]:
-    """Paths(s): from every operator without upstream to the producer of the output."""
-    stack: list[tuple[str, ...]] = [(problem.producer[output],)]
-    while stack:
-        path = stack.pop()
-        before = problem.upstream(path[0])
-        if not before:
-            yield path
-        stack.extend((name, *path) for name in before)
-
-
-def count_paths(problem: DeadlineProblem, output: str) -> int:
-    """Number of paths that end in an output, counted without enumerating them."""
-    count: dict[str, int] = {}
-    for name in problem.needed[output]:
-        count[name] = sum(count[before] for before in problem.upstream(name)) or 1
-    return count[problem.producer[output]]
 
 
 class PaperModel:
@@ -133,10 +98,10 @@ class PaperModel:
     def _meet_deadlines(self) -> None:
         # Σ_{o on path} d_{s,o} ≤ d_s    for every s ∈ T, path ∈ Paths(s)                 (5)
         for output in self._problem.outputs:
-            paths = count_paths(self._problem, output.stream)
+            paths = self._problem.count_paths(output.stream)
             if paths > MOST_PATHS:
                 raise TooManyPaths(output.stream, paths, MOST_PATHS)
-            for path in paths_to(self._problem, output.stream):
+            for path in self._problem.paths(output.stream):
                 terms = [(self._sub_deadline[output.stream, name], 1.0) for name in path]
                 self.program.row(terms, upper=output.deadline_ms)
 

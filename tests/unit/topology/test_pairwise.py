@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from bench.pairwise import PairwiseError, fit_sample
 from topology.coordinate import Coordinate, CoordinateError
+from topology.pairwise import PairwiseError, fit_sample
 from topology.vivaldi import ConstantTimestep, Vivaldi, VivaldiError
 
 THERE = np.array([0.0, 30.0])
