@@ -229,6 +229,8 @@ def network_view(
 
 def without_hosts(network: NetworkView, avoid: Collection[str]) -> NetworkView:
     """The same network, in which nothing may be placed on some of the nodes."""
+    if not any(node.hosts_operators and node.name in avoid for node in network.nodes):
+        return network
     nodes = (
         replace(node, hosts_operators=node.hosts_operators and node.name not in avoid)
         for node in network.nodes
