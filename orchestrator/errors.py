@@ -98,6 +98,10 @@ class Refused(VivaceError):
         ).rstrip()
 
 
+class Outdated(Refused):
+    """What a request rests on has changed since; nothing was done."""
+
+
 class Unreachable(VivaceError):
     """A service that this process needs does not answer.
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from orchestrator.api.auditing import drill_audit
     from orchestrator.api.cluster_status import history, status
     from orchestrator.api.connection import Cluster, connect
-    from orchestrator.api.deleting import delete
+    from orchestrator.api.deleting import delete, named_in
     from orchestrator.api.demo import MISSES_ALLOWED, Demo, Example, Verdict
     from orchestrator.api.drill_series import run_series
     from orchestrator.api.drilling import drill, drills
@@ -95,7 +95,7 @@ MODULES = {
     "api.auditing": ("drill_audit",),
     "api.cluster_status": ("history", "status"),
     "api.connection": ("Cluster", "connect"),
-    "api.deleting": ("delete",),
+    "api.deleting": ("delete", "named_in"),
     "api.demo": ("Demo", "Example", "MISSES_ALLOWED", "Verdict"),
     "api.drill_series": ("run_series",),
     "api.drilling": ("drill", "drills"),

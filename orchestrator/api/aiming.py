@@ -18,12 +18,12 @@ from orchestrator.drills.drill import Aim, Drill
 from orchestrator.drills.hands import REAL, Hands
 from orchestrator.drills.kill_executor import choose_protected
 from orchestrator.drills.links import aimed_link, blast_of_link
-from orchestrator.errors import Refused
+from orchestrator.errors import Outdated
 from orchestrator.progress import Progress
 from orchestrator.results.drill_report import Blast
 
 
-class Moved(Refused):
+class Moved(Outdated):
     """A drill would no longer hit what it was aimed at."""
 
 

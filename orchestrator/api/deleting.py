@@ -13,9 +13,17 @@ import msgspec
 from orchestrator.api.connection import Cluster
 from orchestrator.api.proposals import ProposalClient
 from orchestrator.control.observe.view import read_view
+from orchestrator.manifest import Manifests
 from orchestrator.progress import Progress, silent
 from orchestrator.records import DeleteRequest
 from orchestrator.results.changes import Deleted
+
+
+def named_in(manifests: Manifests) -> list[str]:
+    """The queries and streams that manifests name; those beside a stream go with it."""
+    queries = [each.record.name for each in manifests.queries]
+    streams = [each.record for each in manifests.streams]
+    return [*queries, *(each.name for each in streams if each.beside is None)]
 
 
 def delete(

@@ -28,7 +28,6 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.observer import Observer
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills import disturbances
 from orchestrator.drills.acting import CORDON_S, Acting, Disturbed, DrillFailed
 from orchestrator.drills.disturbances import DRILLS
@@ -348,8 +347,7 @@ def _kept(cluster: Cluster, stream: str, until_ms: int) -> Delivered | None:
 
 
 def _archive(cluster: Cluster) -> Path | None:
-    reach = cluster.reach
-    folder = reach.archive if isinstance(reach, ClusterContext) else None
+    folder = cluster.reach.archive
     return folder if folder is not None and folder.is_dir() else None
 
 

@@ -129,7 +129,7 @@ class ProposalClient:
 
         Raises
         ------
-        Refused
+        Outdated
             Something of what it rests on has changed; nothing was done.
         Unreachable
             Nobody leads. The next leader takes the consent.

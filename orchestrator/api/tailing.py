@@ -49,6 +49,7 @@ def tail(
     stream: str,
     limit: int | None = None,
     on_quiet: Callable[[str], None] = _keep_quiet,
+    ended: Callable[[], bool] = lambda: False,
 ) -> Tail:
     """Follow a stream from outside, or one that a query makes.
 
@@ -58,6 +59,8 @@ def tail(
         End after so many tuples; None: never.
     on_quiet
         Told the likely reason, once, if no tuple comes for a while at first.
+    ended
+        Whether nobody follows any more; asked several times a second.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def tail(
         raise InvalidInput(
             "command line", "STREAM", stream, "is not a stream here", nearest(stream, known)
         )
-    return Tail(columns=known[stream], batches=_batches(cluster, stream, limit, on_quiet))
+    return Tail(columns=known[stream], batches=_batches(cluster, stream, limit, on_quiet, ended))
 
 
 def why_quiet(view: ClusterView, stream: str) -> str:
@@ -102,12 +105,16 @@ def why_quiet(view: ClusterView, stream: str) -> str:
 
 
 def _batches(
-    cluster: Cluster, stream: str, limit: int | None, on_quiet: Callable[[str], None]
+    cluster: Cluster,
+    stream: str,
+    limit: int | None,
+    on_quiet: Callable[[str], None],
+    ended: Callable[[], bool],
 ) -> Iterator[TailBatch]:
     left = limit
     quiet_at_s: float | None = time.monotonic() + QUIET_S
     with Observer(cluster.reach, [stream]) as observer:
-        while left is None or left > 0:
+        while not ended() and (left is None or left > 0):
             if quiet_at_s is not None and time.monotonic() > quiet_at_s:
                 on_quiet(why_quiet(read_view(cluster.store), stream))
                 quiet_at_s = None

@@ -29,7 +29,6 @@ from orchestrator.api.verified_span import (
     chosen_span,
 )
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.deploy.context import ClusterContext
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.sinks import read_back
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
@@ -118,8 +117,7 @@ def _read(kept: KeptInput, chosen: ChosenSpan, on_progress: Progress) -> pa.Tabl
 
 
 def _folder(cluster: Cluster) -> Path:
-    reach = cluster.reach
-    folder = reach.archive if isinstance(reach, ClusterContext) else None
+    folder = cluster.reach.archive
     if folder is None or not folder.is_dir():
         raise Unverifiable("the archives of the cluster's sites are not on this machine")
     return folder

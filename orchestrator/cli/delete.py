@@ -36,16 +36,10 @@ def command(
         raise api.InvalidInput(
             "command line", "NAME", None, "is missing", "Name a query, a stream, or a file with -f."
         )
-    written = _names(api.load(files)) if files else []
+    written = api.named_in(api.load(files)) if files else []
     with api.connect(cluster) as connected, progress("Delete") as line:
         deleted = api.delete(connected, *(names or ()), if_there=written, on_progress=line.tell)
     show({"deleted": deleted}, as_json, lambda: _told(deleted))
-
-
-def _names(manifests: api.Manifests) -> list[str]:
-    streams = [each.record for each in manifests.streams]
-    queries = [each.record.name for each in manifests.queries]
-    return [*queries, *(each.name for each in streams if each.beside is None)]
 
 
 def _told(deleted: api.Deleted) -> str:

@@ -1,7 +1,8 @@
 """The configuration of one process of a cluster: a file, and variables that win over it.
 
-The entry points `orchestrator.deploy.coordinator`, `.site` and `.host_pool` read the same format,
-so one file can serve all processes of a deployment. The file is YAML (or JSON, which is YAML):
+The entry points `orchestrator.deploy.coordinator`, `.site`, `.host_pool` and `orchestrator.web`
+read the same format, so one file can serve all processes of a deployment. The file is YAML (or
+JSON, which is YAML):
 
     manifest: cluster.yaml          # the Cluster manifest; relative to this file
     zookeeper: zk-0:2181,zk-1:2181
@@ -24,7 +25,7 @@ import msgspec
 
 from foundation.bounds import MAX_NAME
 from foundation.suggestions import nearest
-from orchestrator.documents.document import documents, slug
+from orchestrator.documents.document import Field, documents, slug
 from orchestrator.documents.units import UnitError, servers
 from orchestrator.embedded.ports import LOOPBACK
 from orchestrator.errors import InvalidInput
@@ -35,14 +36,19 @@ from orchestrator.store.zookeeper import ZooKeeperStore
 
 _texts = (
     "cluster", "zookeeper", "site", "region", "domain", "application", "bind", "advertise",
-    "sparkMaster",
+    "sparkMaster", "web", "insecureHttp", "corsAllow",
 )  # fmt: skip
-_paths = ("manifest", "secretFile", "archive", "work")
+_paths = (
+    "manifest", "secretFile", "archive", "work", "tokenFile", "certificate", "certificateKey",
+)  # fmt: skip
 
 _address = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 """A host name or an IP address, as sockets take it."""
 
 SECRET_VARIABLE = "VIVACE_SECRET"
+
+WEB = f"{LOOPBACK}:8650"
+"""Where the HTTP API is served unless something else is said."""
 
 VARIABLES: Mapping[str, str] = {
     name: "VIVACE_" + re.sub("([A-Z])", r"_\1", name).upper() for name in (*_texts, *_paths)
@@ -81,6 +87,16 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Folder for Spark's logs and scratch files.
     spark_master, spark_settings
         Spark's master URL, by default a cluster on this machine; further Spark settings.
+    web
+        Where the HTTP API is served: a port, or `address:port`.
+    token_file
+        Holds a token that may do everything there; further ones are made with it.
+    certificate, certificate_key
+        Files of the API's TLS certificate and its key, PEM.
+    insecure_http
+        Whether the API may be served to other machines without a certificate.
+    cors_allow
+        Whose pages browsers let read the API's responses.
     """
 
     file: str
@@ -98,6 +114,12 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     work: Path | None = None
     spark_master: str | None = None
     spark_settings: dict[str, str] = {}
+    web: str = WEB
+    token_file: Path | None = None
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    insecure_http: bool = False
+    cors_allow: tuple[str, ...] = ()
 
     def open_store(self) -> ZooKeeperStore:
         """Open a session with the cluster's store.
@@ -201,13 +223,19 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
     with found[0].section() as section:
         for name, variable in VARIABLES.items():
             field = section.get(name)
-            if value := environment.get(variable) or (field.text() if field else ""):
+            if value := environment.get(variable) or _written(field):
                 given[name] = value
         settings = section.get("sparkSettings")
         spark_settings = {
             key.name.removeprefix("sparkSettings."): value.text()
             for key, value in (settings.entries() if settings else ())
         }
+    insecure = given.pop("insecureHttp", "false")
+    if insecure not in ("true", "false"):
+        raise InvalidInput(
+            str(file), "insecureHttp", insecure, "is no truth", "Write true or false."
+        )
+    allowed = [each.strip() for each in given.pop("corsAllow", "").split(",") if each.strip()]
     application = given.pop("application", "0")
     if not application.isdecimal():
         remedy = "Write a whole number from 1 on."
@@ -235,8 +263,17 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
         "secret": secret,
         "application": int(application),
         "sparkSettings": spark_settings,
+        "insecureHttp": insecure == "true",
+        "corsAllow": allowed,
     }
     return msgspec.convert({**given, **paths, **read, "manifest": manifest}, ProcessConfig)
+
+
+def _written(field: Field | None) -> str:
+    """A field's text; a number or a truth, as of a port, as it stands in the file."""
+    if field is None:
+        return ""
+    return field.text() if field.name not in ("web", "insecureHttp") else str(field.node.value)
 
 
 def _check_names(file: Path, given: Mapping[str, str]) -> None:

@@ -54,6 +54,8 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Address of its ZooKeeper; empty while the cluster starts.
     secret
         Digest credential for its store.
+    api, token
+        URL of its HTTP API, and a token that may do everything there.
     """
 
     cluster: str
@@ -62,6 +64,8 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     folder: str
     zookeeper: str = ""
     secret: str = ""
+    api: str = ""
+    token: str = ""
 
     @property
     def alive(self) -> bool:

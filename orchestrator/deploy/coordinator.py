@@ -99,7 +99,7 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
 def main() -> int:
     """Run the entry point; its exit status."""
     about = "Coordinate a cluster: elect a leader, which plans and heals."
-    return run("coordinator", about, serve)
+    return run("orchestrator.deploy.coordinator", about, serve)
 
 
 if __name__ == "__main__":

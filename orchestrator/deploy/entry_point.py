@@ -24,7 +24,7 @@ notes each turn of its loop."""
 
 _epilog = """\
 example:
-  {variable}=… python -m orchestrator.deploy.{name} --config vivace.yaml
+  {variable}=… python -m {module} --config vivace.yaml
 
 Environment variables win over the file:
   {variables}
@@ -33,21 +33,21 @@ SIGTERM ends the process in order. Exit status: 0 ended in order, 2 the configur
 3 ZooKeeper or Spark cannot be reached."""
 
 
-def run(name: str, about: str, serve: Serve, arguments: Sequence[str] | None = None) -> int:
+def run(module: str, about: str, serve: Serve, arguments: Sequence[str] | None = None) -> int:
     """Run an entry point until SIGTERM or SIGINT; its exit status.
 
     Parameters
     ----------
-    name
-        Module below `orchestrator.deploy`.
+    module
+        The entry point's.
     about
         Description of the process, for `--help`.
     """
     parser = argparse.ArgumentParser(
-        prog=f"python -m orchestrator.deploy.{name}",
+        prog=f"python -m {module}",
         description=about,
         epilog=_epilog.format(
-            name=name,
+            module=module,
             variable=SECRET_VARIABLE,
             variables="\n  ".join((SECRET_VARIABLE, *VARIABLES.values())),
             health=HEALTH_VARIABLE,

@@ -209,7 +209,11 @@ def _all_there(nodes: Set[str], store: Store) -> bool:
 
 def main() -> int:
     """Run the entry point; its exit status."""
-    return run("host_pool", "Run the hosts of a cluster's nodes on Spark executors.", serve)
+    return run(
+        "orchestrator.deploy.host_pool",
+        "Run the hosts of a cluster's nodes on Spark executors.",
+        serve,
+    )
 
 
 if __name__ == "__main__":

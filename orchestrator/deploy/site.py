@@ -77,7 +77,9 @@ def _drop(_: SinkAssignment) -> OpenSink:
 
 def main() -> int:
     """Run the entry point; its exit status."""
-    return run("site", "Be a site, where streams enter and leave a cluster.", serve)
+    return run(
+        "orchestrator.deploy.site", "Be a site, where streams enter and leave a cluster.", serve
+    )
 
 
 if __name__ == "__main__":

@@ -155,3 +155,18 @@ class TailParameters(Parameters, frozen=True, kw_only=True):
 
     stream: str
     limit: Count | None = None
+
+
+class FollowParameters(Parameters, frozen=True, kw_only=True):
+    """A long operation, by the name of its record."""
+
+    operation: str
+
+
+class EventsParameters(Parameters, frozen=True, kw_only=True):
+    """Events after the one of this sequence number; None: those to come.
+
+    The header `Last-Event-ID` wins over it.
+    """
+
+    after: int | None = None

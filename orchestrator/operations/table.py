@@ -16,6 +16,8 @@ from orchestrator.operations.parameters import (
     DrainParameters,
     DrillParameters,
     DrillSeriesParameters,
+    EventsParameters,
+    FollowParameters,
     HistoryParameters,
     ManifestParameters,
     MoveParameters,
@@ -35,7 +37,8 @@ from orchestrator.results.drill_report import DrillReport
 from orchestrator.results.drills import DrillAudit, DrillDocument, DrillRun
 from orchestrator.results.metrics import MetricsDocument
 from orchestrator.results.moves import MovesDocument
-from orchestrator.results.status import HistoryDocument, StatusDocument
+from orchestrator.results.operations import OperationStatus
+from orchestrator.results.status import EventDocument, HistoryDocument, StatusDocument
 from orchestrator.results.streams import SentLines, TailEvent
 from orchestrator.results.validation import ValidateDocument
 from orchestrator.results.verification import VerifyDocument
@@ -187,9 +190,28 @@ TAIL = Operation(
     summary="Follow a stream's tuples, from the oldest that is still kept.",
 )  # fmt: skip
 
+OPERATION = Operation(
+    name="operation", method="GET", path="operations/{operation}",
+    parameters=FollowParameters, result=OperationStatus, role=READ,
+    summary="A long operation: how far it is, and its result.",
+)  # fmt: skip
+
+OPERATION_EVENTS = Operation(
+    name="operation-events", method="GET", path="operations/{operation}/events",
+    parameters=FollowParameters, result=OperationStatus, role=READ, manner=Manner.STREAM,
+    summary="Follow a long operation to its result.",
+)  # fmt: skip
+
+EVENTS = Operation(
+    name="events", method="GET", path="events",
+    parameters=EventsParameters, result=EventDocument, role=READ, manner=Manner.STREAM,
+    summary="Follow the history.",
+)  # fmt: skip
+
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
     STATUS, HISTORY, METRICS, PLAN, PREVIEW, MAP, PREVIEW_MAP, VALIDATE, APPLY, DELETE,
     MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
-    DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, VERIFY, SEND, TAIL,
+    DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, VERIFY,
+    SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS,
 )  # fmt: skip
 """In the order in which the documentation has them."""

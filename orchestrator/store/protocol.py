@@ -27,6 +27,8 @@ The paths below `/vivace/<cluster>`:
     claims/<node>            NameClaim            who may call itself by a host's name
     checks/<name>            EdgeCheck            ephemeral: what a site is to look at for a client
     trials/<name>            HostTrial            ephemeral: statements that a host is to try
+    operations/<name>        OperationRecord      what the HTTP API carries out, and its result
+    webs/<name>              WebRecord            ephemeral: a process of the HTTP API
     history/<e|r>-<sequence> HistoryEvent         bounded; r: with the report of a drill
 
 Every change of a record names the version that it rests on, 0 included; no call changes a record
@@ -77,6 +79,7 @@ from orchestrator.records import (
     MovePlan,
     NameClaim,
     NodeRecord,
+    OperationRecord,
     ProposalRecord,
     QueryRecord,
     Record,
@@ -86,6 +89,7 @@ from orchestrator.records import (
     ServicesRecord,
     StreamRecord,
     StrikeRecord,
+    WebRecord,
 )
 
 R = TypeVar("R", bound=Record)
@@ -189,6 +193,8 @@ ASSIGNMENTS = RecordFolder("assignments", Assignment)
 CLAIMS = RecordFolder("claims", NameClaim)
 CHECKS = RecordFolder("checks", EdgeCheck)
 TRIALS = RecordFolder("trials", HostTrial)
+OPERATIONS = RecordFolder("operations", OperationRecord)
+WEBS = RecordFolder("webs", WebRecord)
 HISTORY = RecordFolder("history", HistoryEvent)
 
 MOST_BYTES = 900_000

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
-from orchestrator.errors import Refused, Unreachable
+from orchestrator.errors import Outdated, Refused, Unreachable
 from orchestrator.records import ProposalRecord, RequestRecord, Wish
 from orchestrator.store.protocol import (
     MOST_BYTES,
@@ -78,7 +78,7 @@ class LeaderRequest:
 
         Raises
         ------
-        Refused
+        Outdated
             The leader proposes something else now, or nothing.
         """
         assert self._found is not None, "nothing was looked at"
@@ -96,10 +96,10 @@ class LeaderRequest:
                 self._store.delete(self._request, found.version)
 
 
-def no_longer(changed: tuple[str, ...]) -> Refused:
+def no_longer(changed: tuple[str, ...]) -> Outdated:
     """What to raise if something of what a proposal rests on has changed."""
     problem = f"{', '.join(changed)} changed after the plan was made"
-    return Refused("the plan", "basis", None, problem, "Nothing was changed. Try again.", {})
+    return Outdated("the plan", "basis", None, problem, "Nothing was changed. Try again.", {})
 
 
 def lost(remedy: str) -> Unreachable:

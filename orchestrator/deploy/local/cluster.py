@@ -1,8 +1,8 @@
 """A whole cluster on this machine, as `vivace up` runs it: started in order, ended in reverse.
 
-Spark applications, sites and coordinators run as processes of their own, through the entry points
-`deploy.host_pool`, `deploy.site` and `deploy.coordinator`. They and ZooKeeper are started again
-when they end. All of them end with this process, however it ends.
+Spark applications, sites, coordinators and the HTTP API run as processes of their own, through the
+entry points `deploy.host_pool`, `deploy.site`, `deploy.coordinator` and `web`. They and ZooKeeper
+are started again when they end. All of them end with this process, however it ends.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
@@ -28,12 +29,13 @@ from orchestrator.deploy.local.readiness import LOOK_EVERY_S, await_ready
 from orchestrator.deploy.local.services import ServiceMeter
 from orchestrator.embedded.ensemble import ZooKeeperServers
 from orchestrator.embedded.java import Java, find_java
-from orchestrator.errors import Unreachable
+from orchestrator.embedded.ports import LOOPBACK, free_port, is_free
+from orchestrator.errors import Unreachable, VivaceError
 from orchestrator.folders import private_folder
 from orchestrator.manifest import ClusterManifest
 from orchestrator.progress import Progress, silent
 from orchestrator.records import Record
-from orchestrator.store.protocol import LEADER, NODES, SERVICES, Key, RecordMissing, Store
+from orchestrator.store.protocol import LEADER, NODES, SERVICES, WEBS, Key, RecordMissing, Store
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 SUPERVISE_EVERY_S = 0.2
@@ -111,6 +113,17 @@ class LocalCluster:
         assert self._store is not None, "the cluster was not started"
         return self._store
 
+    @property
+    def api(self) -> str:
+        """URL of its HTTP API."""
+        return f"http://{self.config.web}"
+
+    @property
+    def token(self) -> str:
+        """A token that may do everything there."""
+        assert self.config.token_file is not None, "it has one"
+        return kept_secret(self.config.token_file)
+
     def start(self) -> None:
         """Start everything, and wait until it is ready for queries.
 
@@ -153,6 +166,10 @@ class LocalCluster:
         return self._stopping.wait(timeout_s)
 
     def _start(self) -> None:
+        if find_spec("litestar") is None or find_spec("uvicorn") is None:
+            raise VivaceError(
+                "the packages of the HTTP API are not installed: pip install 'vivace[cluster,web]'"
+            )
         for folder in (self.logs, self.archive):
             private_folder(folder)
         secret_file = self.folder / "secret"
@@ -164,7 +181,10 @@ class LocalCluster:
             manifest=self.manifest,
             archive=self.archive,
             work=self.folder / "spark",
+            web=f"{LOOPBACK}:{free_port()}",
+            token_file=self.folder / "token",
         )
+        kept_secret(self.folder / "token")
         self._on_progress("java", "looking for a runtime")
         java = find_java(self.folder / "java")
         self._on_progress("java", f"{java.version} in {java.home}")
@@ -177,10 +197,15 @@ class LocalCluster:
             self._start_member(coordinator)
         for place in self.manifest.sites:
             self._start_member(Member.site(config, place, secret_file, self.logs))
+        self._start_member(Member.web(config, secret_file, self.logs))
         # Hosts end before the sites that they send to.
         self._undo.append(("the hosts", self.stop_hosts))
         names = [place.name for place in (*self.manifest.nodes, *self.manifest.sites)]
         await_ready(self.store, names, self.logs, self._on_progress, self._check)
+        self._on_progress("api", f"waiting for {self.api}")
+        while is_free(int(self.config.web.rpartition(":")[2])):
+            self._check()
+            time.sleep(LOOK_EVERY_S)
         supervisor = threading.Thread(target=self._supervise, name="supervise", daemon=True)
         supervisor.start()
         self._undo.append(("the supervisor", supervisor.join))
@@ -274,6 +299,7 @@ def remove_former_processes(store: Store) -> None:
         (NODES.key(name), found.version) for name, found in store.list(NODES).records.items()
     ]
     left += [(SERVICES.key(name), f.version) for name, f in store.list(SERVICES).records.items()]
+    left += [(WEBS.key(name), found.version) for name, found in store.list(WEBS).records.items()]
     if (leader := store.get(LEADER)) is not None:
         left.append((LEADER, leader.version))
     for key, version in left:
@@ -302,7 +328,7 @@ def await_former_processes(store: Store, cluster: str) -> None:
 
 
 def kept_secret(file: Path) -> str:
-    """The secret that locks the data in the folder, or a new one."""
+    """The secret in a file that only its owner can read, or a new one."""
     with contextlib.suppress(FileNotFoundError):
         return file.read_text(encoding="ascii")
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -39,8 +39,8 @@ class Member:
 
     Parameters
     ----------
-    entry_point
-        Module below `orchestrator.deploy`.
+    module
+        Of its entry point.
     name
         For its log and messages.
     config
@@ -57,7 +57,7 @@ class Member:
 
     def __init__(
         self,
-        entry_point: str,
+        module: str,
         name: str,
         config: Mapping[str, str | None],
         folder: Path,
@@ -72,7 +72,7 @@ class Member:
         self._rest_s = rest_s
         self._ended_at: float | None = None
         self.log = folder / f"{name}.log"
-        self._entry_point = entry_point
+        self._module = module
         self.config = config
         self._config_file = folder / f".{name}.json"
         self._process: ChildProcess | None = None
@@ -99,14 +99,25 @@ class Member:
             "archive": spec.archive,
         }
         given = {**_shared(config, secret_file), **own}
-        return cls("site", f"site-{place.name}", given, folder)
+        return cls("orchestrator.deploy.site", f"site-{place.name}", given, folder)
 
     @classmethod
     def coordinator(
         cls, config: ProcessConfig, number: int, secret_file: Path, folder: Path
     ) -> Self:
         """A candidate for leader, which works with the settings that the store has."""
-        return cls("coordinator", f"coordinator-{number}", _shared(config, secret_file), folder)
+        given = _shared(config, secret_file)
+        return cls("orchestrator.deploy.coordinator", f"coordinator-{number}", given, folder)
+
+    @classmethod
+    def web(cls, config: ProcessConfig, secret_file: Path, folder: Path) -> Self:
+        """The HTTP API."""
+        own = {
+            "web": config.web,
+            "tokenFile": str(config.token_file),
+            "archive": str(config.archive),
+        }
+        return cls("orchestrator.web", "web", {**_shared(config, secret_file), **own}, folder)
 
     @classmethod
     def application(
@@ -136,7 +147,7 @@ class Member:
         given = {**_shared(config, secret_file), **own}
         variables = {JAVA_VARIABLE: str(java.home)}
         return cls(
-            "host_pool",
+            "orchestrator.deploy.host_pool",
             name,
             given,
             folder,
@@ -151,12 +162,11 @@ class Member:
         ours = {*VARIABLES.values(), SECRET_VARIABLE, HEALTH_VARIABLE}
         inherited = {name: value for name, value in os.environ.items() if name not in ours}
         path = os.pathsep.join(filter(None, [str(source_root()), os.environ.get("PYTHONPATH")]))
-        module = f"orchestrator.deploy.{self._entry_point}"
         with self._changing:
             self.stop()
             self._config_file.write_bytes(msgspec.json.encode(self.config))
             self._process = ChildProcess(
-                [sys.executable, "-m", module, "--config", str(self._config_file)],
+                [sys.executable, "-m", self._module, "--config", str(self._config_file)],
                 log=self.log,
                 env={**inherited, **self._variables, "PYTHONPATH": path},
             )

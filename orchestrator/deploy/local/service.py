@@ -125,7 +125,11 @@ def serve(order: Order, on_progress: Progress, on_ready: Callable[[ClusterContex
         )
         cluster.start()
         context = msgspec.structs.replace(
-            context, zookeeper=cluster.config.zookeeper, secret=cluster.config.secret
+            context,
+            zookeeper=cluster.config.zookeeper,
+            secret=cluster.config.secret,
+            api=cluster.api,
+            token=cluster.token,
         )
         publish(context, order.home)
         on_ready(context)

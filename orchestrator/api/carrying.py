@@ -1,0 +1,254 @@
+"""Carrying out an operation of the table (`orchestrator.operations.table`) on a cluster."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from orchestrator.api.applying import apply
+from orchestrator.api.auditing import drill_audit
+from orchestrator.api.cluster_status import history, status
+from orchestrator.api.connection import Cluster
+from orchestrator.api.deleting import delete, named_in
+from orchestrator.api.drill_series import run_series
+from orchestrator.api.drilling import drill, drills
+from orchestrator.api.mapping import coordinate_map
+from orchestrator.api.metric_samples import metrics
+from orchestrator.api.moving import cordon, drain, move, switch, uncordon, withdraw
+from orchestrator.api.plans import plan
+from orchestrator.api.predicting import predict
+from orchestrator.api.proposals import NOTHING
+from orchestrator.api.sending import send
+from orchestrator.api.tailing import tail
+from orchestrator.api.validation import validate
+from orchestrator.api.verified_span import AskedSpan
+from orchestrator.api.verifying import verify
+from orchestrator.manifest import Manifests, load_texts
+from orchestrator.operations import table
+from orchestrator.operations.operation import Operation
+from orchestrator.operations.parameters import (
+    ApplyParameters,
+    CordonParameters,
+    DeleteParameters,
+    DrainParameters,
+    DrillParameters,
+    DrillSeriesParameters,
+    HistoryParameters,
+    ManifestParameters,
+    MoveParameters,
+    Parameters,
+    PredictParameters,
+    SendParameters,
+    SwitchoverParameters,
+    TailParameters,
+    VerifyParameters,
+    WithdrawParameters,
+)
+from orchestrator.progress import Progress, silent
+from orchestrator.records import PlanDocument
+from orchestrator.results.changes import Applied
+from orchestrator.results.commands import CordonedDocument, DeletedDocument, WithdrawnDocument
+from orchestrator.results.coordinate_map import CoordinateMap
+from orchestrator.results.drill_report import DrillReport
+from orchestrator.results.drills import DrillRun
+from orchestrator.results.moves import MovesDocument
+from orchestrator.results.streams import SentLines, TailEvent
+from orchestrator.results.verification import VerifyDocument
+
+P = TypeVar("P", bound=Parameters)
+R = TypeVar("R")
+
+Carry = Callable[[Cluster, Any, Progress], object]
+
+
+def carry_out(
+    operation: Operation[P, R], cluster: Cluster, parameters: P, on_progress: Progress = silent
+) -> R:
+    """Carry out an operation; raises what the function of the API raises that it stands for."""
+    result: Any = _CARRIED[operation.name](cluster, parameters, on_progress)
+    return result
+
+
+def follow(
+    cluster: Cluster,
+    asked: TailParameters,
+    tell: Callable[[TailEvent], None],
+    ended: Callable[[], bool],
+) -> None:
+    """Follow a stream until its limit, or until `ended` says so."""
+
+    def remark(reason: str) -> None:
+        tell(TailEvent(remark=reason))
+
+    followed = tail(cluster, asked.stream, asked.limit, remark, ended)
+    tell(TailEvent(columns=dict(followed.columns)))
+    for batch in followed.batches:
+        tell(TailEvent(batch=batch))
+
+
+def _manifests(asked: ManifestParameters | DeleteParameters) -> Manifests:
+    return load_texts(asked.manifests, Path(asked.folder))
+
+
+def _apply(cluster: Cluster, asked: ApplyParameters, on_progress: Progress) -> Applied:
+    return apply(
+        cluster,
+        _manifests(asked),
+        dry_run=asked.dry_run,
+        wait=asked.wait,
+        on_progress=on_progress,
+    )
+
+
+def _preview(cluster: Cluster, asked: ManifestParameters, on_progress: Progress) -> PlanDocument:
+    return plan(cluster, _manifests(asked), on_progress)
+
+
+def _map(cluster: Cluster, _: Parameters, on_progress: Progress) -> CoordinateMap:
+    return coordinate_map(cluster, plan(cluster, NOTHING, on_progress))
+
+
+def _preview_map(
+    cluster: Cluster, asked: ManifestParameters, on_progress: Progress
+) -> CoordinateMap:
+    manifests = _manifests(asked)
+    return coordinate_map(cluster, plan(cluster, manifests, on_progress), manifests)
+
+
+def _delete(cluster: Cluster, asked: DeleteParameters, on_progress: Progress) -> DeletedDocument:
+    named = named_in(_manifests(asked))
+    deleted = delete(cluster, *asked.names, if_there=named, on_progress=on_progress)
+    return DeletedDocument(deleted=deleted)
+
+
+def _move(cluster: Cluster, asked: MoveParameters, on_progress: Progress) -> MovesDocument:
+    return move(
+        cluster,
+        asked.fragment,
+        asked.role,
+        asked.node,
+        dry_run=asked.dry_run,
+        wait=asked.wait,
+        on_progress=on_progress,
+    )
+
+
+def _switch(cluster: Cluster, asked: SwitchoverParameters, on_progress: Progress) -> MovesDocument:
+    return switch(
+        cluster,
+        asked.fragment,
+        dry_run=asked.dry_run,
+        wait=asked.wait,
+        on_progress=on_progress,
+    )
+
+
+def _withdraw(cluster: Cluster, asked: WithdrawParameters, _: Progress) -> WithdrawnDocument:
+    return WithdrawnDocument(withdrawn=withdraw(cluster, asked.fragment))
+
+
+def _drain(cluster: Cluster, asked: DrainParameters, on_progress: Progress) -> MovesDocument:
+    return drain(
+        cluster,
+        asked.node,
+        at_a_time=asked.at_a_time,
+        dry_run=asked.dry_run,
+        wait=asked.wait,
+        on_progress=on_progress,
+    )
+
+
+def _cordon(cluster: Cluster, asked: CordonParameters, _: Progress) -> CordonedDocument:
+    return CordonedDocument(cordon=cordon(cluster, asked.node, dry_run=asked.dry_run))
+
+
+def _uncordon(cluster: Cluster, asked: CordonParameters, _: Progress) -> CordonedDocument:
+    return CordonedDocument(cordon=uncordon(cluster, asked.node, dry_run=asked.dry_run))
+
+
+def _history(cluster: Cluster, asked: HistoryParameters, _: Progress) -> object:
+    return history(cluster, asked.limit)
+
+
+def _drill(cluster: Cluster, asked: DrillParameters, on_progress: Progress) -> DrillReport:
+    return drill(
+        cluster,
+        asked.drill,
+        asked.target,
+        on_progress,
+        force=asked.force,
+        predicted_ms=asked.predicted_ms,
+    )
+
+
+def _drill_series(
+    cluster: Cluster, asked: DrillSeriesParameters, on_progress: Progress
+) -> tuple[DrillRun, ...]:
+    return run_series(
+        cluster,
+        asked.drills or [each.name for each in drills()],
+        asked.target,
+        on_progress,
+        times=asked.times,
+        force=asked.force,
+        compare=asked.compare,
+    )
+
+
+def _predict(cluster: Cluster, asked: PredictParameters, on_progress: Progress) -> DrillReport:
+    return predict(cluster, asked.drill, asked.target, on_progress)
+
+
+def _verify(cluster: Cluster, asked: VerifyParameters, on_progress: Progress) -> VerifyDocument:
+    span = msgspec.convert(asked, AskedSpan, from_attributes=True)
+    return verify(cluster, asked.query, span, sql=asked.sql, on_progress=on_progress)
+
+
+def _send(cluster: Cluster, asked: SendParameters, on_progress: Progress) -> SentLines:
+    with tempfile.TemporaryDirectory() as folder:
+        given, left_out = Path(folder) / "lines", Path(folder) / "left-out"
+        given.write_text(asked.lines, encoding="utf-8")
+        with given.open("rb", buffering=0) as lines:
+            sent = send(
+                cluster,
+                asked.stream,
+                lines,
+                written=asked.written,
+                is_sorted=asked.is_sorted,
+                skip_bad=left_out if asked.skip_bad else None,
+                on_progress=on_progress,
+            )
+        bad = left_out.read_text(encoding="utf-8", errors="replace") if left_out.exists() else ""
+    return SentLines(sent=sent, left_out=bad)
+
+
+_CARRIED: Mapping[str, Carry] = {
+    table.STATUS.name: lambda cluster, _, __: status(cluster),
+    table.HISTORY.name: _history,
+    table.METRICS.name: lambda cluster, _, __: metrics(cluster),
+    table.PLAN.name: lambda cluster, _, on_progress: plan(cluster, NOTHING, on_progress),
+    table.PREVIEW.name: _preview,
+    table.MAP.name: _map,
+    table.PREVIEW_MAP.name: _preview_map,
+    table.VALIDATE.name: lambda _, asked, __: validate(_manifests(asked)),
+    table.APPLY.name: _apply,
+    table.DELETE.name: _delete,
+    table.MOVE.name: _move,
+    table.SWITCHOVER.name: _switch,
+    table.WITHDRAW.name: _withdraw,
+    table.DRAIN.name: _drain,
+    table.CORDON.name: _cordon,
+    table.UNCORDON.name: _uncordon,
+    table.DRILLS.name: lambda _, __, ___: drills(),
+    table.DRILL_AUDIT.name: lambda cluster, _, __: drill_audit(cluster),
+    table.DRILL.name: _drill,
+    table.DRILL_SERIES.name: _drill_series,
+    table.PREDICT.name: _predict,
+    table.VERIFY.name: _verify,
+    table.SEND.name: _send,
+}
+"""Operation → how it is carried out; `tail` is followed (`follow`)."""

@@ -1,0 +1,55 @@
+"""Long operations that processes of the HTTP API carry out, these processes, and their tokens."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from orchestrator.records.base import Record
+
+NOTHING = msgspec.Raw(b"null")
+
+
+class OperationState(Enum):
+    """How far an operation is."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class OperationRecord(Record, frozen=True, kw_only=True):
+    """`/operations/<name>`: a long operation, kept for some minutes after its end.
+
+    Attributes
+    ----------
+    web
+        The process that carries it out (`/webs/<web>`); once that is gone, nobody does.
+    by
+        Who asked: the token's id, and the address.
+    begun_us, ended_us
+        Cluster clock, µs.
+    step, detail
+        What was under way last.
+    result, error
+        Of one that is done, and of one that has failed, as JSON; else null.
+    """
+
+    operation: str
+    web: str
+    by: str
+    begun_us: int
+    state: OperationState = OperationState.RUNNING
+    ended_us: int | None = None
+    step: str = ""
+    detail: str = ""
+    result: msgspec.Raw = NOTHING
+    error: msgspec.Raw = NOTHING
+
+
+class WebRecord(Record, frozen=True, kw_only=True):
+    """`/webs/<name>` (ephemeral): a process that serves the HTTP API."""
+
+    address: str
+    pid: int

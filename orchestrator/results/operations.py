@@ -1,0 +1,43 @@
+"""Long operations, as whoever follows them sees them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class OperationStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A long operation.
+
+    Attributes
+    ----------
+    name
+        Under which it can be followed.
+    operation
+        Which one it is.
+    state
+        `abandoned`: the process that carried it out has ended. The leader carries on what was
+        consented to; the history says whether it did.
+    by
+        Who asked.
+    begun_us, ended_us
+        Cluster clock, µs.
+    step, detail
+        What was under way last.
+    result
+        That of the operation, once it is done; else null.
+    error
+        As in any response that tells of an error, once it has failed or was abandoned; else null.
+    """
+
+    name: str
+    operation: str
+    state: Literal["running", "done", "failed", "abandoned"]
+    by: str
+    begun_us: int
+    ended_us: int | None = None
+    step: str = ""
+    detail: str = ""
+    result: msgspec.Raw
+    error: msgspec.Raw

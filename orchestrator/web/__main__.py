@@ -1,0 +1,180 @@
+"""The process of the HTTP API: `python -m orchestrator.web --config FILE`.
+
+It serves until SIGTERM. Requests that are under way then have two seconds; long operations are
+abandoned, and whoever follows them is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+
+import uvicorn
+from litestar import Litestar
+
+from orchestrator.api.connection import Cluster
+from orchestrator.deploy.config import ProcessConfig
+from orchestrator.deploy.entry_point import LOOK_EVERY_S, leave, run
+from orchestrator.edges.listening import Endpoint, parse_endpoint
+from orchestrator.errors import InvalidInput, Unreachable
+from orchestrator.folders import read_text
+from orchestrator.health import Health
+from orchestrator.store.cached import ATTEND_S, CachedStore
+from orchestrator.web.access import Access
+from orchestrator.web.application import Application
+from orchestrator.web.service import Service
+
+END_S = 2
+"""Time for requests that are under way."""
+
+START_S = 30.0
+
+READY_AGE_S = 5.0
+"""The process is ready while what it tells is not older."""
+
+LEAST_TOKEN = 16
+
+
+def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> None:
+    """Serve the API until `ended` says so.
+
+    Raises
+    ------
+    InvalidInput
+        The address, the token or the certificate cannot be used.
+    Unreachable
+        ZooKeeper does not answer, or the address is taken.
+    """
+    endpoint = _endpoint(config)
+    access = Access(_token(config))
+    with closing(config.open_store()) as store:
+        view = CachedStore(store)
+        view.attend()
+        service = Service(Cluster(config, view), view, str(endpoint))
+        with closing(service):
+            application = Application(service, access, health, config.cors_allow)
+            server = _Server(application.asgi, endpoint, config)
+            server.start()
+            service.long.start()
+            try:
+                _attend(view, health, server, ended)
+            finally:
+                server.stop()
+
+
+def _attend(view: CachedStore, health: Health, server: _Server, ended: Callable[[], bool]) -> None:
+    """Keep what is known fresh, until the process is to end."""
+    next_s = time.monotonic()
+    while not ended():
+        if not server.runs:
+            raise Unreachable("The API", server.address, "serves no more", "Its log says why.")
+        if time.monotonic() >= next_s:
+            view.attend()
+            health.turned(ready=server.turns() and view.age_s < READY_AGE_S)
+            next_s = time.monotonic() + ATTEND_S
+        time.sleep(LOOK_EVERY_S)
+
+
+class _Server:
+    """uvicorn on a thread of its own: signals are the main thread's."""
+
+    def __init__(self, asgi: Litestar, endpoint: Endpoint, config: ProcessConfig) -> None:
+        self.address = str(endpoint)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                asgi,
+                host=endpoint.host,
+                port=endpoint.port,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=END_S,
+                ssl_certfile=None if config.certificate is None else str(config.certificate),
+                ssl_keyfile=None if config.certificate_key is None else str(config.certificate_key),
+            )
+        )
+        self._thread = threading.Thread(target=self._serve, name="web", daemon=True)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it serves."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Serve; returns once it does.
+
+        Raises
+        ------
+        Unreachable
+            The address is taken.
+        """
+        self._thread.start()
+        give_up_s = time.monotonic() + START_S
+        while not self._server.started:
+            if not self.runs or time.monotonic() > give_up_s:
+                remedy = "Is it taken? Set VIVACE_WEB to another one."
+                raise Unreachable("The API", self.address, "cannot be served", remedy)
+            time.sleep(LOOK_EVERY_S / 10)
+
+    def turns(self) -> bool:
+        """Whether the event loop takes its turns."""
+        if self._loop is None:
+            return False
+        turned = threading.Event()
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(turned.set)
+        return turned.wait(READY_AGE_S)
+
+    def stop(self) -> None:
+        """End; returns when it has."""
+        self._server.should_exit = True
+        self._thread.join(2 * END_S)
+
+    def _serve(self) -> None:
+        async def serve() -> None:
+            self._loop = asyncio.get_running_loop()
+            await self._server.serve()
+
+        with suppress(SystemExit):
+            # uvicorn raises it if it cannot listen, after telling why in the log.
+            asyncio.run(serve())
+
+
+def _endpoint(config: ProcessConfig) -> Endpoint:
+    endpoint = parse_endpoint(config.web)
+    if endpoint is None:
+        remedy = "Write a port, such as 8650, or 0.0.0.0:8650."
+        raise InvalidInput(config.file, "web", config.web, "is no address to listen at", remedy)
+    if not endpoint.is_local and config.certificate is None and not config.insecure_http:
+        raise InvalidInput(
+            config.file, "web", config.web,
+            "can be reached from other machines, and tokens would travel in plain text",
+            "Add `certificate` and `certificateKey`; or, if something before it encrypts, "
+            "`insecureHttp: true`.",
+        )  # fmt: skip
+    return endpoint
+
+
+def _token(config: ProcessConfig) -> str | None:
+    if config.token_file is None:
+        return None
+    token = read_text(config.token_file).strip()
+    if len(token) < LEAST_TOKEN:
+        problem = f"holds fewer than {LEAST_TOKEN} characters"
+        remedy = "Write a random token, such as `openssl rand -hex 32` prints."
+        raise InvalidInput(config.file, "tokenFile", str(config.token_file), problem, remedy)
+    return token
+
+
+def main() -> int:
+    """Run the entry point; its exit status."""
+    return run("orchestrator.web", "Serve the HTTP API of a cluster.", serve)
+
+
+if __name__ == "__main__":
+    # A thread may still carry something out.
+    leave(main())

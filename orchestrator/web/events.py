@@ -1,0 +1,148 @@
+"""Server-sent events: how they are written, and which follow which."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+
+import msgspec
+
+from orchestrator.results.operations import OperationStatus
+from orchestrator.results.status import EventDocument
+from orchestrator.results.streams import TailEvent
+from orchestrator.web.bell import Bell, heard
+
+LOOK_EVERY_S = 1.0
+"""How often a follower looks although nothing has rung."""
+
+QUIET_S = 15.0
+"""After so long without an event a comment is sent: proxies end connections that are silent."""
+
+PAUSE_S = 0.2
+"""Between a ring and a look: what happens meanwhile is read together."""
+
+COMMENT = b": \n\n"
+
+
+def written(event: str, data: object, id: int | None = None) -> bytes:
+    """An event as it is sent."""
+    number = f"id: {id}\n" if id is not None else ""
+    return f"event: {event}\n{number}data: ".encode() + msgspec.json.encode(data) + b"\n\n"
+
+
+async def rounds(bell: Bell) -> AsyncGenerator[None]:
+    """A round for each look: at once, then after rings, and now and then."""
+    while True:
+        rung = bell.listen()
+        yield
+        await heard(rung, LOOK_EVERY_S)
+        if rung.is_set():
+            await asyncio.sleep(PAUSE_S)
+
+
+async def history_events(
+    read: Callable[[], Awaitable[Sequence[EventDocument]]], bell: Bell, after: int | None
+) -> AsyncGenerator[bytes]:
+    """The history after an event, as it goes on; what is no longer kept is a `reset`.
+
+    Parameters
+    ----------
+    read
+        The events that are kept, in order.
+    """
+    last, sent_s = after, time.monotonic()
+    yield COMMENT
+    async for _ in rounds(bell):
+        events = await read()
+        numbers = [each.sequence for each in events]
+        if last is None:
+            last = numbers[-1] if numbers else -1
+        elif numbers and last + 1 < numbers[0]:
+            last = numbers[0] - 1
+            yield written("reset", {"oldest": numbers[0]})
+        for event in events[bisect_right(numbers, last) :]:
+            yield written(event.kind.replace(" ", "-"), event, event.sequence)
+            last, sent_s = event.sequence, time.monotonic()
+        if time.monotonic() - sent_s >= QUIET_S:
+            yield COMMENT
+            sent_s = time.monotonic()
+
+
+async def operation_events(
+    read: Callable[[], Awaitable[OperationStatus]], bell: Bell
+) -> AsyncGenerator[bytes]:
+    """The progress of a long operation, and at last its end: the status, each time."""
+    told: OperationStatus | None = None
+    sent_s = time.monotonic()
+    async for _ in rounds(bell):
+        status = await read()
+        if status.state != "running":
+            yield written(status.state, status)
+            return
+        if told is None or (told.step, told.detail) != (status.step, status.detail):
+            told, sent_s = status, time.monotonic()
+            yield written("progress", status)
+        elif time.monotonic() - sent_s >= QUIET_S:
+            yield COMMENT
+            sent_s = time.monotonic()
+
+
+class Followed:
+    """A stream that a thread follows: it waits while its client is slow.
+
+    Parameters
+    ----------
+    follow
+        Runs in a thread: tells events until the function that it is given says that it has ended.
+    run
+        Runs a function in a thread.
+    """
+
+    MOST_WAITING = 64
+
+    def __init__(
+        self,
+        follow: Callable[[Callable[[TailEvent], None], Callable[[], bool]], None],
+        run: Callable[[Callable[[], None]], asyncio.Future[None]],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Queue[TailEvent] = asyncio.Queue(self.MOST_WAITING)
+        self._ended = False
+        self.thread = run(lambda: follow(self._tell, lambda: self._ended))
+
+    async def events(self) -> AsyncGenerator[bytes]:
+        """What the thread tells; raises what it raises."""
+        try:
+            while True:
+                getting = asyncio.create_task(self._waiting.get())
+                await asyncio.wait(
+                    {getting, self.thread},
+                    timeout=QUIET_S,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if getting.done():
+                    yield written("tuples", getting.result())
+                    continue
+                getting.cancel()
+                if self.thread.done() and self._waiting.empty():
+                    self.thread.result()
+                    return
+                if not self.thread.done():
+                    yield COMMENT
+        finally:
+            self._ended = True
+            while not self._waiting.empty():
+                self._waiting.get_nowait()
+
+    def _tell(self, event: TailEvent) -> None:
+        """In the thread: have an event sent, once there is room for it."""
+        putting = asyncio.run_coroutine_threadsafe(self._waiting.put(event), self._loop)
+        while not self._ended:
+            try:
+                putting.result(LOOK_EVERY_S)
+                return
+            except TimeoutError:
+                continue
+        putting.cancel()

@@ -1,0 +1,210 @@
+"""What the HTTP API does, whatever serves it: operations in threads, on one view of the store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+import msgspec
+
+from orchestrator import api
+from orchestrator.api.carrying import carry_out, follow
+from orchestrator.api.cluster_status import event_documents
+from orchestrator.api.connection import Cluster
+from orchestrator.control.observe.clocks import cluster_now_us
+from orchestrator.operations.operation import Operation
+from orchestrator.operations.parameters import (
+    EventsParameters,
+    FollowParameters,
+    Parameters,
+    TailParameters,
+)
+from orchestrator.records import ClocksRecord
+from orchestrator.results.operations import OperationStatus
+from orchestrator.results.status import EventDocument
+from orchestrator.store.cached import CachedStore
+from orchestrator.store.protocol import CLOCKS, HISTORY, OPERATIONS
+from orchestrator.web.access import Author
+from orchestrator.web.bell import Bell
+from orchestrator.web.events import Followed, history_events, operation_events
+from orchestrator.web.failures import Busy
+from orchestrator.web.limits import StreamLimit
+from orchestrator.web.long_operations import LongOperations
+
+T = TypeVar("T")
+
+SHARED_S = 0.2
+"""For so long, whoever reads the same gets the same response."""
+
+THREADS = 8
+
+MOST_WAITING = 64
+"""Requests that wait for a thread, and those that have one."""
+
+REQUEST_S = 60.0
+"""Time within which a result must be there that does not come later."""
+
+MOST_TAILS = 32
+"""Each has a host of its own."""
+
+
+class Service:
+    """See the module.
+
+    Parameters
+    ----------
+    cluster
+        With a store that is read from memory.
+    address
+        Where it is served.
+    """
+
+    def __init__(self, cluster: Cluster, view: CachedStore, address: str) -> None:
+        self._cluster = cluster
+        self.view = view
+        self.long = LongOperations(view, address, self._now_us)
+        self.streams = StreamLimit()
+        self._tails = StreamLimit(MOST_TAILS)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+        self._followers = ThreadPoolExecutor(MOST_TAILS, thread_name_prefix="tail")
+        self._waiting = 0
+        self._shared: dict[bytes, tuple[float, asyncio.Task[Any]]] = {}
+        self._events, self._operations = Bell(), Bell()
+        view.watch(HISTORY, self._events.ring)
+        view.watch(OPERATIONS, self._operations.ring)
+
+    def close(self) -> None:
+        """End what can be ended."""
+        self.long.stop()
+        for threads in (self._threads, self._followers):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def result(self, operation: Operation[Any, Any], asked: Parameters) -> bytes:
+        """The result of an operation that comes at once, as JSON; raises as the operation does."""
+
+        give_up_s = time.monotonic() + REQUEST_S
+
+        def waiting(_step: str, _detail: str) -> None:
+            # Nobody waits any more for what a leader that is stuck would respond.
+            if time.monotonic() > give_up_s:
+                raise _late()
+
+        def carry() -> bytes:
+            if isinstance(asked, FollowParameters):
+                return msgspec.json.encode(self.long.status(asked.operation))
+            return msgspec.json.encode(carry_out(operation, self._cluster, asked, waiting))
+
+        if operation.writes:
+            return await self._in_thread(carry)
+        return await self._in_common(
+            operation.name.encode() + b" " + msgspec.json.encode(asked), carry
+        )
+
+    async def exposition(self) -> bytes:
+        """The cluster's figures in Prometheus' text format."""
+        text = await self._in_common(b"exposition", lambda: api.exposition(self._cluster))
+        return text.encode()
+
+    async def begin(
+        self, operation: Operation[Any, Any], asked: Parameters, author: Author
+    ) -> OperationStatus:
+        """Have a long operation carried out."""
+
+        def carry(on_progress: api.Progress) -> object:
+            return carry_out(operation, self._cluster, asked, on_progress)
+
+        def begin() -> OperationStatus:
+            return self.long.status(self.long.begin(operation.name, str(author), carry))
+
+        return await self._in_thread(begin)
+
+    async def stream(self, asked: Parameters) -> AsyncGenerator[bytes]:
+        """The events of a stream as they are sent; raises at once if there is no such stream."""
+        with ExitStack() as opened:
+            opened.enter_context(self.streams.opened())
+            match asked:
+                case TailParameters():
+                    opened.enter_context(self._tails.opened())
+                    events = self._tail(asked)
+                case FollowParameters():
+                    events = operation_events(lambda: self._status(asked), self._operations)
+                case EventsParameters():
+                    events = history_events(self._history, self._events, asked.after)
+                case _:
+                    raise AssertionError(asked)
+            first = await anext(events, b"")
+            kept = opened.pop_all()
+
+        async def all_events() -> AsyncGenerator[bytes]:
+            with kept:
+                try:
+                    yield first
+                    async for event in events:
+                        yield event
+                finally:
+                    await events.aclose()
+
+        return all_events()
+
+    def _tail(self, asked: TailParameters) -> AsyncGenerator[bytes]:
+        loop = asyncio.get_running_loop()
+        followed = Followed(
+            lambda tell, ended: follow(self._cluster, asked, tell, ended),
+            lambda call: loop.run_in_executor(self._followers, call),
+        )
+        return followed.events()
+
+    async def _status(self, asked: FollowParameters) -> OperationStatus:
+        return await self._in_common(
+            b"follow " + asked.operation.encode(), lambda: self.long.status(asked.operation)
+        )
+
+    async def _history(self) -> Sequence[EventDocument]:
+        return await self._in_common(b"events", lambda: event_documents(self.view.history()))
+
+    async def _in_common(self, key: bytes, call: Callable[[], T]) -> T:
+        """What a call returns in a thread: one call for all who ask for the same at a time."""
+        now_s = time.monotonic()
+        for known, (until_s, task) in [*self._shared.items()]:
+            if until_s < now_s and task.done():
+                del self._shared[known]
+        if key not in self._shared:
+            task = asyncio.create_task(self._in_thread(call))
+            task.add_done_callback(_noticed)
+            self._shared[key] = now_s + SHARED_S, task
+        return await asyncio.shield(self._shared[key][1])
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        if self._waiting >= MOST_WAITING:
+            raise Busy("too many requests are under way", retry_s=1)
+        self._waiting += 1
+        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        future.add_done_callback(self._done)
+        try:
+            return await asyncio.wait_for(asyncio.shield(future), REQUEST_S)
+        except TimeoutError:
+            if future.done():
+                raise
+            raise _late() from None
+
+    def _done(self, future: asyncio.Future[Any]) -> None:
+        self._waiting -= 1
+        _noticed(future)
+
+    def _now_us(self) -> int:
+        found = self.view.get(CLOCKS)
+        return cluster_now_us(ClocksRecord(machines={}) if found is None else found.record)
+
+
+def _late() -> Busy:
+    return Busy(f"it took longer than {REQUEST_S:.0f} s", retry_s=5)
+
+
+def _noticed(future: asyncio.Future[Any]) -> None:
+    """Read a result that nobody may ask for: asyncio complains about errors that nobody reads."""
+    if not future.cancelled():
+        future.exception()

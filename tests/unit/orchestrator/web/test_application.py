@@ -1,0 +1,180 @@
+"""The routes of the HTTP API: who may ask, what it says, and how much may be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from orchestrator.operations.operation import Manner, Operation
+from orchestrator.operations.table import HISTORY, OPERATIONS, STATUS
+from orchestrator.web import limits
+from orchestrator.web.application import MOST_BODY_BYTES
+from orchestrator.web.openapi import PREFIX
+from tests.obedient_cluster import ObedientCluster
+from tests.served_cluster import Served, served
+
+
+@pytest.fixture(scope="module")
+def here() -> Generator[Served]:
+    with served(ObedientCluster()) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REQUESTS_S", 1e9)
+
+
+def routes(here: Served) -> list[tuple[str, str]]:
+    """Method and path of each route of the OpenAPI document, and those beside it."""
+    paths = here.client.get(f"{PREFIX}openapi.json").json()["paths"]
+    found = [(method, path) for path, methods in paths.items() for method in methods]
+    return [*found, ("get", "/metrics"), ("get", f"{PREFIX}openapi.json")]
+
+
+def test_the_document_has_every_operation(here: Served) -> None:
+    described = here.client.get(f"{PREFIX}openapi.json").json()
+    assert described["openapi"] == "3.1.0"
+    told = {(o.method.lower(), PREFIX + o.path) for o in OPERATIONS}
+    assert {*routes(here)} >= told
+    for operation in OPERATIONS:
+        found = described["paths"][PREFIX + operation.path][operation.method.lower()]
+        assert found["operationId"] == operation.name
+        assert ("202" in found["responses"]) == (operation.manner is Manner.LONG)
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer wrong", "Basic dXNlcjpwYXNz"])
+def test_no_route_responds_without_a_token_that_is_known(here: Served, header: str) -> None:
+    for method, path in routes(here):
+        response = here.client.request(method, path, headers={"Authorization": header})
+        assert response.status_code == 401, path
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+        assert response.json()["error"]["type"] == "Unauthorized"
+
+
+def test_anybody_may_ask_whether_it_works(here: Served) -> None:
+    for path in ("/livez", "/readyz"):
+        response = here.client.get(path, headers={"Authorization": ""})
+        assert response.status_code in (200, 503)
+        assert response.text in ("alive\n", "unready\n", "ready\n")
+
+
+def test_metrics_are_a_text(here: Served) -> None:
+    response = here.client.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["Content-Type"].startswith("text/plain")
+    assert "vivace_host_up" in response.text
+
+
+def test_a_result_that_has_not_changed_is_not_sent_again(here: Served) -> None:
+    first = here.client.get(f"{PREFIX}drills")
+    again = here.client.get(f"{PREFIX}drills", headers={"If-None-Match": first.headers["ETag"]})
+    assert again.status_code == 304
+    assert again.content == b""
+    assert float(again.headers["Vivace-View-Age"]) >= 0
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("history?limit=none", "limit"),
+        ("history?limit=0", "limit"),
+        ("history?limt=3", ""),
+        ("history?limit=3&limit=4", "limit"),
+    ],
+)
+def test_a_wrong_parameter_is_named(here: Served, path: str, field: str) -> None:
+    response = here.client.get(PREFIX + path)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["type"], error["file"], error["field"]) == ("InvalidInput", "request", field)
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b"{", "is no JSON object"),
+        (b"[]", "is no JSON object"),
+        (b'"\xff"', "is no JSON object"),
+        (b'{"dry_run": "yes"}', "Expected `bool`, got `str`"),
+        (b'{"node": "paris"}', "is in the path"),
+        (b'{"drain": true}', "unknown field `drain`"),
+    ],
+)
+def test_a_wrong_body_is_refused(here: Served, body: bytes, problem: str) -> None:
+    response = here.client.post(f"{PREFIX}nodes/paris/cordon", content=body)
+    assert response.status_code == 400
+    assert problem in response.json()["error"]["message"]
+
+
+def test_what_is_not_there_is_not_found(here: Served) -> None:
+    for method, path in (
+        ("GET", "nothing"),
+        ("GET", "operations/none"),
+        ("GET", "operations/none/events"),
+        ("GET", "streams/none/tail"),
+        ("POST", "nodes/none/cordon"),
+        ("POST", "fragments/none/withdraw"),
+    ):
+        response = here.client.request(method, PREFIX + path)
+        assert response.status_code == 404, path
+        assert response.json()["error"]["message"]
+
+
+def test_another_method_is_refused(here: Served) -> None:
+    response = here.client.request("PATCH", f"{PREFIX}status")
+    assert response.status_code == 405
+    assert response.json()["error"]["type"] == "MethodNotAllowed"
+
+
+def test_a_body_that_is_too_large_is_refused(here: Served) -> None:
+    response = here.client.post(f"{PREFIX}validate", content=b" " * (MOST_BODY_BYTES + 1))
+    assert response.status_code == 413
+    assert response.json()["error"]["message"]
+
+
+def test_more_requests_than_fifty_a_second_are_refused(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REQUESTS_S", 5)
+    asked = 0
+    while (response := here.client.get(f"{PREFIX}drills")).status_code == 200:
+        asked += 1
+        assert asked < 1000, "no limit"
+    assert response.status_code == 429
+    assert response.headers["Retry-After"] == "1"
+    assert asked >= 5
+
+
+def test_reads_go_on_while_the_store_is_away(here: Served) -> None:
+    before = here.ask(STATUS, STATUS.parameters()).json()
+    here.cluster.server.go_away()
+    try:
+        response = here.ask(STATUS, STATUS.parameters())
+        assert response.status_code == 200
+        assert response.json()["nodes"] == before["nodes"]
+        assert float(response.headers["Vivace-View-Age"]) > 0
+        refused = here.client.post(f"{PREFIX}nodes/paris/cordon")
+        assert refused.status_code == 503
+        assert refused.headers["Retry-After"]
+        assert refused.json()["error"]["type"] == "StoreUnavailable"
+    finally:
+        here.cluster.server.come_back()
+    assert here.client.post(f"{PREFIX}nodes/paris/cordon").status_code == 200
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+def test_no_input_of_a_stranger_is_a_bug(here: Served, operation: Operation[Any, Any]) -> None:
+    if operation.manner is Manner.STREAM:
+        return
+    for value in ("x", "%00", "..", "é", "a" * 300):
+        path = PREFIX + operation.path.format(**dict.fromkeys(operation.path_fields, value))
+        response = here.client.request(operation.method, path)
+        assert response.status_code < 500, (path, response.text)
+
+
+def test_the_history_is_limited(here: Served) -> None:
+    found = here.ask(HISTORY, HISTORY.parameters(limit=1)).json()["history"]
+    assert len(found) == 1
