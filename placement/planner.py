@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def plan(
     """
     settings = settings or Settings()
     check_requests(requests, view)
-    running = _still_running(keep or {}, view)
+    running = still_running(keep or {}, view)
     load = Load(view, operator_load=settings.operator_load, cpu=settings.cpu)
     # Running replicas count as load from the start, also for queries placed before theirs.
     for request in requests:
@@ -118,12 +118,51 @@ def place_query(
         If it cannot be placed.
     """
     graph = request.graph
-    kept = {name: keep[name][0] for name in graph.to_place if name in keep}
     standing_by = {name: nodes[1] for name, nodes in keep.items()}
+
+    def standing_by_for(primaries: Places) -> Mapping[str, Secondary]:
+        loaded = load.with_operators(graph, {name: (node,) for name, node in primaries.items()})
+        task = StandbyTask(
+            graph=graph,
+            view=view,
+            primaries=primaries,
+            detection_ms=request.detection_ms,
+            bound_ms=request.recovery_bound_ms,
+            search=settings.secondary_search,
+            batch_size=settings.batch_size,
+        )
+        return place_secondaries(task, loaded, standing_by)
+
+    primaries, standbys = choose_replicas(
+        request, points_ms, view, load, keep, settings, standing_by_for
+    )
+    return described(request, primaries, standbys, view, settings.hop_overhead_ms, points_ms)
+
+
+def choose_replicas(
+    request: Request,
+    points_ms: Mapping[str, FloatArray],
+    view: NetworkView,
+    load: Load,
+    keep: Keep,
+    settings: Settings,
+    secondaries: Callable[[Places], Mapping[str, Secondary]],
+) -> tuple[Places, Mapping[str, Secondary]]:
+    """Primaries of one query, pinned operators included, and their secondaries.
+
+    Parameters
+    ----------
+    points_ms, load, keep
+        As of `place_query`, which says what it raises.
+    secondaries
+        Chooses those of given primaries.
+    """
+    graph = request.graph
+    kept = {name: keep[name][0] for name in graph.to_place if name in keep}
     # Primaries must leave room for the secondaries that run.
     around = load.with_operators(graph, {name: nodes[1:] for name, nodes in keep.items()})
 
-    def choose(*, apart: bool) -> tuple[dict[str, str], dict[str, Secondary]]:
+    def choose(*, apart: bool) -> tuple[Places, Mapping[str, Secondary]]:
         primaries = choose_primaries(
             PrimaryTask(
                 request=request,
@@ -135,29 +174,18 @@ def place_query(
                 apart=apart,
             )
         )
-        loaded = load.with_operators(graph, {name: (node,) for name, node in primaries.items()})
-        task = StandbyTask(
-            graph=graph,
-            view=view,
-            primaries=primaries,
-            detection_ms=request.detection_ms,
-            bound_ms=request.recovery_bound_ms,
-            search=settings.secondary_search,
-            batch_size=settings.batch_size,
-        )
-        return primaries, place_secondaries(task, loaded, standing_by)
+        return primaries, secondaries(primaries)
 
     try:
-        primaries, standbys = choose(apart=False)
+        return choose(apart=False)
     except BoundUnattainable as unattainable:
         # Operators that die together recover one after the other; apart they need not wait.
         if settings.placer is not Placer.EXACT:
             raise
         try:
-            primaries, standbys = choose(apart=True)
+            return choose(apart=True)
         except (NoNode, DeadlineUnattainable):
             raise unattainable from None
-    return described(request, primaries, standbys, view, settings.hop_overhead_ms, points_ms)
 
 
 def described(
@@ -262,7 +290,7 @@ def _nowhere(view: NetworkView) -> FloatArray:
     return np.empty((0, view.positions_ms.shape[-1]))
 
 
-def _still_running(keep: Keep, view: NetworkView) -> Keep:
+def still_running(keep: Keep, view: NetworkView) -> Keep:
     """The running replicas on nodes that are there, whether or not they may host further ones."""
     running: dict[str, tuple[str, str | None]] = {}
     for name, nodes in keep.items():

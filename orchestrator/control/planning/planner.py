@@ -20,7 +20,7 @@ from orchestrator.control.observe.unreadable_fragments import reconstructed_frag
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.feeding import fed_standbys, fed_timing, feedings, with_feeding
 from orchestrator.control.planning.replicas import (
-    cheapest_primaries,
+    cheapest_places,
     choose_secondaries,
     choose_secondary,
     standby_lag_ms,
@@ -259,9 +259,9 @@ class Planning:
         if settings is not None:
             task = replace(task, settings=settings)
         # 1. The cheapest primaries, with the price of their standbys.
-        cheapest = cheapest_primaries(task)
+        cheapest = cheapest_places(task)
         # 2. Sub-deadlines; other primaries if these leave too little time.
-        deadlines = deadline_task(task, cheapest)
+        deadlines = deadline_task(task, cheapest.candidates)
         if relaxed:
             due = best_effort(deadlines.problem, deadlines.places)
         else:
@@ -270,7 +270,7 @@ class Planning:
         found = deadlines.of_fragments(due)
         primaries = {name: found.places[name] for name in task.graph.to_place}
         # 3. Secondaries of these primaries, within the recovery bound.
-        standbys = choose_secondaries(task, primaries)
+        standbys = choose_secondaries(task, primaries, cheapest)
         due_ms = found.sub_deadlines_ms
         if task.work is not self.work:
             # The way to a site that is away takes time too. The deadline was divided with it once.

@@ -4,15 +4,17 @@ Secondaries are priced together with the schemes by which they are fed
 (`orchestrator.control.planning.standby_prices`). Step 1 prices them as if every tuple were sent.
 
 In step 1 the planner (`placement.planner`) weighs the traffic between primaries, the traffic to the
-nodes that can stand by for them, and the load of nodes; it reports when no secondary can keep the
-bound. The nodes near the points at which relaxation would put the query's fragments are the
-candidates from which the second step may choose other primaries.
+nodes that can stand by for them, and the load of nodes. It chooses secondaries, too: if none can
+keep the bound, other primaries may help. If step 2 leaves the primaries as they are, these
+secondaries are those of step 3 that are sent everything. The nodes near the points at which
+relaxation would put the query's fragments are the candidates from which the second step may choose
+other primaries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +23,8 @@ from orchestrator.control.planning.task import QueryTask
 from orchestrator.control.planning.workload import lag_ms
 from placement.errors import BoundUnattainable, PlacementError
 from placement.evaluation.load import Load
-from placement.planner import plan
+from placement.evaluation.single import Places
+from placement.planner import check_requests, choose_replicas, free_points, still_running
 from placement.records import Secondary
 from placement.secondaries import StandbyTask, place_secondaries
 
@@ -32,14 +35,25 @@ PLANNING_SEED = 1
 """Relaxation starts at random places; the same start every time makes plans repeatable."""
 
 
-def cheapest_primaries(task: QueryTask) -> dict[str, Sequence[str]]:
-    """Choose the primaries of a query's fragments; those that run stay.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheapestPlaces:
+    """The places of a query's fragments that cost least, whatever the sub-deadlines.
 
-    Returns
-    -------
-    dict
+    Attributes
+    ----------
+    candidates
         Fragment of the query → nodes that its primary may take, the chosen one first; only that
         one if the fragment runs already.
+    active
+        Secondaries of the chosen ones, if they are sent everything.
+    """
+
+    candidates: dict[str, Sequence[str]]
+    active: Mapping[str, Secondary]
+
+
+def cheapest_places(task: QueryTask) -> CheapestPlaces:
+    """Choose the primaries of a query's fragments; those that run stay.
 
     Raises
     ------
@@ -48,23 +62,43 @@ def cheapest_primaries(task: QueryTask) -> dict[str, Sequence[str]]:
     """
     network = task.network
     rng = np.random.default_rng(PLANNING_SEED)
-    found = plan([task.request], network, keep=task.kept, settings=task.settings, rng=rng)
+    request, settings = task.request, task.settings
+    check_requests([request], network)
+    (points_ms,) = free_points([request], network, settings, [rng])
+    keep = _standing_by(task)
+
+    def standing_by_for(primaries: Places) -> Mapping[str, Secondary]:
+        chosen = {name: primaries[name] for name in task.graph.to_place}
+        return place_secondaries(*_standby_problem(task, chosen, keep))
+
+    load = Load(network, operator_load=settings.operator_load, cpu=settings.cpu)
+    primaries, active = choose_replicas(
+        request,
+        points_ms,
+        network,
+        load,
+        still_running(task.kept, network),
+        settings,
+        standing_by_for,
+    )
     cpu_ms = np.zeros(len(network.nodes))
     near = {
         node
-        for placed in found.placements
-        for node in network.names(network.nearest(np.array(placed.point_ms), cpu_ms, CANDIDATES))
+        for name in task.graph.to_place
+        for node in network.names(network.nearest(points_ms[name], cpu_ms, CANDIDATES))
     }
     candidates: dict[str, Sequence[str]] = {}
-    for placed in found.placements:
-        name, node = placed.operator, placed.primary
+    for name in task.graph.to_place:
+        node = primaries[name]
         allowed = task.graph.by_name[name].allowed
         others = filter(network.can_host, allowed) if allowed else sorted(near)
         candidates[name] = [node] if name in task.running else list(dict.fromkeys([node, *others]))
-    return candidates
+    return CheapestPlaces(candidates=candidates, active=active)
 
 
-def choose_secondaries(task: QueryTask, primaries: Mapping[str, str]) -> Mapping[str, Secondary]:
+def choose_secondaries(
+    task: QueryTask, primaries: Mapping[str, str], cheapest: CheapestPlaces
+) -> Mapping[str, Secondary]:
     """Choose secondaries for a query's primaries; those that run stay if they keep the bound.
 
     Raises
@@ -72,7 +106,13 @@ def choose_secondaries(task: QueryTask, primaries: Mapping[str, str]) -> Mapping
     PlacementError
         There is no second node, or none keeps the bound.
     """
-    return _placed(task, primaries, {name: nodes[1] for name, nodes in task.kept.items()})
+    same = all(cheapest.candidates[name][0] == node for name, node in primaries.items())
+    return _placed(task, primaries, _standing_by(task), cheapest.active if same else None)
+
+
+def _standing_by(task: QueryTask) -> dict[str, str | None]:
+    """The secondaries that run."""
+    return {name: nodes[1] for name, nodes in task.kept.items()}
 
 
 def choose_secondary(
@@ -94,7 +134,7 @@ def choose_secondary(
         There is no node.
     """
     primaries = {name: nodes[0] for name, nodes in task.kept.items()}
-    keep = {name: nodes[1] for name, nodes in task.kept.items()} | {fragment: prefer}
+    keep = _standing_by(task) | {fragment: prefer}
     try:
         return _placed(task, primaries, keep)[fragment], None
     except BoundUnattainable as error:
@@ -102,10 +142,10 @@ def choose_secondary(
         return best[fragment], str(error)
 
 
-def _placed(
+def _standby_problem(
     task: QueryTask, primaries: Mapping[str, str], keep: Mapping[str, str | None]
-) -> Mapping[str, Secondary]:
-    """The secondaries that cost least with their schemes; see `standby_prices`."""
+) -> tuple[StandbyTask, Load, dict[str, str | None]]:
+    """What `place_secondaries` is to solve, if every secondary is sent everything."""
     network, settings = task.network, task.settings
     load = Load(network, operator_load=settings.operator_load, cpu=settings.cpu)
     for name, node in primaries.items():
@@ -120,7 +160,24 @@ def _placed(
         batch_size=settings.batch_size,
     )
     still = {name: node if node in network.index else None for name, node in keep.items()}
-    active = place_secondaries(standby_task, load, still)
+    return standby_task, load, still
+
+
+def _placed(
+    task: QueryTask,
+    primaries: Mapping[str, str],
+    keep: Mapping[str, str | None],
+    active: Mapping[str, Secondary] | None = None,
+) -> Mapping[str, Secondary]:
+    """The secondaries that cost least with their schemes; see `standby_prices`.
+
+    Parameters
+    ----------
+    active
+        Those that cost least if every one is sent everything; None: nobody knows yet.
+    """
+    standby_task, load, still = _standby_problem(task, primaries, keep)
+    active = active or place_secondaries(standby_task, load, still)
     if active.keys() == still.keys() and all(still[n] == active[n].node for n in active):
         return active
     prices = StandbyPrices.of(task, primaries)

@@ -31,7 +31,6 @@ from orchestrator.store.protocol import (
     STREAMS,
     StoreFailed,
 )
-from placement.planner import plan as place_operators
 from placement.records import Plan
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest, short_reigns
 
@@ -101,17 +100,24 @@ def places(document: api.PlanDocument) -> dict[str, tuple[str, str | None]]:
 def test_apply_plans_once_for_client_and_leader(
     cluster: ObedientCluster, planned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    optimised: list[int] = []
+    optimised: list[str] = []
 
-    def counted(*args: object, **options: object) -> Plan:
-        optimised.append(1)
-        return place_operators(*args, **options)  # pyright: ignore[reportArgumentType]
+    def counted(name: str) -> None:
+        solve = getattr(replicas, name)
 
-    monkeypatch.setattr(replicas, "plan", counted)
+        def solves(*args: object) -> object:
+            optimised.append(name)
+            return solve(*args)
+
+        monkeypatch.setattr(replicas, name, solves)
+
+    counted("choose_replicas")
+    counted("place_secondaries")
     applied = apply(cluster, aircraft())
     assert applied.protected
     assert planned == ["proximity"]
-    assert len(optimised) == 1
+    # Secondaries once as if they were sent everything, and once together with what they are sent.
+    assert optimised == ["choose_replicas", "place_secondaries", "place_secondaries"]
     assert applied.planned_again == {}
     assert all(each.runs for each in applied.plan.fragments)
     assert cluster.history().count("planned: proximity") == 1
@@ -120,7 +126,7 @@ def test_apply_plans_once_for_client_and_leader(
     api.status(connected(cluster))
     apply(cluster, aircraft())
     assert planned == ["proximity"]
-    assert len(optimised) == 1
+    assert len(optimised) == 3
 
 
 def test_each_of_several_queries_is_planned_once(

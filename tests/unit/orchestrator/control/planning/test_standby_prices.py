@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from orchestrator.control.planning.replicas import choose_secondaries
+from orchestrator.control.planning.replicas import cheapest_places, choose_secondaries
 from orchestrator.control.planning.standby_prices import StandbyPrices
 from orchestrator.control.planning.standby_reasons import Payers
 from orchestrator.control.planning.task import RunningFragment
@@ -66,7 +66,7 @@ def test_places_chosen_with_schemes_cost_no_more_than_schemes_after_places(bound
         load,
         {},
     )
-    joint = choose_secondaries(free, primaries)
+    joint = choose_secondaries(free, primaries, cheapest_places(free))
     assert joint["a"].recovery.total_ms <= bound_ms
     prices = StandbyPrices.of(free, primaries)
     assert prices.total(joint, load) <= prices.total(by_active, load)
