@@ -201,7 +201,7 @@ def test_nothing_is_lost_when_a_machine_is_cut_off_and_then_lost(
     assert found == expected()
 
 
-DRILLS = ("hang", "slow-node", "kill-python-worker", "kill-executor", "cut-link", "switchover")
+DRILLS = ("hang", "slow-node", "kill-executor", "cut-link")
 
 
 def test_drills_strike_what_runs_on_another_machine(

@@ -32,7 +32,7 @@ TOKEN = "VIVACE_TEST_TOKEN"
 CLIENT = """
 import os, signal, subprocess, sys
 import psutil
-from orchestrator.drills import process_faults
+from orchestrator.embedded import process_faults
 
 fault, moment, number, *pids = sys.argv[1:]
 # Whoever runs the tests may have had it ignored (`nohup`).
