@@ -158,7 +158,7 @@ def test_silences_are_watched_from_each_kill_until_the_next_steady_stretch_is_ov
     killed_us, restored_us = 10_000_000, 18_000_000
     until_us = restored_us + round(STEADY_S * 1e6)
     kill = Killed(
-        target=Target(node="n", hosts={"n": "i"}, host_pid=1, fragments=(), bound_ms=300),
+        target=Target(node="n", hosts={"n": "i"}, fragments=(), bound_ms=300),
         killed_us=killed_us,
         detected_us=killed_us + 20_000,
         causes=("connection lost",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -409,10 +409,12 @@ def test_a_drill_does_not_wait_for_a_source_that_has_gone_to_the_other_site(
     cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = cluster.view()
-    found: list[Callable[[ClusterView], bool]] = []
+    found: list[Callable[[ClusterView], Sequence[str]]] = []
 
-    def ask(_acting: object, is_back: Callable[[ClusterView], bool], _otherwise: str) -> None:
-        found.append(is_back)
+    def ask(
+        _acting: object, amiss: Callable[[ClusterView], Sequence[str]], _otherwise: str
+    ) -> None:
+        found.append(amiss)
 
     monkeypatch.setattr(acting, "wait_for_view", ask)
     acting.await_successor(
@@ -420,7 +422,7 @@ def test_a_drill_does_not_wait_for_a_source_that_has_gone_to_the_other_site(
     )
     cluster.kill(NORTH)
     cluster.settle()
-    assert not found[0](cluster.view())
+    assert found[0](cluster.view()) == [f"{NORTH} has not been replaced"]
     cluster.up(NORTH)
     cluster.settle()
-    assert found[0](cluster.view())
+    assert found[0](cluster.view()) == []
