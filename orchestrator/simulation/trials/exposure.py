@@ -12,6 +12,10 @@ from orchestrator.records import FragmentRecord, ReplicaId
 from orchestrator.simulation.trials.observed import Observed
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.store.protocol import FRAGMENTS
+from streams.vectors.chunk import Position
+
+Needed = dict[str, tuple[int, Position]]
+"""Input of a replica → the generation and the position from which on it needs that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +29,14 @@ class Exposure:
     struck_output
         Fragment → the generation and the event time that the output of its struck replicas had
         reached, the furthest of them: its consumers may have as much.
+    needed
+        Fragment of which all other warm replicas were struck when one was behind → what that one
+        needs to catch up.
     """
 
     observed: Observed
     struck_output: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    needed: dict[str, Needed] = field(default_factory=dict[str, Needed])
 
     def store_changed(self, path: str) -> None:
         """Look at a record that has changed."""
@@ -38,9 +46,13 @@ class Exposure:
             seen.accepted.setdefault((name, record.epoch), set()).add(record.primary)
             host = seen.world.hosts.get(record.primary.node)
             is_deaf = host is None or not host.runs or host.store.unreachable
-            if _is_new(record) and (is_deaf or self._is_out_of_reach(record.fragment)):
+            needed = self.needed.get(record.fragment, {})
+            if _is_new(record) and (
+                is_deaf or self._is_out_of_reach(record.fragment) or not self._is_kept(needed)
+            ):
                 # It is placed on a host that is stopped already or reaches no store, or the hosts
-                # that have its state reach none, so that they cannot learn whom to give it to.
+                # that have its state reach none, so that they cannot learn whom to give it to. Or
+                # the replica that was left did not get its input as long as producers kept that.
                 seen.exposed_us.setdefault(record.fragment, seen.world.now_us)
 
     def expose(self, host: SimulatedHost) -> None:
@@ -66,14 +78,22 @@ class Exposure:
             feeds = any(host.spec.node in self._sites_for_once(s) for s in self._inputs(name))
             if not is_warm and not founds and not feeds:
                 continue
-            if record is None or not any(
-                self._warm(replica, name)
-                and not self._lacks_input(replica, name, host)
-                and not self._is_passed(replica, hosted)
-                for replica in record.replicas
-                if replica.incarnation != host.incarnation and not _is_going(record, replica)
-            ):
+            left = [] if record is None else self._left(name, record, host)
+            if not any(self._is_kept(needed, host) for needed in left):
                 seen.exposed_us.setdefault(name, seen.world.now_us)
+            self.needed[name] = min(left, key=len) if left else {}
+
+    def _left(self, name: str, record: FragmentRecord, dying: SimulatedHost) -> list[Needed]:
+        """What each warm replica needs that can go on once a host is struck."""
+        hosted = dying.core.replica_manager.replicas.get(name)
+        return [
+            self._needed(replica, name)
+            for replica in record.replicas
+            if replica.incarnation != dying.incarnation
+            and not _is_going(record, replica)
+            and self._warm(replica, name)
+            and not self._is_passed(replica, hosted)
+        ]
 
     def _is_out_of_reach(self, fragment: str) -> bool:
         """Whether warm replicas of a fragment live, and none on a host that reaches the store."""
@@ -93,25 +113,38 @@ class Exposure:
         hosted = host.core.replica_manager.replicas.get(fragment)
         return hosted is not None and hosted.replica.role is not ReplicaRole.WARMING
 
-    def _lacks_input(self, replica: ReplicaId, fragment: str, dying: SimulatedHost) -> bool:
-        """Whether a replica is behind, and what it was not sent yet went down with a site.
+    def _needed(self, replica: ReplicaId, fragment: str) -> Needed:
+        """What a replica needs of streams that enter once, if it is behind.
 
         A standby that is fed in batches relies on its primary or on the producers of its input. It
         may have yet to hear how far a replica was that is lost, now or before.
         """
-        hosts = self.observed.world.hosts
-        hosted = hosts[replica.node].core.replica_manager.replicas[fragment]
+        hosted = self.observed.world.hosts[replica.node].core.replica_manager.replicas[fragment]
         reached = _reached(hosted)
         is_behind = hosted.replica.is_behind or reached < self.struck_output.get(fragment, reached)
-        return is_behind and any(
-            (sites := self._sites_for_once(stream))
-            and not any(
+        return {
+            stream: (entry.cursor.generation, entry.cursor.position or Position())
+            for stream, entry in hosted.replica.inputs.items()
+            if is_behind and self._sites_for_once(stream)
+        }
+
+    def _is_kept(self, needed: Needed, dying: SimulatedHost | None = None) -> bool:
+        """Whether sites that live keep what a replica needs.
+
+        What a site has kept back goes down with it. And it keeps output for a few seconds only if
+        it does not hear the host that demands that.
+        """
+        hosts = self.observed.world.hosts
+        return all(
+            any(
                 hosts[site].runs
                 and hosts[site] is not dying
-                and stream in hosts[site].core.replica_manager.sources
-                for site in sites
+                and (source := hosts[site].core.replica_manager.producer(stream)) is not None
+                and source.generation == generation
+                and source.log.base.next_seq <= position.next_seq
+                for site in self._sites_for_once(stream)
             )
-            for stream in hosted.replica.inputs
+            for stream, (generation, position) in needed.items()
         )
 
     def _inputs(self, fragment: str) -> tuple[str, ...]:

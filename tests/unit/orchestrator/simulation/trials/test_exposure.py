@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from orchestrator.simulation.trials.campaign import check
-from orchestrator.simulation.trials.faults import Crash
+from orchestrator.simulation.trials.faults import Crash, LinkCut
 from orchestrator.simulation.trials.observed import Observed
 from orchestrator.simulation.trials.schedule import random_schedule
 
@@ -14,6 +14,10 @@ pytestmark = pytest.mark.slow
 
 BATCHES = structs.replace(random_schedule(745263), observers=())
 """The standby of `f1` is sent batches of `s2`, whose site, `site2`, cannot bring it in again."""
+
+DEAF = structs.replace(random_schedule(3100199), observers=())
+"""The log of `s3`, which `f3` reads, is full within the seconds for which it is kept for a silent
+host."""
 
 PRIMARY, SITE = "primary:f1", "site2"
 
@@ -26,8 +30,8 @@ def _played(*crashes: tuple[int, str]) -> Observed:
     return seen
 
 
-def _has_lost_state(seen: Observed) -> bool:
-    return any(entry.text.startswith("state lost q1.f1") for entry in seen.entries)
+def _has_lost_state(seen: Observed, fragment: str = "q1.f1") -> bool:
+    return any(entry.text.startswith(f"state lost {fragment}") for entry in seen.entries)
 
 
 @pytest.mark.parametrize("targets", [(PRIMARY, SITE), (SITE, PRIMARY)])
@@ -44,3 +48,17 @@ def test_a_standby_that_has_come_as_far_as_the_lost_primary_lacks_nothing() -> N
     seen = _played((1610, PRIMARY), (1810, SITE))
     assert not _has_lost_state(seen)
     assert "f1" not in seen.exposed_us
+
+
+@pytest.mark.parametrize("crash_ms", [2000, 3200, 4300])
+def test_a_primary_that_its_site_does_not_hear_may_not_get_what_its_lost_standby_had(
+    crash_ms: int,
+) -> None:
+    """The site's log drops that before or after the standby is lost, or another standby gets it."""
+    cut = LinkCut(
+        at_ms=460, for_ms=4190, here="primary:f3", there="site1", both_ways=False, notice=False
+    )
+    crash = Crash(at_ms=crash_ms, for_ms=1330, target="secondary:f3")
+    seen, found = check(structs.replace(DEAF, faults=(cut, crash)))
+    assert found == []
+    assert _has_lost_state(seen, "q2.f3") == ("f3" in seen.exposed_us) == (crash_ms > 2000)
