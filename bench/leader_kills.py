@@ -51,7 +51,7 @@ def leader_kills(cluster: Cluster, archive: Path, tell: Progress) -> dict[str, f
     """
     store = cluster.store
     view = read_view(store)
-    steps = ten_moves(cluster, view)
+    steps = ten_moves(cluster, view, tell)
     before = written(view)
     began_us = cluster_now_us(view.cluster_clocks)
     store.create(MOVES.key(NAME), MovePlan(name=NAME, steps=steps, submitted_us=began_us))
@@ -86,25 +86,27 @@ def leader_kills(cluster: Cluster, archive: Path, tell: Progress) -> dict[str, f
     }
 
 
-def ten_moves(cluster: Cluster, view: ClusterView) -> tuple[MoveStep, ...]:
+def ten_moves(cluster: Cluster, view: ClusterView, tell: Progress) -> tuple[MoveStep, ...]:
     """Two moves for each fragment, after which it is where it was."""
     steps: list[MoveStep] = []
     for number, (name, found) in enumerate(sorted(view.fragments.items())):
         record = found.record
         assert record.secondary is not None, "every fragment is protected"
         role, there, back = "primary", record.secondary.node, record.primary.node
-        if number % 2 and (free := _free(cluster, view, record)) is not None:
+        if number % 2 and (free := _free(cluster, view, record, tell)) is not None:
             role, there, back = "secondary", free, record.secondary.node
         steps += [MoveStep(fragment=name, role=role, node=node) for node in (there, back)]
     return tuple(steps)
 
 
-def _free(cluster: Cluster, view: ClusterView, record: FragmentRecord) -> str | None:
+def _free(
+    cluster: Cluster, view: ClusterView, record: FragmentRecord, tell: Progress
+) -> str | None:
     """A node without a replica of a fragment, to which its secondary may move."""
     taken = {replica.node for replica in record.replicas}
     for node in sorted(view.executors.keys() - taken):
         try:
-            move(cluster, record.key, "secondary", node, dry_run=True)
+            move(cluster, record.key, "secondary", node, dry_run=True, on_progress=tell)
         except (InvalidInput, Refused):
             continue
         return node

@@ -50,7 +50,7 @@ def test_after_the_moves_every_fragment_is_where_it_was() -> None:
     view = cluster.view()
     before = {name: found.record.replicas for name, found in view.fragments.items()}
     reach = ClusterContext(cluster="c", pid=1, started_s=0.0, folder="")
-    steps = ten_moves(Cluster(reach, cluster.store), view)
+    steps = ten_moves(Cluster(reach, cluster.store), view, lambda step, detail: cluster.settle())
     assert len(steps) == 2 * len(before)
     assert {step.role for step in steps} == {"primary", "secondary"}
     writes = written(view)
