@@ -50,6 +50,8 @@ class Served:
         if operation.method == "GET":
             query = {name: each for name, each in rest.items() if each is not None}
             return self.client.get(path, params=query, headers=headers)
+        if operation.method == "DELETE":
+            return self.client.delete(path, params=rest, headers=headers)
         response = self.client.post(path, json=rest, headers=headers)
         return self.ended(response) if response.status_code == 202 else response
 
@@ -80,7 +82,7 @@ def served(cluster: ObedientCluster, own: str | None = TOKEN) -> Generator[Serve
     view = CachedStore(cluster.server.connect())
     view.attend()
     service = Service(Cluster(reach(), view), view, "127.0.0.1:8650")
-    application = Application(service, Access(own), Health())
+    application = Application(service, Access(own, service.now_us), Health())
     service.long.start()
     thread = threading.Thread(target=live)
     thread.start()

@@ -24,6 +24,7 @@ from orchestrator.api.predicting import predict
 from orchestrator.api.proposals import NOTHING
 from orchestrator.api.sending import send
 from orchestrator.api.tailing import tail
+from orchestrator.api.tokens import create_token, revoke_token, tokens
 from orchestrator.api.validation import validate
 from orchestrator.api.verified_span import AskedSpan
 from orchestrator.api.verifying import verify
@@ -250,5 +251,8 @@ _CARRIED: Mapping[str, Carry] = {
     table.PREDICT.name: _predict,
     table.VERIFY.name: _verify,
     table.SEND.name: _send,
+    table.TOKENS.name: lambda cluster, _, __: tokens(cluster),
+    table.TOKEN_CREATE.name: lambda cluster, asked, _: create_token(cluster, asked),
+    table.TOKEN_REVOKE.name: lambda cluster, asked, _: revoke_token(cluster, asked.token),
 }
 """Operation → how it is carried out; `tail` is followed (`follow`)."""

@@ -299,6 +299,7 @@ def event_documents(entries: Sequence[HistoryEntry]) -> tuple[EventDocument, ...
             subject=entry.event.subject,
             detail=entry.event.detail,
             lasted_ms=entry.event.lasted_ms,
+            by=entry.event.by,
         )
         for entry in entries
     )

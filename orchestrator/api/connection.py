@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from orchestrator.deploy.config import ProcessConfig
 
 
+LOCAL = "local"
+"""Who asks with the cluster's secret."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A connected cluster: the first argument of every operation of the API.
@@ -25,10 +29,13 @@ class Cluster:
         How to reach it.
     store
         Its open store.
+    by
+        Who asks, for the history.
     """
 
     reach: ClusterContext | ProcessConfig
     store: Store
+    by: str = LOCAL
 
     @property
     def name(self) -> str:

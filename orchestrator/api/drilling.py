@@ -24,7 +24,7 @@ import msgspec
 from foundation.suggestions import nearest
 from orchestrator.api import moving
 from orchestrator.api.aiming import Moved, aimed, cluster_pid, still_aimed
-from orchestrator.api.connection import Cluster
+from orchestrator.api.connection import LOCAL, Cluster
 from orchestrator.api.observer import Observer
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView, read_view
@@ -158,7 +158,9 @@ def _note(
     at_us = cluster_now_us(read_view(cluster.store).cluster_clocks)
     told = None if report is None else for_history(report)
     cluster.store.append_history(
-        HistoryEvent(at_us=at_us, kind=kind, subject=name, detail=detail, report=told)
+        HistoryEvent(
+            at_us=at_us, kind=kind, subject=name, detail=detail, by=cluster.by, report=told
+        )
     )
 
 
@@ -186,8 +188,10 @@ class DrillMoves:
         moving.uncordon(self.cluster, node, lasting=False)
 
 
-def asking() -> str:
-    """Who runs drills here, for the history."""
+def asking(cluster: Cluster) -> str:
+    """Who runs drills, for the history."""
+    if cluster.by != LOCAL:
+        return cluster.by
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -257,7 +261,7 @@ def _watched(
             node=next(iter(blast.nodes), ""),
             store=cluster.store,
             on_progress=on_progress,
-            by=asking(),
+            by=asking(cluster),
             cluster_pid=pid,
             mover=DrillMoves(cluster),
             breach=breach,

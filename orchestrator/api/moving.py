@@ -70,7 +70,7 @@ def cordon(
             store.create(CORDONS.key(node), record)
         else:
             store.update(CORDONS.key(node), record, found.version)
-        _note(store, view, "cordoned", node, detail)
+        _note(cluster, view, "cordoned", node, detail)
     return CordonDocument(
         node=node,
         cordoned=not dry_run or wanted is None,
@@ -106,7 +106,7 @@ def uncordon(
                 _withdraw(store, name)
         version = view.broken(CORDONS)[node].version if found is None else found.version
         store.delete(CORDONS.key(node), version)
-        _note(store, view, "uncordoned", node, "it may be used again")
+        _note(cluster, view, "uncordoned", node, "it may be used again")
     return CordonDocument(
         node=node,
         cordoned=node in view.cordoned and (dry_run or not changed),
@@ -315,6 +315,7 @@ def _on(store: Store, node: str) -> tuple[str, ...]:
     return tuple(key for key, found in sorted(fragments.items()) if found.record.runs_on(node))
 
 
-def _note(store: Store, view: ClusterView, kind: str, subject: str, detail: str) -> None:
+def _note(cluster: Cluster, view: ClusterView, kind: str, subject: str, detail: str) -> None:
     at_us = cluster_now_us(view.cluster_clocks)
-    store.append_history(HistoryEvent(at_us=at_us, kind=kind, subject=subject, detail=detail))
+    event = HistoryEvent(at_us=at_us, kind=kind, subject=subject, detail=detail, by=cluster.by)
+    cluster.store.append_history(event)

@@ -69,7 +69,7 @@ def predict(
             node=next(iter(blast.nodes), ""),
             store=scenario.store,
             on_progress=silent,
-            by=asking(),
+            by=asking(cluster),
             mover=DrillMoves(simulated, lambda step, detail: hands.rest(LOOK_S)),
             links=blast.links,
             hands=hands,

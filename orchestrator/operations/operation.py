@@ -54,6 +54,8 @@ class Operation(Generic[P, R]):
         A sentence.
     verb
         The verb of the command line that prints the same result with `--json`; empty: none does.
+    changes
+        Whether it may change the cluster; who asked is then in the history.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Operation(Generic[P, R]):
     summary: str
     manner: Manner = Manner.DIRECT
     verb: str = ""
+    changes: bool = False
 
     @property
     def long(self) -> bool:
@@ -75,8 +78,3 @@ class Operation(Generic[P, R]):
     def path_fields(self) -> tuple[str, ...]:
         """The parameters that are in the path."""
         return tuple(_field.findall(self.path))
-
-    @property
-    def writes(self) -> bool:
-        """Whether it may change something."""
-        return self.role is AccessRole.OPERATE

@@ -170,3 +170,17 @@ class EventsParameters(Parameters, frozen=True, kw_only=True):
     """
 
     after: int | None = None
+
+
+class TokenParameters(Parameters, frozen=True, kw_only=True):
+    """What a new token permits, for how many days, and whom it is for."""
+
+    role: Literal["read", "operate"] = "read"
+    days: Annotated[float, msgspec.Meta(gt=0, le=36_500)] | None = None
+    note: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+class RevokeParameters(Parameters, frozen=True, kw_only=True):
+    """A token, by its id."""
+
+    token: str

@@ -23,9 +23,11 @@ from orchestrator.operations.parameters import (
     MoveParameters,
     Parameters,
     PredictParameters,
+    RevokeParameters,
     SendParameters,
     SwitchoverParameters,
     TailParameters,
+    TokenParameters,
     VerifyParameters,
     WithdrawParameters,
 )
@@ -40,6 +42,7 @@ from orchestrator.results.moves import MovesDocument
 from orchestrator.results.operations import OperationStatus
 from orchestrator.results.status import EventDocument, HistoryDocument, StatusDocument
 from orchestrator.results.streams import SentLines, TailEvent
+from orchestrator.results.tokens import NewToken, TokensDocument
 from orchestrator.results.validation import ValidateDocument
 from orchestrator.results.verification import VerifyDocument
 
@@ -97,48 +100,56 @@ VALIDATE = Operation(
 APPLY = Operation(
     name="apply", method="POST", path="apply", verb="apply",
     parameters=ApplyParameters, result=Applied, role=OPERATE, manner=LONG,
+    changes=True,
     summary="Bring streams and queries into the cluster.",
 )  # fmt: skip
 
 DELETE = Operation(
     name="delete", method="POST", path="delete", verb="delete",
     parameters=DeleteParameters, result=DeletedDocument, role=OPERATE, manner=LONG,
+    changes=True,
     summary="Delete queries and streams.",
 )  # fmt: skip
 
 MOVE = Operation(
     name="move", method="POST", path="fragments/{fragment}/move", verb="move",
     parameters=MoveParameters, result=MovesDocument, role=OPERATE, manner=LONG,
+    changes=True,
     summary="Bring one replica of a fragment to another node.",
 )  # fmt: skip
 
 SWITCHOVER = Operation(
     name="switchover", method="POST", path="fragments/{fragment}/switchover", verb="switchover",
     parameters=SwitchoverParameters, result=MovesDocument, role=OPERATE, manner=LONG,
+    changes=True,
     summary="Have primary and secondary of a fragment change roles.",
 )  # fmt: skip
 
 WITHDRAW = Operation(
     name="withdraw", method="POST", path="fragments/{fragment}/withdraw", verb="move --abort",
     parameters=WithdrawParameters, result=WithdrawnDocument, role=OPERATE,
+    changes=True,
     summary="Take back the moves of a fragment that are under way.",
 )  # fmt: skip
 
 DRAIN = Operation(
     name="drain", method="POST", path="nodes/{node}/drain", verb="drain",
     parameters=DrainParameters, result=MovesDocument, role=OPERATE, manner=LONG,
+    changes=True,
     summary="Cordon a node, and bring everything that runs there to other nodes.",
 )  # fmt: skip
 
 CORDON = Operation(
     name="cordon", method="POST", path="nodes/{node}/cordon", verb="cordon",
     parameters=CordonParameters, result=CordonedDocument, role=OPERATE,
+    changes=True,
     summary="Have nothing new placed on a node.",
 )  # fmt: skip
 
 UNCORDON = Operation(
     name="uncordon", method="POST", path="nodes/{node}/uncordon", verb="uncordon",
     parameters=CordonParameters, result=CordonedDocument, role=OPERATE,
+    changes=True,
     summary="Let a node be used again.",
 )  # fmt: skip
 
@@ -157,12 +168,14 @@ DRILL_AUDIT = Operation(
 DRILL = Operation(
     name="drill", method="POST", path="drills/{drill}/run", verb="drill run",
     parameters=DrillParameters, result=DrillReport, role=OPERATE, manner=LONG,
+    changes=True,
     summary="Have something fail on purpose, and measure the consequences.",
 )  # fmt: skip
 
 DRILL_SERIES = Operation(
     name="drill-series", method="POST", path="drills/run", verb="drill run --all",
     parameters=DrillSeriesParameters, result=tuple[DrillRun, ...], role=OPERATE, manner=LONG,
+    changes=True,
     summary="Run drills one after the other.",
 )  # fmt: skip
 
@@ -208,10 +221,28 @@ EVENTS = Operation(
     summary="Follow the history.",
 )  # fmt: skip
 
+TOKENS = Operation(
+    name="tokens", method="GET", path="tokens", verb="token list",
+    parameters=Parameters, result=TokensDocument, role=OPERATE,
+    summary="The tokens there are.",
+)  # fmt: skip
+
+TOKEN_CREATE = Operation(
+    name="token-create", method="POST", path="tokens", verb="token create",
+    parameters=TokenParameters, result=NewToken, role=OPERATE, changes=True,
+    summary="Draw a token. It is shown this once.",
+)  # fmt: skip
+
+TOKEN_REVOKE = Operation(
+    name="token-revoke", method="DELETE", path="tokens/{token}", verb="token revoke",
+    parameters=RevokeParameters, result=TokensDocument, role=OPERATE, changes=True,
+    summary="Have a token permit nothing any more; the tokens that are left.",
+)  # fmt: skip
+
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
     STATUS, HISTORY, METRICS, PLAN, PREVIEW, MAP, PREVIEW_MAP, VALIDATE, APPLY, DELETE,
     MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
     DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, VERIFY,
-    SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS,
+    SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS, TOKENS, TOKEN_CREATE, TOKEN_REVOKE,
 )  # fmt: skip
 """In the order in which the documentation has them."""

@@ -73,7 +73,7 @@ from orchestrator.records.hosts import (
     SourceStatus,
     WaitingInput,
 )
-from orchestrator.records.operations import OperationRecord, OperationState, WebRecord
+from orchestrator.records.operations import OperationRecord, OperationState, TokenRecord, WebRecord
 from orchestrator.records.proposals import (
     ApplyRequest,
     DeleteRequest,

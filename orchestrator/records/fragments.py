@@ -228,5 +228,8 @@ class HistoryEvent(Record, frozen=True, kw_only=True):
     lasted_ms: float | None = None
     """How long the state lasted that this event ends, or has lasted that was noticed only now;
     None for other events."""
+    by: str = ""
+    """Who asked for it: a token's id and an address; `local`: a command with the cluster's secret;
+    empty: it happened, or the leader decided it."""
     report: dict[str, object] | None = None
     """What a drill's observer measured (`orchestrator.drills.report`); None for other events."""

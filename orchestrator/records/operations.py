@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Literal
 
 import msgspec
 
@@ -46,6 +47,24 @@ class OperationRecord(Record, frozen=True, kw_only=True):
     detail: str = ""
     result: msgspec.Raw = NOTHING
     error: msgspec.Raw = NOTHING
+
+
+class TokenRecord(Record, frozen=True, kw_only=True):
+    """`/tokens/<id>`: a token of the HTTP API; what was drawn is nowhere.
+
+    Attributes
+    ----------
+    sha256
+        Of the token, in hexadecimal digits.
+    created_us, expires_us
+        Cluster clock, µs; None: it does not expire.
+    """
+
+    sha256: str
+    role: Literal["read", "operate"]
+    created_us: int
+    expires_us: int | None = None
+    note: str = ""
 
 
 class WebRecord(Record, frozen=True, kw_only=True):

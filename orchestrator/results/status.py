@@ -176,6 +176,8 @@ class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     lasted_ms: float | None = None
     """How long the state lasted that this event ends, such as a time without protection."""
+    by: str = ""
+    """Who asked for it: a token's id and an address, or `local`; empty: nobody did."""
 
 
 class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):

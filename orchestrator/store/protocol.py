@@ -28,6 +28,7 @@ The paths below `/vivace/<cluster>`:
     checks/<name>            EdgeCheck            ephemeral: what a site is to look at for a client
     trials/<name>            HostTrial            ephemeral: statements that a host is to try
     operations/<name>        OperationRecord      what the HTTP API carries out, and its result
+    tokens/<id>              TokenRecord          of the HTTP API: role, expiry, digest
     webs/<name>              WebRecord            ephemeral: a process of the HTTP API
     history/<e|r>-<sequence> HistoryEvent         bounded; r: with the report of a drill
 
@@ -89,6 +90,7 @@ from orchestrator.records import (
     ServicesRecord,
     StreamRecord,
     StrikeRecord,
+    TokenRecord,
     WebRecord,
 )
 
@@ -195,6 +197,7 @@ CHECKS = RecordFolder("checks", EdgeCheck)
 TRIALS = RecordFolder("trials", HostTrial)
 OPERATIONS = RecordFolder("operations", OperationRecord)
 WEBS = RecordFolder("webs", WebRecord)
+TOKENS = RecordFolder("tokens", TokenRecord)
 HISTORY = RecordFolder("history", HistoryEvent)
 
 MOST_BYTES = 900_000

@@ -49,11 +49,12 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
         ZooKeeper does not answer, or the address is taken.
     """
     endpoint = _endpoint(config)
-    access = Access(_token(config))
+    own = _token(config)
     with closing(config.open_store()) as store:
         view = CachedStore(store)
         view.attend()
         service = Service(Cluster(config, view), view, str(endpoint))
+        access = Access(own, service.now_us)
         with closing(service):
             application = Application(service, access, health, config.cors_allow)
             server = _Server(application.asgi, endpoint, config)

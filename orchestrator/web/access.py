@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from orchestrator.api.tokens import digest
 from orchestrator.operations.operation import AccessRole
+from orchestrator.records import TokenRecord
 from orchestrator.web.failures import Forbidden, Unauthorized
 
-LOCAL = "start"
+START = "start"
 """The id of the token that the process was started with."""
 
 
@@ -33,12 +35,7 @@ class Author:
             It does not.
         """
         if role is AccessRole.OPERATE and self.role is not AccessRole.OPERATE:
-            raise Forbidden(f"token {self.token} permits to read, and this changes something")
-
-
-def digest(token: str) -> str:
-    """What is kept of a token."""
-    return hashlib.sha256(token.encode()).hexdigest()
+            raise Forbidden(f"token {self.token} permits only to read")
 
 
 class Access:
@@ -48,23 +45,34 @@ class Access:
     ----------
     own
         The token that the process was started with, which may operate; None: there is none.
+    now_us
+        The cluster's clock.
     """
 
-    def __init__(self, own: str | None) -> None:
+    def __init__(self, own: str | None, now_us: Callable[[], int]) -> None:
         self._own = None if own is None else digest(own)
+        self._now_us = now_us
 
-    def author(self, authorization: str, address: str) -> Author:
+    def author(self, authorization: str, address: str, known: Mapping[str, TokenRecord]) -> Author:
         """Whose request it is, by its header `Authorization`.
+
+        All digests are compared, each in constant time.
 
         Raises
         ------
         Unauthorized
-            It has no token, or none that is known.
+            It has no token, or none that is known, or one that has expired.
         """
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Unauthorized("the request has no token: send `Authorization: Bearer TOKEN`")
         given = digest(token.strip())
         if self._own is not None and hmac.compare_digest(given, self._own):
-            return Author(token=LOCAL, role=AccessRole.OPERATE, address=address)
-        raise Unauthorized("the token is unknown")
+            return Author(token=START, role=AccessRole.OPERATE, address=address)
+        found = [name for name, r in known.items() if hmac.compare_digest(given, r.sha256)]
+        if not found:
+            raise Unauthorized("the token is unknown, or was revoked")
+        record = known[found[0]]
+        if record.expires_us is not None and record.expires_us <= self._now_us():
+            raise Unauthorized(f"token {found[0]} has expired")
+        return Author(token=found[0], role=AccessRole(record.role), address=address)

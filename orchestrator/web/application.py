@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Literal
 
@@ -22,8 +23,10 @@ from orchestrator.health import Health
 from orchestrator.operations.operation import AccessRole, Manner, Operation
 from orchestrator.operations.parameters import EventsParameters
 from orchestrator.operations.table import OPERATIONS
+from orchestrator.records import TokenRecord
+from orchestrator.store.protocol import StoreUnavailable
 from orchestrator.web.access import Access, Author
-from orchestrator.web.failures import Unauthorized, retry_after_s, status_of
+from orchestrator.web.failures import Forbidden, Unauthorized, retry_after_s, status_of
 from orchestrator.web.limits import RateLimit
 from orchestrator.web.openapi import PREFIX, document
 from orchestrator.web.requests import parameters_of
@@ -69,12 +72,12 @@ class Application:
             Manner.STREAM: self._stream,
         }
         routes = [
-            self._guarded(PREFIX + each.path, each.method, each.role, handles[each.manner](each))
+            self._guarded(PREFIX + each.path, each.method, each, handles[each.manner](each))
             for each in OPERATIONS
         ]
         routes += [
-            self._guarded(f"{PREFIX}openapi.json", "GET", AccessRole.READ, self._described),
-            self._guarded("/metrics", "GET", AccessRole.READ, self._metrics),
+            self._guarded(f"{PREFIX}openapi.json", "GET", None, self._described),
+            self._guarded("/metrics", "GET", None, self._metrics),
             *self._probes(),
         ]
         self.asgi = Litestar(
@@ -87,26 +90,38 @@ class Application:
         )
 
     def _guarded(
-        self, path: str, method: Literal["GET", "POST", "DELETE"], role: AccessRole, handle: Handle
+        self,
+        path: str,
+        method: Literal["GET", "POST", "DELETE"],
+        operation: Operation[Any, Any] | None,
+        handle: Handle,
     ) -> HTTPRouteHandler:
-        """A route for whoever has a token that permits it."""
+        """A route for whoever has a token that permits it: to read, if it is no operation."""
 
         async def guarded(request: ApiRequest) -> Response[Any]:
+            by = request.client.host if request.client else ""
             try:
-                author = self._author(request)
-                author.check(role)
+                author = await self._author(request, by)
+                by = str(author)
+                author.check(AccessRole.READ if operation is None else operation.role)
                 return await handle(request, author)
             # Whatever it is, the client is told as of any other error.
             except Exception as error:  # noqa: BLE001
+                if isinstance(error, Unauthorized | Forbidden) and operation and operation.changes:
+                    await self._service.refused(operation, by, str(error))
                 return self._failure(request, error)
 
-        return route(_field.sub(rf"{{{_OF}\1:str}}", path), http_method=method)(guarded)
+        return route(_field.sub(rf"{{{_OF}\1:str}}", path), http_method=method, status_code=200)(
+            guarded
+        )
 
-    def _author(self, request: ApiRequest) -> Author:
+    async def _author(self, request: ApiRequest, address: str) -> Author:
         """Whose request it is; counted."""
-        address = request.client.host if request.client else ""
+        known: dict[str, TokenRecord] = {}
+        with suppress(StoreUnavailable):
+            known = await self._service.tokens()
         try:
-            author = self._access.author(request.headers.get("Authorization", ""), address)
+            author = self._access.author(request.headers.get("Authorization", ""), address, known)
         except Unauthorized:
             self._rates.count(address)
             raise
@@ -114,8 +129,9 @@ class Application:
         return author
 
     def _direct(self, operation: Operation[Any, Any]) -> Handle:
-        async def handle(request: ApiRequest, _author: Author) -> Response[Any]:
-            result = await self._service.result(operation, await _parameters(operation, request))
+        async def handle(request: ApiRequest, author: Author) -> Response[Any]:
+            asked = await _parameters(operation, request)
+            result = await self._service.result(operation, asked, author)
             headers = self._age()
             if operation.method == "GET":
                 headers["ETag"] = tag = f'"{hashlib.sha256(result).hexdigest()[:32]}"'

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,11 +24,11 @@ from orchestrator.operations.parameters import (
     Parameters,
     TailParameters,
 )
-from orchestrator.records import ClocksRecord
+from orchestrator.records import ClocksRecord, HistoryEvent, TokenRecord
 from orchestrator.results.operations import OperationStatus
 from orchestrator.results.status import EventDocument
 from orchestrator.store.cached import CachedStore
-from orchestrator.store.protocol import CLOCKS, HISTORY, OPERATIONS
+from orchestrator.store.protocol import CLOCKS, HISTORY, OPERATIONS, TOKENS, StoreError
 from orchestrator.web.access import Author
 from orchestrator.web.bell import Bell
 from orchestrator.web.events import Followed, history_events, operation_events
@@ -48,6 +49,12 @@ MOST_WAITING = 64
 REQUEST_S = 60.0
 """Time within which a result must be there that does not come later."""
 
+UNTOLD = ("folder", "manifests")
+"""Parameters that are too long for the history, or say nothing."""
+
+REFUSALS_EVERY_S = 5.0
+"""Between two refusals that the history tells of."""
+
 MOST_TAILS = 32
 """Each has a host of its own."""
 
@@ -66,12 +73,13 @@ class Service:
     def __init__(self, cluster: Cluster, view: CachedStore, address: str) -> None:
         self._cluster = cluster
         self.view = view
-        self.long = LongOperations(view, address, self._now_us)
+        self.long = LongOperations(view, address, self.now_us)
         self.streams = StreamLimit()
         self._tails = StreamLimit(MOST_TAILS)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
         self._followers = ThreadPoolExecutor(MOST_TAILS, thread_name_prefix="tail")
         self._waiting = 0
+        self._refusal_s, self._refusals = 0.0, 0
         self._shared: dict[bytes, tuple[float, asyncio.Task[Any]]] = {}
         self._events, self._operations = Bell(), Bell()
         view.watch(HISTORY, self._events.ring)
@@ -83,8 +91,11 @@ class Service:
         for threads in (self._threads, self._followers):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    async def result(self, operation: Operation[Any, Any], asked: Parameters) -> bytes:
+    async def result(
+        self, operation: Operation[Any, Any], asked: Parameters, author: Author
+    ) -> bytes:
         """The result of an operation that comes at once, as JSON; raises as the operation does."""
+        cluster = self._asked_by(author)
 
         give_up_s = time.monotonic() + REQUEST_S
 
@@ -96,9 +107,10 @@ class Service:
         def carry() -> bytes:
             if isinstance(asked, FollowParameters):
                 return msgspec.json.encode(self.long.status(asked.operation))
-            return msgspec.json.encode(carry_out(operation, self._cluster, asked, waiting))
+            self._note(operation, asked, author)
+            return msgspec.json.encode(carry_out(operation, cluster, asked, waiting))
 
-        if operation.writes:
+        if operation.method != "GET":
             return await self._in_thread(carry)
         return await self._in_common(
             operation.name.encode() + b" " + msgspec.json.encode(asked), carry
@@ -114,13 +126,65 @@ class Service:
     ) -> OperationStatus:
         """Have a long operation carried out."""
 
+        cluster = self._asked_by(author)
+
         def carry(on_progress: api.Progress) -> object:
-            return carry_out(operation, self._cluster, asked, on_progress)
+            return carry_out(operation, cluster, asked, on_progress)
 
         def begin() -> OperationStatus:
+            self._note(operation, asked, author)
             return self.long.status(self.long.begin(operation.name, str(author), carry))
 
         return await self._in_thread(begin)
+
+    async def tokens(self) -> dict[str, TokenRecord]:
+        """The tokens there are, by their ids."""
+
+        def read() -> dict[str, TokenRecord]:
+            return {name: found.record for name, found in self.view.list(TOKENS).records.items()}
+
+        return await self._in_common(b"tokens", read)
+
+    async def refused(self, operation: Operation[Any, Any], by: str, why: str) -> None:
+        """Have the history say that somebody was kept from changing something.
+
+        Of many, the first in some seconds is told, with the number of those before it that are not:
+        the history has its bounds, and strangers must not push out what is in it.
+        """
+        now_s = time.monotonic()
+        if now_s < self._refusal_s:
+            self._refusals += 1
+            return
+        more = f"; {self._refusals} more before" if self._refusals else ""
+        self._refusal_s, self._refusals = now_s + REFUSALS_EVERY_S, 0
+        with suppress(StoreError):
+            await self._in_thread(
+                lambda: self._append("refused", operation.name, f"{why}{more}", by)
+            )
+
+    def now_us(self) -> int:
+        """The cluster's clock."""
+        found = self.view.get(CLOCKS)
+        return cluster_now_us(ClocksRecord(machines={}) if found is None else found.record)
+
+    def _asked_by(self, author: Author) -> Cluster:
+        return replace(self._cluster, by=str(author))
+
+    def _note(self, operation: Operation[Any, Any], asked: Parameters, author: Author) -> None:
+        """Have the history say who has something changed, before it is."""
+        given = msgspec.structs.asdict(asked)
+        if operation.changes and not given.get("dry_run"):
+            told = ", ".join(
+                f"{name} {_in_words(each)}"
+                for name, each in given.items()
+                if name not in UNTOLD and each not in (None, False, "", ())
+            )
+            self._append("asked", operation.name, told, str(author))
+
+    def _append(self, kind: str, subject: str, detail: str, by: str) -> None:
+        at_us = self.now_us()
+        event = HistoryEvent(at_us=at_us, kind=kind, subject=subject, detail=detail, by=by)
+        self.view.append_history(event)
 
     async def stream(self, asked: Parameters) -> AsyncGenerator[bytes]:
         """The events of a stream as they are sent; raises at once if there is no such stream."""
@@ -195,9 +259,9 @@ class Service:
         self._waiting -= 1
         _noticed(future)
 
-    def _now_us(self) -> int:
-        found = self.view.get(CLOCKS)
-        return cluster_now_us(ClocksRecord(machines={}) if found is None else found.record)
+
+def _in_words(value: tuple[str, ...] | str | float) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _late() -> Busy:

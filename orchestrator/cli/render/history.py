@@ -25,5 +25,6 @@ def events_table(events: Sequence[api.EventDocument], title: str | None = None) 
     for event in events:
         style = _styles.get(event.kind, "")
         kind = f"[{style}]{event.kind}[/]" if style else event.kind
-        table.add_row(clock(event.at_us), kind, event.subject, event.detail)
+        asked = f" (by {event.by})" if "@" in event.by else ""
+        table.add_row(clock(event.at_us), kind, event.subject, event.detail + asked)
     return table

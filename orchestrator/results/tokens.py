@@ -1,0 +1,29 @@
+"""Tokens of the HTTP API."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class TokenDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A token, without what was drawn; `created_us` and `expires_us` by the cluster's clock."""
+
+    id: str
+    role: Literal["read", "operate"]
+    created_us: int
+    expires_us: int | None
+    note: str
+
+
+class NewToken(TokenDocument, frozen=True, kw_only=True):
+    """A token that was just drawn; nobody can show it again."""
+
+    token: str
+
+
+class TokensDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The tokens there are."""
+
+    tokens: tuple[TokenDocument, ...]
