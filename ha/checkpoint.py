@@ -126,14 +126,11 @@ class CheckpointSender:
     ----------
     too_large
         How many states were too large to be sent.
-    sent_bytes
-        What was sent so far, without the frames around it.
     state_bytes
         Size of the last state that was written, be it sent or too large; None: none.
     """
 
     too_large: int = 0
-    sent_bytes: int = 0
     state_bytes: int | None = None
     _cut: Cut | None = None
     _taken_us: int | None = None
@@ -219,7 +216,6 @@ class CheckpointSender:
         base_ms = self._held.get(node)
         base = b"" if base_ms is None else self._states.get(base_ms, b"")
         segments = written(self._states[cut.output.watermark_ms], base)
-        self.sent_bytes += sum(map(len, segments))
         return Checkpoint(
             fragment=fragment,
             epoch=epoch,

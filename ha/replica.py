@@ -472,7 +472,7 @@ class Replica:
         """
         if snapshot.generation < self.generation:
             return False
-        waiting = {stream: self._waiting(stream) for stream in self.inputs}
+        waiting = {stream: self.waiting(stream) for stream in self.inputs}
         joined = self._following(snapshot.inputs, waiting)
         if joined is None:
             return False
@@ -523,7 +523,7 @@ class Replica:
             return False
         if cut.output.watermark_ms <= self.log.end.watermark_ms:
             return False
-        waiting = {stream: self._waiting(stream) for stream in self.inputs}
+        waiting = {stream: self.waiting(stream) for stream in self.inputs}
         joined = self._following(cut.inputs, waiting)
         if joined is None:
             return False
@@ -535,7 +535,7 @@ class Replica:
         self.digests = OutputDigests(cut.output.watermark_ms)
         return True
 
-    def _waiting(self, stream: str) -> Sequence[Chunk]:
+    def waiting(self, stream: str) -> Sequence[Chunk]:
         """Received chunks of an input that are not evaluated."""
         if self.role is ReplicaRole.WARMING:
             return self.inputs[stream].waiting

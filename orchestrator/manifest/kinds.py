@@ -178,19 +178,10 @@ def _duration(field: Field) -> float:
     return field.quantity(duration_ms)
 
 
-def _executor_memory(field: Field) -> int:
+def _memory(field: Field, least_bytes: int, problem: str) -> int:
     size = field.quantity(memory_bytes, positive=True)
-    if size < LEAST_EXECUTOR_MEMORY_BYTES:
-        least = f"{LEAST_EXECUTOR_MEMORY_BYTES // 2**20}m"
-        field.refuse("is less than Spark needs for an executor", f"Write {least} or more.")
-    return size
-
-
-def _memory(field: Field) -> int:
-    size = field.quantity(memory_bytes, positive=True)
-    if size < LEAST_MEMORY_BYTES:
-        least = f"{LEAST_MEMORY_BYTES // 2**20}m"
-        field.refuse("is too little for the queues of a host", f"Write {least} or more.")
+    if size < least_bytes:
+        field.refuse(problem, f"Write {least_bytes // 2**20}m or more.")
     return size
 
 
@@ -232,7 +223,10 @@ _settings: Options = {
     "hop_overhead_ms": ("hop", _duration),
     "cpu": ("cpu", read_scaling),
     "scheduling": ("scheduling", lambda field: Policy(field.choice([p.value for p in Policy]))),
-    "memory_bytes": ("memory", _memory),
+    "memory_bytes": (
+        "memory",
+        lambda field: _memory(field, LEAST_MEMORY_BYTES, "is too little for the queues of a host"),
+    ),
     "state_rate_bytes_s": ("stateRate", _state_rate),
     "emulate_costs": ("emulateCosts", Field.boolean),
     "admission": ("admission", lambda field: field.boolean("on", "off")),
@@ -240,7 +234,12 @@ _settings: Options = {
 _equipment: Options = {
     "sites": ("sites", lambda field: tuple(_place(item) for item in field.items())),
     "latencies": ("latencies", Field.path),
-    "executor_memory_bytes": ("executorMemory", _executor_memory),
+    "executor_memory_bytes": (
+        "executorMemory",
+        lambda field: _memory(
+            field, LEAST_EXECUTOR_MEMORY_BYTES, "is less than Spark needs for an executor"
+        ),
+    ),
     "applications": ("applications", Field.count),
     "coordinators": ("coordinators", _coordinators),
     "zookeeper": ("zookeeper", _zookeeper),

@@ -30,7 +30,7 @@ from streams.kernels.contender_loops import (
 )
 from streams.kernels.keys import every
 from streams.plan.program import ENDS, AggregatePlan
-from streams.vectors.arrays import Codes
+from streams.vectors.arrays import Codes, resized
 from streams.vectors.order import float_order
 from streams.vectors.state import SnapshotError
 from streams.vectors.vector import Array, Vector
@@ -130,9 +130,7 @@ class ContenderLists:
 
     def allocate(self, groups: int) -> None:
         """Make room for so many groups."""
-        ends = np.full((groups, 2), -1, dtype=np.int64)
-        ends[: len(self._ends)] = self._ends
-        self._ends = ends
+        self._ends = resized(self._ends, groups, -1)
 
     def _make_room(self, added: int) -> None:
         """Have so many free places."""

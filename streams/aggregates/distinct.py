@@ -22,7 +22,7 @@ from streams.expressions.typed import Typed
 from streams.kernels import kernels
 from streams.kernels.keys import WORD_BITS, WORD_MASK, Column, Ints, Keys, key_column
 from streams.plan.program import AggregatePlan
-from streams.vectors.arrays import Codes
+from streams.vectors.arrays import Codes, resized
 from streams.vectors.batch_columns import BatchColumns
 from streams.vectors.vector import Vector, to_arrow
 
@@ -104,22 +104,13 @@ class Distinct:
 
     def allocate(self, groups: int) -> None:
         """Make room for so many groups."""
-        counts = np.zeros(groups, dtype=np.int64)
-        counts[: len(self._counts)] = self._counts
-        self._counts = counts
+        self._counts = resized(self._counts, groups)
         for part in self._parts.parts:
             part.allocate(groups)
 
     def _allocate_pairs(self, room: int) -> None:
-        kept = min(room, len(self._panes))
-        panes, noted = np.zeros(room, dtype=np.int64), np.zeros(room, dtype=np.bool_)
-        opened: Codes = np.zeros(room, dtype=np.int32)
-        panes[:kept], noted[:kept], opened[:kept] = (
-            self._panes[:kept],
-            self._noted[:kept],
-            self._open[:kept],
-        )
-        self._panes, self._noted, self._open = panes, noted, opened
+        self._panes, self._noted = resized(self._panes, room), resized(self._noted, room)
+        self._open = resized(self._open, room)
 
     def _make_room(self) -> None:
         if self.pairs.count > len(self._panes):

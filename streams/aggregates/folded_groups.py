@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from streams.expressions.typed import evaluator, project
 from streams.kernels import kernels
 from streams.kernels.keys import Keys, encode
 from streams.plan.program import CODED_KINDS, ENDS, EXTREMES, AggregatePlan, GroupPlan
-from streams.vectors.arrays import Codes
+from streams.vectors.arrays import Codes, resized
 from streams.vectors.state import row_slices
 from streams.vectors.vector import (
     Array,
@@ -97,12 +96,7 @@ class FoldedGroups:
         self._allocate(FIRST_GROUPS)
 
     def _allocate(self, room: int) -> None:
-        def grown(old: Array, filler: Any = 0) -> Array:
-            made = np.full(room, filler, dtype=old.dtype)
-            made[: len(old)] = old
-            return made
-
-        self._rows, self._born = grown(self._rows), grown(self._born)
+        self._rows, self._born = resized(self._rows, room), resized(self._born, room)
         for part in (*self._sums, *self._lists.values()):
             part.allocate(room)
         if not self._results:
@@ -111,7 +105,7 @@ class FoldedGroups:
                 for one in self._plan.aggregates
             ]
         self._results = [
-            (grown(values, fillers[one.kind]), grown(valid))
+            (resized(values, room, fillers[one.kind]), resized(valid, room))
             for one, (values, valid) in zip(self._plan.aggregates, self._results, strict=True)
         ]
 

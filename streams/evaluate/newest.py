@@ -24,7 +24,7 @@ from streams.kernels.keys import Keys, encode, every, key_column
 from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import cancelled
 from streams.plan.program import Program
-from streams.vectors.arrays import Codes
+from streams.vectors.arrays import Codes, resized
 from streams.vectors.batch_columns import BatchColumns
 from streams.vectors.state import (
     SAMPLED_ROWS,
@@ -68,10 +68,8 @@ class _Slots:
 
     def allocate(self, count: int) -> None:
         """Make room for so many slots."""
-        values: Array = np.full(count, fillers[self._kind], dtype=storage[self._kind])
-        valid = np.zeros(count, dtype=np.bool_)
-        values[: len(self.values)], valid[: len(self.valid)] = self.values, self.valid
-        self.values, self.valid = values, valid
+        self.values = resized(self.values, count, fillers[self._kind])
+        self.valid = resized(self.valid, count)
 
     def put(self, slots: IntArray, column: Vector) -> None:
         """Fill slots."""
@@ -184,16 +182,10 @@ class Newest(Evaluation):
             return
         self._allocated = max(keys, 2 * self._allocated)
         slots = self._allocated * self._most
-
-        def grown(old: Array, length: int, filler: int) -> Array:
-            made = np.full(length, filler, dtype=old.dtype)
-            made[: len(old)] = old
-            return made
-
-        self._entered = grown(self._entered, self._allocated, 0)
-        self._row_of = grown(self._row_of, slots, NOTHING)
-        self._ids = grown(self._ids, slots, 0)
-        self._passes = grown(self._passes, slots, 0)
+        self._entered = resized(self._entered, self._allocated)
+        self._row_of = resized(self._row_of, slots, NOTHING)
+        self._ids = resized(self._ids, slots)
+        self._passes = resized(self._passes, slots)
         for column in self._columns:
             column.allocate(slots)
 

@@ -276,20 +276,19 @@ class RowLog:
 
     def ids(self, positions: Positions) -> IntArray:
         """Identities of the rows at some positions."""
-        if len(self._segments) == 1:
-            return self._segments[0].ids[positions]
-        ordered, places = _in_order(positions)
-        parts = [self._segments[index].ids[at] for index, at in self._by_segment(ordered)]
-        found = np.concatenate(parts) if parts else self._segments[0].ids[:0]
-        return found if places is None else found[places]
+        return self._gathered([segment.ids for segment in self._segments], positions)
 
     def timestamps(self, positions: Positions) -> IntArray:
         """Timestamps of the rows at some positions."""
-        if len(self._segments) == 1:
-            return self._segments[0].timestamps[positions]
+        return self._gathered([segment.timestamps for segment in self._segments], positions)
+
+    def _gathered(self, columns: Sequence[IntArray], positions: Positions) -> IntArray:
+        """The values at some positions of what each segment has."""
+        if len(columns) == 1:
+            return columns[0][positions]
         ordered, places = _in_order(positions)
-        parts = [self._segments[index].timestamps[at] for index, at in self._by_segment(ordered)]
-        found = np.concatenate(parts) if parts else self._segments[0].timestamps[:0]
+        parts = [columns[index][at] for index, at in self._by_segment(ordered)]
+        found = np.concatenate(parts) if parts else columns[0][:0]
         return found if places is None else found[places]
 
     def discard(self, positions: Positions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ Bits = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
 _Array = npt.NDArray[Any]
+_Item = TypeVar("_Item", bound=np.generic)
 
 
 def sound(values: _Array) -> _Array:
@@ -22,6 +23,14 @@ def sound(values: _Array) -> _Array:
     if flags.c_contiguous and flags.aligned:
         return values
     return np.require(values, requirements=["C", "A"])
+
+
+def resized(values: npt.NDArray[_Item], length: int, filler: Any = 0) -> npt.NDArray[_Item]:
+    """A longer or shorter copy of an array, with a filler behind what there is."""
+    made = np.full((length, *values.shape[1:]), filler, dtype=values.dtype)
+    kept = min(length, len(values))
+    made[:kept] = values[:kept]
+    return made
 
 
 def home_shift(places: int) -> int:

@@ -155,7 +155,6 @@ def run(
     selection: ScheduleSelection,
     *,
     processes: int | None = None,
-    shrunk: bool = True,
     tell: Callable[[TrialVerdict], None] = lambda _: None,
 ) -> Campaign:
     """Play the schedules of consecutive seeds, until all are played or the process is interrupted.
@@ -171,7 +170,7 @@ def run(
     count = processes or min(os.cpu_count() or 1, seeds)
     verdicts: list[TrialVerdict] = []
     with suppress(KeyboardInterrupt):
-        for verdict in _verdicts(range(first_seed, first_seed + seeds), selection, count, shrunk):
+        for verdict in _verdicts(range(first_seed, first_seed + seeds), selection, count):
             verdicts.append(verdict)
             tell(verdict)
     verdicts.sort(key=lambda verdict: verdict.seed)
@@ -191,18 +190,16 @@ def run(
     )
 
 
-def _verdicts(
-    seeds: range, selection: ScheduleSelection, processes: int, shrunk: bool
-) -> Iterator[TrialVerdict]:
+def _verdicts(seeds: range, selection: ScheduleSelection, processes: int) -> Iterator[TrialVerdict]:
     if processes == 1:
         _prepare()
-        yield from (judge(seed, selection, shrunk=shrunk) for seed in seeds)
+        yield from (judge(seed, selection) for seed in seeds)
         return
     parts = [seeds[i : i + SEEDS_A_TASK] for i in range(0, len(seeds), SEEDS_A_TASK)]
     others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _prepare_worker)
     try:
-        task = partial(_judge_all, selection=selection, shrunk=shrunk)
+        task = partial(_judge_all, selection=selection)
         for done in as_completed([pool.submit(task, part) for part in parts]):
             yield from done.result()
     except BaseException:
@@ -214,10 +211,8 @@ def _verdicts(
     pool.shutdown()
 
 
-def _judge_all(
-    seeds: Sequence[int], selection: ScheduleSelection, shrunk: bool
-) -> list[TrialVerdict]:
-    return [judge(seed, selection, shrunk=shrunk) for seed in seeds]
+def _judge_all(seeds: Sequence[int], selection: ScheduleSelection) -> list[TrialVerdict]:
+    return [judge(seed, selection) for seed in seeds]
 
 
 def _prepare_worker() -> None:

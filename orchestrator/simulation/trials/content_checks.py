@@ -40,19 +40,20 @@ def content(seen: Observed, expected: dict[str, ExpectedStream]) -> Iterator[str
 
 def losses_us(seen: Observed) -> dict[str, int]:
     """Fragment → when its state was last said to be lost."""
-    return {
-        entry.text.split(":")[0].rpartition(".")[2]: entry.at_us
-        for entry in seen.entries
-        if entry.subject == "history" and entry.text.startswith("state lost ")
-    }
+    return {name.rpartition(".")[2]: at_us for name, at_us in _said(seen, "state lost ").items()}
 
 
 def _began_anew_us(seen: Observed) -> dict[str, int]:
     """Stream → when it was last said to begin anew."""
+    return _said(seen, "stream begins anew ")
+
+
+def _said(seen: Observed, what: str) -> dict[str, int]:
+    """Subject → when something was last said of it in the history."""
     return {
-        entry.text.split(":")[0].rpartition(" ")[2]: entry.at_us
+        entry.text.removeprefix(what).split(":")[0].rpartition(" ")[2]: entry.at_us
         for entry in seen.entries
-        if entry.subject == "history" and entry.text.startswith("stream begins anew ")
+        if entry.subject == "history" and entry.text.startswith(what)
     }
 
 

@@ -238,9 +238,9 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int | None
 
 
-def fault_text(fault: AnyFault) -> str:
-    """A fault in a line, without its time."""
-    fields = msgspec.to_builtins(fault)
+def event_text(event: msgspec.Struct) -> str:
+    """A fault or an operation in a line, without its time."""
+    fields = msgspec.to_builtins(event)
     kind = fields.pop("kind")
     del fields["at_ms"]
     return " ".join([kind, *(f"{name}={value}" for name, value in fields.items())])

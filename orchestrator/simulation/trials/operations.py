@@ -118,11 +118,3 @@ class OperationClient:
             node = CORDONS.key(self._operation.node)
             if (cordon := self._store.get(node)) is not None:
                 self._store.delete(node, cordon.version)
-
-
-def operation_text(operation: AnyOperation) -> str:
-    """An operation in a line, without its time."""
-    fields = msgspec.to_builtins(operation)
-    kind = fields.pop("kind")
-    del fields["at_ms"]
-    return " ".join([kind, *(f"{name}={value}" for name, value in fields.items())])

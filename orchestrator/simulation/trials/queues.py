@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ha.output_log import OutputLog
-from ha.replica import Replica
-from ha.roles import ReplicaRole
 from orchestrator.host.core.replica_manager import ReplicaManager
 from orchestrator.records import MemoryStatus
 from streams.vectors.chunk import Chunk, Position
@@ -63,15 +61,9 @@ def _indivisible(manager: ReplicaManager) -> int:
         readers = [
             manager.replicas[r].replica for r in subscription.readers if r in manager.replicas
         ]
-        waiting = [chunk for replica in readers for chunk in _waiting(replica, stream)]
+        waiting = [chunk for replica in readers for chunk in replica.waiting(stream)]
         indivisible += _largest(waiting, manager.input_bytes)
     return indivisible
-
-
-def _waiting(replica: Replica, stream: str) -> Iterable[Chunk]:
-    if replica.role is ReplicaRole.WARMING:
-        return replica.inputs[stream].waiting
-    return replica.engine.waiting_chunks(stream)
 
 
 def _largest(chunks: Iterable[Chunk], most_bytes: int) -> int:

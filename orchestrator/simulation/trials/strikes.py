@@ -20,7 +20,7 @@ from orchestrator.simulation.trials.faults import (
     Slow,
     StoreAway,
     StoreCut,
-    fault_text,
+    event_text,
 )
 from orchestrator.simulation.trials.observed import Observed
 from orchestrator.simulation.world.candidates import Candidates
@@ -58,11 +58,11 @@ class Strikes:
         """Let a fault begin, if its targets are there, and end when it is over."""
         nodes = [self._resolve(target) for target in fault.targets]
         if None in nodes or len(set(nodes)) < len(nodes):
-            self.observed.note("fault", f"{fault_text(fault)}: no such target now")
+            self.observed.note("fault", f"{event_text(fault)}: no such target now")
             return
         hosts = [self.world.hosts[node] for node in nodes if node is not None]
         named = " ".join(host.spec.node for host in hosts)
-        self.observed.note("fault", f"{fault_text(fault)}{': ' + named if named else ''}")
+        self.observed.note("fault", f"{event_text(fault)}{': ' + named if named else ''}")
         for host in hosts:
             self.observed.struck.setdefault(host.spec.node, self.world.now_us)
         match fault:
@@ -179,7 +179,7 @@ class Strikes:
 
     def _after(self, fault: AnyFault, action: Callable[[], None]) -> None:
         def end() -> None:
-            self.observed.note("fault", f"{fault_text(fault)} ends")
+            self.observed.note("fault", f"{event_text(fault)} ends")
             action()
 
         self.world.at(self.observed.began_us + fault.ends_ms * 1000, end)

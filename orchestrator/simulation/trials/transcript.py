@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.simulation.trials.faults import fault_text
+from orchestrator.simulation.trials.faults import event_text
 from orchestrator.simulation.trials.observed import Entry, Observed
 from streams.language import parse
 
@@ -27,7 +27,7 @@ def transcript(seen: Observed, found: Sequence[str]) -> str:
     if schedule.visit is not None and setting.visitor is not None:
         lines += [f"visitor: {each.text}" for each in parse(setting.visitor.statements)]
         lines.append(f"visitor from {schedule.visit.at_ms} to {schedule.visit.until_ms or '…'} ms")
-    lines += [f"planned at {fault.at_ms} ms: {fault_text(fault)}" for fault in schedule.faults]
+    lines += [f"planned at {fault.at_ms} ms: {event_text(fault)}" for fault in schedule.faults]
     lines.append("")
     lines += [_line(seen, entry) for entry in seen.entries if entry.at_us >= seen.began_us]
     lines += ["", *(f"! {finding}" for finding in found)] if found else ["", "all promises kept"]

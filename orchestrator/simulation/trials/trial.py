@@ -24,17 +24,13 @@ from orchestrator.records import (
     QueryRecord,
 )
 from orchestrator.simulation.trials.exposure import Exposure
-from orchestrator.simulation.trials.faults import (
-    Observe,
-    Visit,
-)
+from orchestrator.simulation.trials.faults import Observe, Visit, event_text
 from orchestrator.simulation.trials.observed import Arrival, Entry, Observed
 from orchestrator.simulation.trials.operations import (
     AnyOperation,
     Drain,
     OperationClient,
     ReplicaMove,
-    operation_text,
 )
 from orchestrator.simulation.trials.queues import QueueBudget
 from orchestrator.simulation.trials.schedule import Schedule
@@ -88,14 +84,11 @@ class FaultTrial:
         As drawn, or shrunk.
     folder
         For recordings.
-    check_invariants
-        Whether to check each host's invariants after each of its turns.
     """
 
-    def __init__(self, schedule: Schedule, folder: Path, *, check_invariants: bool = True) -> None:
+    def __init__(self, schedule: Schedule, folder: Path) -> None:
         self.setting = setting = schedule.setting
         self.schedule = schedule
-        self._check_invariants = check_invariants
         self._streams = setting.write(folder)
         self.world = World(
             setting.cluster,
@@ -313,7 +306,7 @@ class FaultTrial:
 
     def _operate(self, name: str, operation: AnyOperation) -> None:
         """Have an operation asked for, and ended, as soon as the store can be reached."""
-        operator, text = OperationClient(self.store, name, operation), operation_text(operation)
+        operator, text = OperationClient(self.store, name, operation), event_text(operation)
 
         def go_on() -> None:
             if (told := operator.go_on()) is not None:
@@ -365,7 +358,7 @@ class FaultTrial:
     # Time.
 
     def _run_for(self, seconds: float) -> None:
-        self.world.run_for(seconds, check_invariants=self._check_invariants)
+        self.world.run_for(seconds, check_invariants=True)
 
     def _later(self, at_ms: int, action: Callable[[], None]) -> None:
         self.world.at(self.observed.began_us + at_ms * 1000, action)

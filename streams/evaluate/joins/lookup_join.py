@@ -23,7 +23,7 @@ from streams.kernels import kernels
 from streams.kernels.keys import Keys, encode
 from streams.operators.relation import Relation
 from streams.plan.program import Program
-from streams.vectors.arrays import Codes
+from streams.vectors.arrays import Codes, resized
 from streams.vectors.state import Pieces, State, Stateful
 from streams.vectors.vector import Delta, Frame, RowsAt
 
@@ -155,6 +155,4 @@ class _IndexedRows:
 def _grown(old: Codes, needed: int) -> Codes:
     if needed <= len(old):
         return old
-    made: Codes = np.full(max(needed, 2 * len(old)), NOTHING, dtype=np.int32)
-    made[: len(old)] = old
-    return made
+    return resized(old, max(needed, 2 * len(old)), NOTHING)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foundation.arrays import BoolArray
-from streams.vectors.arrays import Codes
+from streams.vectors.arrays import Codes, resized
 from streams.vectors.vector import (
     Array,
     Positions,
@@ -36,8 +36,7 @@ class _Column:
         self.valid: BoolArray | None = None
 
     def allocate(self, room: int) -> None:
-        values: Array = np.full(room, fillers[self._kind], dtype=storage[self._kind])
-        values[: len(self.values)] = self.values
+        values = resized(self.values, room, fillers[self._kind])
         if self.valid is not None:
             self.valid = np.append(self.valid, np.ones(room - len(self.valid), dtype=np.bool_))
         self.values = values

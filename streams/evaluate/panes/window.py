@@ -19,7 +19,7 @@ from streams.aggregates.parts import FloatSum, widen
 from streams.kernels import kernels
 from streams.kernels.keys import Keys, encode
 from streams.plan.program import AggregatePlan
-from streams.vectors.arrays import Codes
+from streams.vectors.arrays import Codes, resized
 from streams.vectors.vector import Array, Vector
 
 FIRST_GROUPS = 64
@@ -112,16 +112,11 @@ class PaneWindow:
 
     def _allocate(self, room: int) -> None:
         """Make room for more groups; keep what there is."""
-
-        def grown(old: Array, filler: int) -> Array:
-            made = np.full(room, filler, dtype=old.dtype)
-            made[: len(old)] = old
-            return made
-
         self._room = room
-        self._rows, self._first = grown(self._rows, 0), grown(self._first, 0)
-        self._slot_of = grown(self._slot_of, -1)
-        self._open_codes, self._open_rows = grown(self._open_codes, 0), grown(self._open_rows, 0)
+        self._rows, self._first = resized(self._rows, room), resized(self._first, room)
+        self._slot_of = resized(self._slot_of, room, -1)
+        self._open_codes = resized(self._open_codes, room)
+        self._open_rows = resized(self._open_rows, room)
         states: list[Array] = []
         for index, part in enumerate(self.parts.parts):
             state = part.empty(room)
