@@ -115,7 +115,7 @@ class Acting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Struck:
+class DrillStrike:
     """When a fault struck, cluster clock, and the steps that it consisted of if there were several.
 
     Attributes

@@ -26,7 +26,7 @@ from orchestrator.drills.acting import (
     Acting,
     Disturbed,
     DrillFailed,
-    Struck,
+    DrillStrike,
     await_restored,
     await_successor,
 )
@@ -47,16 +47,16 @@ DISK_FULL_S = 10.0
 STORE_PAUSED_S = 10.0
 SLOW_S = 15.0
 
-Strike = Callable[[Acting], Struck | None]
+Strike = Callable[[Acting], DrillStrike | None]
 
 
 def _fails(kind: StrikeKind, lasts_s: float = 0.0) -> Strike:
     """The host of the node or site fails in a way, for a while if that lasts."""
 
-    def strike(acting: Acting) -> Struck:
+    def strike(acting: Acting) -> DrillStrike:
         with struck_host(acting, acting.node, kind, lasts_s) as at_us:
             acting.hold(lasts_s)
-        return Struck(at_us=at_us)
+        return DrillStrike(at_us=at_us)
 
     return strike
 
@@ -311,7 +311,7 @@ def run(drill: Drill, acting: Acting) -> Killed | Disturbed:
     ended_sources = drill.ends_host and _has_lone_sources(acting)
     aim = ", ".join(acting.links) or acting.node
     acting.on_progress("strike", f"{drill.what}{f': {aim}' if aim else ''}")
-    struck = Struck(at_us=acting.now_us)
+    struck = DrillStrike(at_us=acting.now_us)
     try:
         struck = drill.strike(acting) or struck
     except (psutil.Error, NotImposed) as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from orchestrator.control.observe.view import ClusterView
 
 if TYPE_CHECKING:
-    from orchestrator.drills.acting import Acting, Struck
+    from orchestrator.drills.acting import Acting, DrillStrike
     from orchestrator.drills.links import LinkChange
 
 
@@ -55,7 +55,7 @@ class Drill:
     name: str
     what: str
     aim: Aim
-    strike: Callable[[Acting], Struck | None]
+    strike: Callable[[Acting], DrillStrike | None]
     fails_primary: bool = False
     ends_host: bool = False
     whole_domain: bool = False

@@ -10,7 +10,7 @@ from orchestrator.drills.acting import (
     Acting,
     Disturbed,
     DrillFailed,
-    Struck,
+    DrillStrike,
     await_flow,
     await_moves,
     await_restored,
@@ -30,12 +30,12 @@ DRAIN_PATIENCE_S = 30.0
 load of the processes that the restart before has started."""
 
 
-def kill_coordinator(acting: Acting) -> Struck:
+def kill_coordinator(acting: Acting) -> DrillStrike:
     """Kill the leader, and wait for the next one."""
     candidate = _leader(acting)
     at_us = end_coordinator(acting, candidate, StrikeKind.KILL)
     wait_for(acting, lambda: _leads(acting) not in (None, candidate), "no other coordinator leads")
-    return Struck(at_us=at_us)
+    return DrillStrike(at_us=at_us)
 
 
 def kill_leader_during_plan(acting: Acting) -> None:
@@ -82,7 +82,7 @@ def drain_and_kill(acting: Acting) -> None:
         acting.moves.uncordon(acting.node)
 
 
-def rolling_restart(acting: Acting) -> Struck:
+def rolling_restart(acting: Acting) -> DrillStrike:
     """End every process of the cluster but its supervisors, one after the other.
 
     As a careful operator would, it waits after each until all is protected and outputs flow.
@@ -106,7 +106,7 @@ def rolling_restart(acting: Acting) -> Struck:
                 remarks=() if undrained is None else (undrained,),
             )
         )
-    return Struck(at_us=begun_us, steps=tuple(found))
+    return DrillStrike(at_us=begun_us, steps=tuple(found))
 
 
 def restart_server(acting: Acting, server: Process, end: Callable[[], None]) -> None:

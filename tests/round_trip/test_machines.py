@@ -201,7 +201,7 @@ def test_nothing_is_lost_when_a_machine_is_cut_off_and_then_lost(
     assert found == expected()
 
 
-DRILLS = ("hang", "slow-node", "kill-executor", "cut-link")
+DRILLS = ("hang", "slow-node", "kill-executor")
 
 
 def test_drills_strike_what_runs_on_another_machine(
@@ -220,8 +220,7 @@ def test_drills_strike_what_runs_on_another_machine(
             there = machines_of(store, *EXECUTORS)
             node = next((n for n in EXECUTORS if there[n] == second.name), EXECUTORS[0])
             # A node without a primary is struck, too.
-            target = None if name in ("cut-link", "switchover") else node
-            report = drill(cluster, name, target, say)
+            report = drill(cluster, name, node, say)
             say(name, f"{report.killed_node}: {report.failures or 'passed'}")
             assert (report.lost, report.repeated, report.differing) == (0, 0, 0)
     first.end()
