@@ -31,8 +31,9 @@ from orchestrator.records.host_trials import LONGEST_S
 IDLE_S = 60.0
 """After so long without a trial the process ends: a second `apply` soon after finds it running."""
 
-NICENESS = 10
-"""Hosts, at 0, get nine times as much of a processor that both want."""
+NICENESS = 5
+"""Hosts, at 0, get three times as much of a processor that both want. At 10 it would be nine times:
+where a machine has much to do, starting alone took most of the time that a trial may last."""
 
 PROGRAM = (sys.executable, "-m", "orchestrator.host.shell.trial_process")
 
