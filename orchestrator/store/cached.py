@@ -85,7 +85,7 @@ class CachedStore(Store):
     Parameters
     ----------
     store
-        Where it reads and writes; the caller closes it.
+        Where it reads and writes; it is closed with this one.
     now_s
         A clock that never goes back.
     """
@@ -123,7 +123,8 @@ class CachedStore(Store):
         return _Listening(part, callback)
 
     def close(self) -> None:
-        """Nothing: the store that it reads is the caller's."""
+        """End the session; its ephemeral records disappear at once."""
+        self._store.close()
 
     def _follow(self, state: SessionState) -> None:
         self.session = self._store.session

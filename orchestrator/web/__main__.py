@@ -50,8 +50,7 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
     """
     endpoint = _endpoint(config)
     own = _token(config)
-    with closing(config.open_store()) as store:
-        view = CachedStore(store)
+    with closing(CachedStore(config.open_store())) as view:
         view.attend()
         service = Service(Cluster(config, view), view, str(endpoint))
         access = Access(own, service.now_us)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import time
@@ -20,6 +21,7 @@ from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.errors import Unreachable
 from orchestrator.records import HistoryEvent, NodeKind, NodeRecord, StreamRecord
 from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
+from orchestrator.store.cached import CachedStore
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     HISTORY,
@@ -97,6 +99,23 @@ class MemoryWorld:
         pass
 
 
+class CachedWorld(MemoryWorld):
+    """The same read from memory, by clients to whom seconds pass between any two calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._behind: dict[Store, Store] = {}
+
+    def connect(self) -> Store:
+        store = super().connect()
+        cached = CachedStore(store, itertools.count().__next__)
+        self._behind[cached] = store
+        return cached
+
+    def expire(self, store: Store) -> None:
+        super().expire(self._behind[store])
+
+
 class ZooKeeperWorld:
     def __init__(self, hosts: str) -> None:
         self._hosts = hosts
@@ -159,10 +178,12 @@ def own_zookeeper(java: Java, tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
         yield server
 
 
-@pytest.fixture(params=["memory", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
+@pytest.fixture(params=["memory", "cached", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "memory":
         made: MemoryWorld | ZooKeeperWorld = MemoryWorld()
+    elif request.param == "cached":
+        made = CachedWorld()
     else:
         server: EmbeddedZooKeeper = request.getfixturevalue("zookeeper")
         made = ZooKeeperWorld(server.connect_string)
