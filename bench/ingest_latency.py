@@ -162,6 +162,6 @@ def results_of(address: str) -> Iterator[tuple[int, int]]:
 
     Tuples that enter at one time may be in any order, such as those of several tasks of Spark.
     """
-    for batch in vivace.connect(address).results(workload.RESULTS):
+    for batch in vivace.site(address).results(workload.RESULTS):
         if batch.num_rows:
             yield _greatest_number(batch), clock_us()

@@ -94,7 +94,7 @@ def arrow(address: str, encoded: dict[int, bytes]) -> Send:
 
 def python(address: str, _: dict[int, bytes]) -> Send:
     """The client for Python, which encodes and numbers."""
-    stream = vivace.connect(address).stream(STREAM)
+    stream = vivace.site(address).stream(STREAM)
 
     def send(rows: pa.RecordBatch) -> None:
         stream.send(rows)

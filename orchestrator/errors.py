@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 EXIT_BUG = 1
 
@@ -25,9 +24,16 @@ EXIT_UNREACHABLE = 3
 
 
 class VivaceError(Exception):
-    """Base of the errors that a command reports in one message instead of a traceback."""
+    """Base of the errors that a command reports in one message instead of a traceback.
+
+    Attributes
+    ----------
+    report
+        How another process has reported it; None: it was raised in this one.
+    """
 
     exit_status = EXIT_REFUSED
+    report: ErrorReport | None = None
 
 
 @dataclass(eq=False)
@@ -102,10 +108,11 @@ class Outdated(Refused):
     """What a request rests on has changed since; nothing was done."""
 
 
+@dataclass(eq=False)
 class Unreachable(VivaceError):
     """A service that this process needs does not answer.
 
-    Parameters
+    Attributes
     ----------
     what
         Its name: `ZooKeeper`.
@@ -118,13 +125,13 @@ class Unreachable(VivaceError):
     """
 
     exit_status = EXIT_UNREACHABLE
+    what: str
+    address: str
+    problem: str
+    remedy: str
 
-    def __init__(self, what: str, address: str, problem: str, remedy: str) -> None:
-        super().__init__(f"{what} at {address} {problem}. {remedy}")
-        self.what = what
-        self.address = address
-        self.problem = problem
-        self.remedy = remedy
+    def __str__(self) -> str:
+        return f"{self.what} at {self.address} {self.problem}. {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +142,17 @@ class ErrorReport:
     exit_status: int
     document: dict[str, dict[str, object]]
 
+    @property
+    def name(self) -> object:
+        """Name of the error's class."""
+        return self.document["error"]["type"]
+
 
 def error_report(error: BaseException) -> ErrorReport:
     """What is told of an error; the traceback of a bug is kept in a file."""
     if isinstance(error, VivaceError):
+        if error.report is not None:
+            return error.report
         status, message = error.exit_status, str(error)
     else:
         status, name = EXIT_BUG, type(error).__name__
@@ -146,6 +160,27 @@ def error_report(error: BaseException) -> ErrorReport:
     details = {"type": type(error).__name__, "message": message, "exit_status": status}
     document: dict[str, dict[str, object]] = {"error": {**_parts(error), **details}}
     return ErrorReport(message=message, exit_status=status, document=document)
+
+
+def reported(document: Mapping[str, Any]) -> VivaceError:
+    """The error that another process has reported, with the same message and exit status.
+
+    Parameters
+    ----------
+    document
+        What `error_report` has under `error`.
+    """
+    message, status = str(document["message"]), int(document["exit_status"])
+    error = VivaceError(message)
+    for kind in (InvalidInput, Refused, Unreachable):
+        names = {field.name for field in dataclasses.fields(kind)}
+        if names <= document.keys():
+            error = kind(**{name: document[name] for name in names})
+    error.exit_status = status
+    error.report = ErrorReport(
+        message=message, exit_status=status, document={"error": dict(document)}
+    )
+    return error
 
 
 def _parts(error: BaseException) -> dict[str, object]:
@@ -159,6 +194,10 @@ def _parts(error: BaseException) -> dict[str, object]:
 
 def _kept(error: BaseException) -> str:
     """The traceback in a file, and its path."""
+    # They take a while to import, and bugs are rare.
+    import tempfile
+    import traceback
+
     handle, path = tempfile.mkstemp(prefix="vivace-bug-", suffix=".log")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.writelines(traceback.format_exception(error))

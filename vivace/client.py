@@ -38,7 +38,7 @@ BEGINS = "Vivace-From"
 _IDENTITY = ("_generation", "_seq")
 
 
-def connect(
+def site(
     address: Address,
     *others: Address,
     token: str | None = None,
@@ -75,7 +75,7 @@ def connect(
 
 
 class Site:
-    """A site of a cluster; see `connect`."""
+    """A site of a cluster; see `site`."""
 
     def __init__(
         self, addresses: Sequence[Address], token: str | None, client: str | None, patience_s: float

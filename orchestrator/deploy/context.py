@@ -1,40 +1,24 @@
-"""The clusters that run on this machine, and how to reach them.
+"""The clusters that run on this machine, and their processes.
 
 A running cluster keeps a file `$VIVACE_HOME/<cluster>.json`. Only its owner can read the file,
 because it holds the cluster's secret. The file names the process that runs the cluster. If that
-process is gone, the next reader removes the file.
+process is gone, the next reader removes the file. Clients read the cluster's context instead
+(`vivace.contexts`), which is written and removed with it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
-from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import psutil
 
-from orchestrator.errors import EXIT_UNREACHABLE, Unreachable, VivaceError
+from orchestrator.errors import VivaceError
 from orchestrator.folders import path_part, private_folder
-
-if TYPE_CHECKING:
-    from orchestrator.store.zookeeper import ZooKeeperStore
-
-CONNECT_TIMEOUT_S = 4.0
-"""How long a command waits for ZooKeeper before it reports that ZooKeeper is unreachable."""
-
-
-class NoCluster(VivaceError):
-    """No cluster, or no cluster of that name, runs here."""
-
-    exit_status = EXIT_UNREACHABLE
-
-
-class SeveralClusters(VivaceError):
-    """Several clusters run here, and none was named."""
+from vivace import contexts
+from vivace.contexts import NoCluster, SeveralClusters
 
 
 class ClusterExists(VivaceError):
@@ -87,47 +71,6 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Folder in which its sites keep their outputs."""
         return Path(self.folder) / "archive"
 
-    @property
-    def _without_store(self) -> str:
-        """What a cluster whose ZooKeeper does not answer does, and what to do."""
-        if self.alive:
-            return (
-                f"Data flows on in cluster {self.cluster}. Its process ({self.pid}) starts "
-                "ZooKeeper again if it ended: try again in a few seconds; "
-                f"{self.logs / 'cluster.log'} says more."
-            )
-        return (
-            f"The process of cluster {self.cluster} ({self.pid}) has ended, and all of the cluster "
-            f"with it; its logs are in {self.logs}. `vivace up -f …` starts it again."
-        )
-
-    @contextlib.contextmanager
-    def open_store(self) -> Generator[ZooKeeperStore]:
-        """The cluster's store, for the time of a command.
-
-        Raises
-        ------
-        NoCluster
-            The cluster is still starting.
-        Unreachable
-            Its ZooKeeper does not answer.
-        """
-        # Most commands look for a cluster, and few reach ZooKeeper: kazoo takes long to import.
-        from orchestrator.store.zookeeper import ZooKeeperStore
-
-        if not self.zookeeper:
-            raise NoCluster(f"cluster {self.cluster} is still starting; its log is in {self.logs}")
-        try:
-            store = ZooKeeperStore(
-                self.zookeeper, self.cluster, self.secret, connect_timeout_s=CONNECT_TIMEOUT_S
-            )
-        except Unreachable as error:
-            raise Unreachable(
-                error.what, error.address, error.problem, self._without_store
-            ) from None
-        with contextlib.closing(store):
-            yield store
-
 
 def started_s(process: psutil.Process) -> float:
     """When a process was started, in seconds since the machine's boot.
@@ -136,11 +79,6 @@ def started_s(process: psutil.Process) -> float:
     the time of the boot.
     """
     return process.create_time() - psutil.boot_time()
-
-
-def home(environment: Mapping[str, str] = os.environ) -> Path:
-    """Folder of the context files."""
-    return Path(environment.get("VIVACE_HOME") or Path.home() / ".vivace")
 
 
 def claim(context: ClusterContext, folder: Path) -> None:
@@ -164,16 +102,28 @@ def claim(context: ClusterContext, folder: Path) -> None:
         ) from None
     finally:
         fresh.unlink()
+    _tell_clients(context, folder)
 
 
 def publish(context: ClusterContext, folder: Path) -> None:
-    """Replace the context that `claim` wrote, once the cluster can be reached."""
+    """Replace what `claim` wrote, once the cluster can be reached, and tell clients where it is."""
     _write_aside(context, folder).replace(_path(folder, context.cluster))
+    _tell_clients(context, folder)
+
+
+def _tell_clients(context: ClusterContext, folder: Path) -> None:
+    contexts.add_local(
+        context.cluster,
+        contexts.Context(api=context.api, pid=context.pid, logs=str(context.logs)),
+        context.token,
+        folder,
+    )
 
 
 def withdraw(cluster: str, folder: Path) -> None:
-    """Remove the context of a cluster that has ended."""
+    """Remove what is known of a cluster that has ended."""
     _path(folder, cluster).unlink(missing_ok=True)
+    contexts.remove(cluster, folder)
 
 
 def running(folder: Path) -> dict[str, ClusterContext]:
@@ -222,7 +172,7 @@ def _read(path: Path) -> ClusterContext | None:
         raise VivaceError(f"{path}: cannot be read ({error.strerror})") from None
     if context.alive:
         return context
-    path.unlink(missing_ok=True)
+    withdraw(context.cluster, path.parent)
     return None
 
 

@@ -150,6 +150,12 @@ class SendParameters(Parameters, frozen=True, kw_only=True):
     skip_bad: bool = False
 
 
+class StreamParameters(Parameters, frozen=True, kw_only=True):
+    """A stream."""
+
+    stream: str
+
+
 class TailParameters(Parameters, frozen=True, kw_only=True):
     """A stream that is followed until so many tuples have come."""
 

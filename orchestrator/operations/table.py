@@ -25,6 +25,7 @@ from orchestrator.operations.parameters import (
     PredictParameters,
     RevokeParameters,
     SendParameters,
+    StreamParameters,
     SwitchoverParameters,
     TailParameters,
     TokenParameters,
@@ -41,7 +42,7 @@ from orchestrator.results.metrics import MetricsDocument
 from orchestrator.results.moves import MovesDocument
 from orchestrator.results.operations import OperationStatus
 from orchestrator.results.status import EventDocument, HistoryDocument, StatusDocument
-from orchestrator.results.streams import SentLines, TailEvent
+from orchestrator.results.streams import SentLines, StreamEntry, TailEvent
 from orchestrator.results.tokens import NewToken, TokensDocument
 from orchestrator.results.validation import ValidateDocument
 from orchestrator.results.verification import VerifyDocument
@@ -191,6 +192,12 @@ VERIFY = Operation(
     summary="Compute archived results again, and compare. Changes nothing.",
 )  # fmt: skip
 
+STREAM = Operation(
+    name="stream", method="GET", path="streams/{stream}",
+    parameters=StreamParameters, result=StreamEntry, role=READ,
+    summary="Where a stream enters whose source is `http`, and what it takes.",
+)  # fmt: skip
+
 SEND = Operation(
     name="send", method="POST", path="streams/{stream}/send", verb="send",
     parameters=SendParameters, result=SentLines, role=OPERATE,
@@ -243,6 +250,6 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
     STATUS, HISTORY, METRICS, PLAN, PREVIEW, MAP, PREVIEW_MAP, VALIDATE, APPLY, DELETE,
     MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
     DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, VERIFY,
-    SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS, TOKENS, TOKEN_CREATE, TOKEN_REVOKE,
+    STREAM, SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS, TOKENS, TOKEN_CREATE, TOKEN_REVOKE,
 )  # fmt: skip
 """In the order in which the documentation has them."""

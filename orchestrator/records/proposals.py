@@ -46,6 +46,11 @@ class PlanDocument(Record, frozen=True, kw_only=True):
     loads: tuple[PlaceLoad, ...] = ()
     rewrites: dict[str, tuple[Rewrite, ...]] = {}
 
+    def _repr_html_(self) -> str:
+        from orchestrator.records.html import html
+
+        return html(self)
+
 
 class ApplyRequest(Record, frozen=True, kw_only=True, tag="apply"):
     """Manifests are to be planned."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-import msgspec
-
 from orchestrator.records import PlanDocument
+from orchestrator.results.result import Result
 
 
 class Effect(Enum):
@@ -16,7 +15,7 @@ class Effect(Enum):
     UNCHANGED = "unchanged"
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class Change(Result, frozen=True, kw_only=True):
     """The effect on one manifest."""
 
     kind: str
@@ -24,7 +23,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     effect: Effect
 
 
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
+class Applied(Result, frozen=True, kw_only=True):
     """The applied manifests, and where their fragments run.
 
     Attributes
@@ -48,7 +47,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     protected: bool
 
 
-class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+class Deleted(Result, frozen=True, kw_only=True):
     """What was deleted; `absent` was not there, and might have been."""
 
     queries: tuple[str, ...]

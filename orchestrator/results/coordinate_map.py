@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
+from orchestrator.results.result import Result
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Place(Result, frozen=True, kw_only=True):
     """A host on the map: its coordinate, ms."""
 
     name: str
@@ -15,7 +15,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     is_site: bool
 
 
-class Flow(msgspec.Struct, frozen=True, kw_only=True):
+class Flow(Result, frozen=True, kw_only=True):
     """A stream of a query from one host to another; `standby` if it feeds a secondary."""
 
     query: str
@@ -24,7 +24,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     standby: bool
 
 
-class CoordinateMap(msgspec.Struct, frozen=True, kw_only=True):
+class CoordinateMap(Result, frozen=True, kw_only=True):
     """Hosts, and the streams among them.
 
     Attributes

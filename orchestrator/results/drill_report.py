@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from orchestrator.records.figures import MACHINE_SHARE
+from orchestrator.results.result import Result
 
 TIGHTEST = "the tightest recovery bound of the queries that are hit"
 """Why a drill's bound is what it is, unless it is a link's."""
 
 
-class Blast(msgspec.Struct, frozen=True, kw_only=True):
+class Blast(Result, frozen=True, kw_only=True):
     """What a drill hits.
 
     Attributes
@@ -67,7 +66,7 @@ class Blast(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join([*told, f"bound {self.bound_ms:g} ms{planned}"])
 
 
-class ProcessorUse(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessorUse(Result, frozen=True, kw_only=True):
     """The use of all processors of this machine, % of their time.
 
     Attributes
@@ -108,21 +107,21 @@ class ProcessorUse(msgspec.Struct, frozen=True, kw_only=True):
         return f"{told}, {self.in_silence:.0f} % while output was silent"
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class Moment(Result, frozen=True, kw_only=True):
     """Something that happened, ms after the fault."""
 
     at_ms: float
     what: str
 
 
-class Silence(msgspec.Struct, frozen=True, kw_only=True):
+class Silence(Result, frozen=True, kw_only=True):
     """A time between two arrivals that ended so many ms after the fault."""
 
     ended_ms: float
     lasted_ms: float
 
 
-class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+class Timeline(Result, frozen=True, kw_only=True):
     """A drill as it went.
 
     Attributes
@@ -136,7 +135,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     silences: dict[str, tuple[Silence, ...]]
 
 
-class FailoverFigures(msgspec.Struct, frozen=True, kw_only=True):
+class FailoverFigures(Result, frozen=True, kw_only=True):
     """One kill and its consequences; `docs/measurements.md` says how each figure is taken.
 
     Attributes

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from orchestrator.results.drill_report import DrillReport
+from orchestrator.results.result import Result
 from orchestrator.results.status import EventDocument
 
 
-class DrillDocument(msgspec.Struct, frozen=True, kw_only=True):
+class DrillDocument(Result, frozen=True, kw_only=True):
     """A drill that can be run."""
 
     name: str
     what: str
 
 
-class DrillRun(msgspec.Struct, frozen=True, kw_only=True):
+class DrillRun(Result, frozen=True, kw_only=True):
     """One drill of a series: its report, or why there is none.
 
     Attributes
@@ -48,7 +47,7 @@ class DrillRun(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.drill}: {'; '.join(self.report.failures) or 'passed'}; {figures}"
 
 
-class DrillRecord(msgspec.Struct, frozen=True, kw_only=True):
+class DrillRecord(Result, frozen=True, kw_only=True):
     """What the history says of a drill.
 
     Attributes
@@ -80,7 +79,7 @@ class DrillRecord(msgspec.Struct, frozen=True, kw_only=True):
     unfit: str | None = None
 
 
-class DrilledFragment(msgspec.Struct, frozen=True, kw_only=True):
+class DrilledFragment(Result, frozen=True, kw_only=True):
     """A fragment that runs, what is promised of it, and which drills have struck its primary.
 
     Attributes
@@ -97,7 +96,7 @@ class DrilledFragment(msgspec.Struct, frozen=True, kw_only=True):
     drills: Mapping[str, int]
 
 
-class DrilledRun(msgspec.Struct, frozen=True, kw_only=True):
+class DrilledRun(Result, frozen=True, kw_only=True):
     """A drill that was run.
 
     Attributes
@@ -118,7 +117,7 @@ class DrilledRun(msgspec.Struct, frozen=True, kw_only=True):
     recoveries: tuple[EventDocument, ...]
 
 
-class DrillAudit(msgspec.Struct, frozen=True, kw_only=True):
+class DrillAudit(Result, frozen=True, kw_only=True):
     """All that the history says of drills.
 
     Attributes

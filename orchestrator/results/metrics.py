@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import msgspec
+from orchestrator.results.result import Result
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class Sample(Result, frozen=True, kw_only=True):
     """One figure."""
 
     name: str
     labels: dict[str, str]
-    value: float
+    value: int | float
 
 
-class MetricsDocument(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsDocument(Result, frozen=True, kw_only=True):
     """Every figure of a cluster's state."""
 
     metrics: tuple[Sample, ...]

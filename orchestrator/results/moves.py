@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
+from orchestrator.results.result import Result
 
 
-class MoveDocument(msgspec.Struct, frozen=True, kw_only=True):
+class MoveDocument(Result, frozen=True, kw_only=True):
     """One move.
 
     Attributes
@@ -34,7 +34,7 @@ class MoveDocument(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ms: float | None = None
 
 
-class MovesDocument(msgspec.Struct, frozen=True, kw_only=True):
+class MovesDocument(Result, frozen=True, kw_only=True):
     """A plan of moves.
 
     Attributes
@@ -56,7 +56,7 @@ class MovesDocument(msgspec.Struct, frozen=True, kw_only=True):
     done: bool = False
 
 
-class CordonDocument(msgspec.Struct, frozen=True, kw_only=True):
+class CordonDocument(Result, frozen=True, kw_only=True):
     """A node, and whether it is cordoned now.
 
     Attributes

@@ -6,8 +6,10 @@ from typing import Literal
 
 import msgspec
 
+from orchestrator.results.result import Result
 
-class OperationStatus(msgspec.Struct, frozen=True, kw_only=True):
+
+class OperationStatus(Result, frozen=True, kw_only=True):
     """A long operation.
 
     Attributes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from orchestrator.records import (
     FragmentCost,
     FragmentPlan,
@@ -17,9 +15,10 @@ from orchestrator.records import (
     Skipped,
 )
 from orchestrator.records.durations import NO_MOVE
+from orchestrator.results.result import Result
 
 
-class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+class NodeStatus(Result, frozen=True, kw_only=True):
     """A live host.
 
     Attributes
@@ -58,7 +57,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     domain: str = ""
 
 
-class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
+class FragmentStatus(Result, frozen=True, kw_only=True):
     """A fragment: `redundant` when its primary runs, and a warm secondary follows it.
 
     `unprotected_s` is how long it was not the last time, or has not been since; None if the history
@@ -99,7 +98,7 @@ class FragmentStatus(msgspec.Struct, frozen=True, kw_only=True):
         return sum(1 if each.tuples is None else each.tuples for each in self.lost_input.values())
 
 
-class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
+class StreamStatus(Result, frozen=True, kw_only=True):
     """A stream where it enters: tuples let in, and tuples that its load shedder dropped.
 
     `skipped` is the input that it left out when it last began anew, because its site was away. It
@@ -157,7 +156,7 @@ class OutputStatus(SinkStatus, frozen=True, kw_only=True):
     latency_uncertainty_ms: float | None = 0.0
 
 
-class LinkStatus(msgspec.Struct, frozen=True, kw_only=True):
+class LinkStatus(Result, frozen=True, kw_only=True):
     """A link that a drill disturbs: cut if `delay_ms` is None, else longer by that."""
 
     source: str
@@ -166,7 +165,7 @@ class LinkStatus(msgspec.Struct, frozen=True, kw_only=True):
     remaining_s: float
 
 
-class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
+class EventDocument(Result, frozen=True, kw_only=True):
     """Something that happened; `at_us` on the cluster's clock, µs since 1970."""
 
     sequence: int
@@ -180,7 +179,7 @@ class EventDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Who asked for it: a token's id and an address, or `local`; empty: nobody did."""
 
 
-class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
+class StatusDocument(Result, frozen=True, kw_only=True):
     """The state of a cluster.
 
     `problems` are the leader's and the hosts' own words. `loads`, `costs` and `queries` are figures
@@ -210,7 +209,7 @@ class StatusDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Those that drills disturb."""
 
 
-class HistoryDocument(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryDocument(Result, frozen=True, kw_only=True):
     """Events, oldest first."""
 
     history: tuple[EventDocument, ...]

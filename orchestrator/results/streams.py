@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from orchestrator.records import StreamRecord
+from orchestrator.results.result import Result
 
 
-class SentDocument(msgspec.Struct, frozen=True, kw_only=True):
+class StreamEntry(Result, frozen=True, kw_only=True):
+    """A stream that clients send to, and the site that has it, where it listens."""
+
+    stream: StreamRecord
+    site: str
+    address: str
+
+
+class SentDocument(Result, frozen=True, kw_only=True):
     """What became of the tuples.
 
     Attributes
@@ -27,7 +36,7 @@ class SentDocument(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int = 0
 
 
-class TailRow(msgspec.Struct, frozen=True, kw_only=True):
+class TailRow(Result, frozen=True, kw_only=True):
     """A tuple: its sequence number in the stream, its event timestamp, and column → value."""
 
     seq: int
@@ -35,14 +44,14 @@ class TailRow(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, Any]
 
 
-class TailBatch(msgspec.Struct, frozen=True, kw_only=True):
+class TailBatch(Result, frozen=True, kw_only=True):
     """Tuples that came together; `lost` are missing before the first of them."""
 
     lost: int
     rows: tuple[TailRow, ...]
 
 
-class SentLines(msgspec.Struct, frozen=True, kw_only=True):
+class SentLines(Result, frozen=True, kw_only=True):
     """Lines that were sent, and those that were left out because they cannot be read.
 
     Attributes
@@ -55,7 +64,7 @@ class SentLines(msgspec.Struct, frozen=True, kw_only=True):
     left_out: str = ""
 
 
-class TailEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TailEvent(Result, frozen=True, kw_only=True, omit_defaults=True):
     """An event of a stream that is followed: one of its fields is there.
 
     Attributes

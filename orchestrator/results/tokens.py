@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
+from orchestrator.results.result import Result
 
 
-class TokenDocument(msgspec.Struct, frozen=True, kw_only=True):
+class TokenDocument(Result, frozen=True, kw_only=True):
     """A token, without what was drawn; `created_us` and `expires_us` by the cluster's clock."""
 
     id: str
@@ -23,7 +23,7 @@ class NewToken(TokenDocument, frozen=True, kw_only=True):
     token: str
 
 
-class TokensDocument(msgspec.Struct, frozen=True, kw_only=True):
+class TokensDocument(Result, frozen=True, kw_only=True):
     """The tokens there are."""
 
     tokens: tuple[TokenDocument, ...]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from orchestrator.records import Rewrite
+from orchestrator.results.result import Result
 
 
-class ValidateDocument(msgspec.Struct, frozen=True, kw_only=True):
+class ValidateDocument(Result, frozen=True, kw_only=True):
     """The manifests that were checked and found right.
 
     Attributes

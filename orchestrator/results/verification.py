@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from orchestrator.results.result import Result
 
 
-class OutputVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class OutputVerdict(Result, frozen=True, kw_only=True):
     """One output: rows archived and recomputed, within the span.
 
     `missing` rows were only recomputed, `unexpected` ones only archived; the first of each are
@@ -23,7 +23,7 @@ class OutputVerdict(msgspec.Struct, frozen=True, kw_only=True):
     first_unexpected: tuple[dict[str, Any], ...]
 
 
-class EvaluatedAgain(msgspec.Struct, frozen=True, kw_only=True):
+class EvaluatedAgain(Result, frozen=True, kw_only=True):
     """A statement that was evaluated again by the engine.
 
     Attributes
@@ -42,7 +42,7 @@ class EvaluatedAgain(msgspec.Struct, frozen=True, kw_only=True):
     whole: str | None = None
 
 
-class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
+class VerifyDocument(Result, frozen=True, kw_only=True):
     """What a verification found.
 
     Attributes

@@ -30,7 +30,7 @@ class Client:
     ) -> None:
         self.sent = 0
         self._error: Exception | None = None
-        self._stream = vivace.connect(address, patience_s=PATIENCE_S).stream(stream)
+        self._stream = vivace.site(address, patience_s=PATIENCE_S).stream(stream)
         self._send = send
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

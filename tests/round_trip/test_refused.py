@@ -89,7 +89,7 @@ def test_late_and_rejected_tuples_arrive_once_whichever_processes_are_killed(
             sink = read_view(cluster.store).hosts.get("exit")
             return 0 if sink is None or stream not in sink.sinks else sink.sinks[stream].rows
 
-        stream = vivace.connect(address, patience_s=PATIENCE_S).stream("readings")
+        stream = vivace.site(address, patience_s=PATIENCE_S).stream("readings")
         for number in range(UNREADABLE):
             with pytest.raises(vivace.Refused):
                 stream.send_body(f"nonsense {number}".encode(), "application/x-ndjson")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from socket import gethostname
 
-from vivace.client import Site, connect
+from vivace.client import Site, site
 from vivace.stream import Stream
 
 PATIENCE_S = 600.0
@@ -87,12 +87,12 @@ class Options:
     @property
     def site(self) -> Site:
         """The site."""
-        return connect(self.address, token=self.token, patience_s=self.patience_s)
+        return site(self.address, token=self.token, patience_s=self.patience_s)
 
     def sender(self, client: str) -> Stream:
         """The stream to write to, under the name of a client."""
-        site = connect(self.address, token=self.token, client=client, patience_s=self.patience_s)
-        return site.stream(self.stream)
+        opened = site(self.address, token=self.token, client=client, patience_s=self.patience_s)
+        return opened.stream(self.stream)
 
 
 def by_name(given: Mapping[str, str]) -> dict[str, str]:

@@ -36,7 +36,7 @@ ENDS_S = 60.0
 def test_a_batch_in_parts_is_committed_after_all_its_rows_have_passed() -> None:
     rows = workload.batch(0, 1000)
     with running_site(SOURCES["http-arrow"], rows.num_rows) as site:
-        stream = vivace.connect(site.address, client="test", patience_s=5.0).stream(workload.STREAM)
+        stream = vivace.site(site.address, client="test", patience_s=5.0).stream(workload.STREAM)
         stream.stage(rows, number=1, part="a")
         assert stream.commit(1, ["a"]).accepted == rows.num_rows
         passed = msgspec.json.decode(site.said.readline(), type=Passed)

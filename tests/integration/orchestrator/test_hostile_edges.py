@@ -286,7 +286,7 @@ def test_hostile_values_of_the_python_client_enter_as_they_are(
     """Spark's tasks send in the same way."""
     here = site(Http(**OPTIONS), "http")
     sent = rows()
-    stream = vivace.connect(here.opened.address or "").stream("s")
+    stream = vivace.site(here.opened.address or "").stream("s")
     table = table_of(sent)
     assert stream.send(table).accepted == len(sent)
     wait_until(lambda: here.look() >= len(sent))
@@ -347,7 +347,7 @@ def results(tmp_path: Path) -> Iterator[OpenHttpResults]:
 def test_hostile_values_are_read_over_http_as_they_are(results: OpenHttpResults) -> None:
     """By the Python client in Arrow, as Spark's tasks do, and as events."""
     count = len(rows())
-    batches = vivace.connect(results.address).results("s", until=(1, count))
+    batches = vivace.site(results.address).results("s", until=(1, count))
     found = unnumbered([row for batch in batches for row in batch.to_pylist()])
     check(found, rows())
     parts = urlsplit(results.address)

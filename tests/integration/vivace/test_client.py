@@ -52,7 +52,7 @@ def opened(site: Site) -> LiveInput:
 
 def connected(source: LiveInput, client: str | None = None) -> vivace.Stream:
     assert source.address is not None
-    return vivace.connect(source.address, client=client, patience_s=5).stream("north")
+    return vivace.site(source.address, client=client, patience_s=5).stream("north")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_numbers_of_a_named_client_do_not_depend_on_its_clock(
 
 def test_two_streams_of_one_site_do_not_take_each_other_for_repeated(opened: LiveInput) -> None:
     assert opened.address is not None
-    site = vivace.connect(opened.address)
+    site = vivace.site(opened.address)
     first, second = site.stream("north"), site.stream("north")
     for number in range(3):
         # As if the clock of one were ahead.
@@ -164,8 +164,8 @@ def test_what_can_never_enter_is_refused(site: Site, opened: LiveInput) -> None:
     locked = site.open(Http(token_file=str(site.folder / "token")), stream="south")
     assert locked.address is not None
     with pytest.raises(vivace.Refused, match="token"):
-        vivace.connect(locked.address).stream("south").send(BATCH)
-    sent = vivace.connect(locked.address, token=TOKEN).stream("south").send(BATCH)
+        vivace.site(locked.address).stream("south").send(BATCH)
+    sent = vivace.site(locked.address, token=TOKEN).stream("south").send(BATCH)
     assert sent == vivace.Sent(accepted=2)
 
 
@@ -198,13 +198,13 @@ def test_rows_that_no_batch_can_hold_are_refused(opened: LiveInput, rows: Rows) 
 def test_a_site_that_stays_away_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    site = vivace.connect(f"http://127.0.0.1:{port}", patience_s=0.0)
+    site = vivace.site(f"http://127.0.0.1:{port}", patience_s=0.0)
     with pytest.raises(vivace.Unavailable, match="refused"):
         site.stream("north").send(BATCH)
     with pytest.raises(vivace.Unavailable, match="refused"):
         next(site.results("alerts"))
     with pytest.raises(ValueError, match="no address"):
-        vivace.connect("127.0.0.1:80")
+        vivace.site("127.0.0.1:80")
 
 
 def address(source: LiveInput) -> str:
@@ -215,7 +215,7 @@ def address(source: LiveInput) -> str:
 def test_of_two_sites_the_one_is_sent_to_that_has_the_stream(tmp_path: Path) -> None:
     first, second = Site(tmp_path / "first"), Site(tmp_path / "second")
     here, there = first.open(Http()), second.open(Http(), stream="south")
-    stream = vivace.connect(address(there), address(here), patience_s=5).stream("north")
+    stream = vivace.site(address(there), address(here), patience_s=5).stream("north")
     assert stream.send(BATCH) == vivace.Sent(accepted=2)
     # It is killed, and the other one brings the stream in.
     first.close()
@@ -228,7 +228,7 @@ def test_of_two_sites_the_one_is_sent_to_that_has_the_stream(tmp_path: Path) -> 
     assert (entered(other), entered(opened)) == ([], [1, 2])
     both.close()
     with pytest.raises(vivace.Unavailable, match=r"http://.* or http://.* was away or full"):
-        vivace.connect(address(here), address(there), patience_s=0.1).stream("north").send(BATCH)
+        vivace.site(address(here), address(there), patience_s=0.1).stream("north").send(BATCH)
 
 
 def test_an_address_that_is_found_is_found_again_when_the_site_is_started_again(
@@ -241,11 +241,11 @@ def test_an_address_that_is_found_is_found_again_when_the_site_is_started_again(
             raise ConnectionError("it is not open yet")
         return addresses[-1]
 
-    hasty = vivace.connect(find, patience_s=0.0)
+    hasty = vivace.site(find, patience_s=0.0)
     for ask in (lambda: hasty.stream("north").send(BATCH), lambda: next(hasty.results("north"))):
         with pytest.raises(vivace.Unavailable, match=r"the site was away .* it is not open yet"):
             ask()
-    stream = vivace.connect(find, patience_s=5).stream("north")
+    stream = vivace.site(find, patience_s=5).stream("north")
     first, second = Site(tmp_path / "first"), Site(tmp_path / "second")
     addresses.append(address(first.open(Http())))
     assert stream.send(BATCH) == vivace.Sent(accepted=2)
@@ -260,12 +260,12 @@ def test_an_address_that_is_found_is_found_again_when_the_site_is_started_again(
 def test_a_stream_that_neither_site_has_is_said_to_be_missing(tmp_path: Path) -> None:
     site = Site(tmp_path)
     source = site.open(Http(), stream="south")
-    two = vivace.connect(address(source), address(source), patience_s=0.1)
+    two = vivace.site(address(source), address(source), patience_s=0.1)
     for ask in (lambda: two.stream("north").send(BATCH), lambda: next(two.results("north"))):
         with pytest.raises(vivace.Unavailable, match="no stream is at"):
             ask()
     with pytest.raises(vivace.Refused, match="no stream is at"):
-        vivace.connect(address(source)).stream("north").send(BATCH)
+        vivace.site(address(source)).stream("north").send(BATCH)
     with pytest.raises(vivace.Refused, match="column number"):
         two.stream("south").send({"number": ["x"], "name": ["a"]})
     site.close()
@@ -279,7 +279,7 @@ def test_a_site_that_nobody_reads_from_any_more_is_left(
     cut_off, other = Site(tmp_path / "cut off"), Site(tmp_path / "other")
     full = cut_off.open(Http(durable=Durability.REPLICAS))
     opened = other.open(Http(listen=Endpoint(port=free_port())))
-    stream = vivace.connect(address(full), address(opened), patience_s=5).stream("north")
+    stream = vivace.site(address(full), address(opened), patience_s=5).stream("north")
     assert stream.send(BATCH) == vivace.Sent(accepted=2)
     assert entered(opened) == [1, 2]
     cut_off.close()
@@ -324,7 +324,7 @@ def test_threads_that_share_a_stream_do_not_wait_for_each_others_patience(
 def test_the_time_that_a_reader_takes_for_a_batch_is_not_the_sites(tmp_path: Path) -> None:
     end = Exit(tmp_path / "exit")
     end.deliver(7, 0, 3)
-    results = vivace.connect(end.sink.address, patience_s=0.3).results("alerts")
+    results = vivace.site(end.sink.address, patience_s=0.3).results("alerts")
     assert next(results).column("_seq").to_pylist() == [0, 1, 2]
     time.sleep(0.4)
     port = int(end.sink.address.split(":")[2].split("/")[0])
@@ -351,7 +351,7 @@ def test_a_site_that_does_not_have_it_is_left(status: int) -> None:
 def test_results_go_on_after_a_restart_of_the_site(tmp_path: Path) -> None:
     end = Exit(tmp_path / "exit")
     end.deliver(7, 0, 3)
-    results = vivace.connect(end.sink.address, patience_s=30).results("alerts")
+    results = vivace.site(end.sink.address, patience_s=30).results("alerts")
     assert next(results).column("_seq").to_pylist() == [0, 1, 2]
     place = end.sink.address
     end.sink.close()
@@ -359,7 +359,7 @@ def test_results_go_on_after_a_restart_of_the_site(tmp_path: Path) -> None:
     end.open(port)
     end.deliver(7, 3, 2)
     assert next(results).column("_seq").to_pylist() == [3, 4]
-    site = vivace.connect(place)
+    site = vivace.site(place)
     assert next(site.results("alerts", after=(7, 3))).column("number").to_pylist() == [7004]
 
     async def first() -> list[int]:
@@ -391,7 +391,7 @@ def test_a_reader_that_begins_now_misses_nothing_if_the_site_restarts_before_its
     found: list[int] = []
 
     def read() -> None:
-        for batch in vivace.connect(f"http://{parts.netloc}").results("alerts", begin="now"):
+        for batch in vivace.site(f"http://{parts.netloc}").results("alerts", begin="now"):
             found.extend(batch.column("_seq").to_pylist())
             if found[-1] == 5:
                 return
@@ -426,7 +426,7 @@ def test_a_reader_waits_for_a_site_that_has_yet_to_open_its_stream_again(
     found: list[int] = []
 
     def read() -> None:
-        for batch in vivace.connect(f"http://{parts.netloc}").results("alerts"):
+        for batch in vivace.site(f"http://{parts.netloc}").results("alerts"):
             found.extend(batch.column("_seq").to_pylist())
             if found[-1] == 3:
                 return
@@ -453,14 +453,14 @@ def test_who_knows_a_stream_waits_until_a_site_that_has_just_started_opens_it(
     site = Exit(tmp_path / "exit")
     site.deliver(7, 0, 2)
     parts = urlsplit(site.sink.address)
-    known = vivace.connect(f"http://{parts.netloc}")
+    known = vivace.site(f"http://{parts.netloc}")
     known.describe("alerts")
     site.sink.close()
     here = Endpoint(host=str(parts.hostname), port=parts.port or 0)
     _, end = serve(here, "other", Route(token=None, get=lambda _: {}))
     with pytest.raises(vivace.Refused, match="no stream"):
-        vivace.connect(f"http://{parts.netloc}").describe("alerts")
-    begun = vivace.connect(f"http://{parts.netloc}")
+        vivace.site(f"http://{parts.netloc}").describe("alerts")
+    begun = vivace.site(f"http://{parts.netloc}")
     waiting = {
         "described": lambda: known.describe("alerts")["generations"],
         "after": lambda: next(begun.results("alerts", after=(7, 0))).column("_seq").to_pylist(),
@@ -489,10 +489,10 @@ def test_an_input_has_no_results(opened: LiveInput) -> None:
     parts = urlsplit(address(opened))
     name = parts.path.rpartition("/")[2]
     with pytest.raises(vivace.Refused, match=f"{name} is an input") as refused:
-        next(vivace.connect(f"http://{parts.netloc}").results(name))
+        next(vivace.site(f"http://{parts.netloc}").results(name))
     assert refused.value.status == 406
     with pytest.raises(vivace.Refused, match="an input has no parameter 'describe'"):
-        vivace.connect(f"http://{parts.netloc}").describe(name)
+        vivace.site(f"http://{parts.netloc}").describe(name)
 
 
 @pytest.mark.parametrize("rows", [{"number": 1, "name": "a"}, None, "a,b", [1]])

@@ -11,17 +11,16 @@ import pytest
 from orchestrator.deploy.context import (
     ClusterContext,
     ClusterExists,
-    NoCluster,
-    SeveralClusters,
     claim,
     find,
-    home,
     publish,
     running,
     started_s,
     withdraw,
 )
-from orchestrator.errors import Unreachable, VivaceError
+from orchestrator.errors import VivaceError
+from vivace import contexts
+from vivace.contexts import NoCluster, SeveralClusters, home
 
 
 def context(name: str = "aircraft", *, age_s: float = 0.0) -> ClusterContext:
@@ -44,7 +43,7 @@ def test_context_file_is_for_its_owner_only(tmp_path: Path) -> None:
     publish(msgspec.structs.replace(context(), secret="s"), tmp_path)
     file = tmp_path / "aircraft.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == ["aircraft.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["aircraft.json", "contexts"]
 
 
 def test_second_cluster_of_a_name_is_refused(tmp_path: Path) -> None:
@@ -59,7 +58,7 @@ def test_file_of_a_dead_cluster_is_removed(tmp_path: Path) -> None:
     # The same pid, given out again.
     claim(context(age_s=100), tmp_path)
     assert running(tmp_path) == {}
-    assert list(tmp_path.iterdir()) == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     claim(context(age_s=100), tmp_path)
     claim(context(), tmp_path)
     assert list(running(tmp_path)) == ["aircraft"]
@@ -89,40 +88,20 @@ def test_several_clusters_must_be_named(tmp_path: Path) -> None:
     assert find(None, tmp_path).cluster == "air"
 
 
-def test_starting_cluster_has_no_store_yet(tmp_path: Path) -> None:
-    with pytest.raises(NoCluster, match="still starting"), context().open_store():
-        pass
-
-
-def silent(address: str, *_: object, **__: object) -> None:
-    """A store whose ZooKeeper does not answer."""
-    raise Unreachable("ZooKeeper", address, "did not answer within 4 s", "Check that it runs.")
-
-
-def test_silent_zookeeper_of_a_cluster_that_runs_is_waited_for_and_the_cluster_not_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("orchestrator.store.zookeeper.ZooKeeperStore", silent)
-    runs = msgspec.structs.replace(context(), zookeeper="127.0.0.1:2181")
-    with pytest.raises(Unreachable) as away, runs.open_store():
-        pass
-    assert "Data flows on" in away.value.remedy
-    assert "try again" in away.value.remedy
-    assert "/nowhere/logs/cluster.log" in away.value.remedy
-    assert "vivace down" not in away.value.remedy
-    assert away.value.exit_status == 3
-
-
-def test_silent_zookeeper_of_a_cluster_that_has_ended_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("orchestrator.store.zookeeper.ZooKeeperStore", silent)
-    ended = msgspec.structs.replace(context(age_s=100), zookeeper="127.0.0.1:2181")
-    with pytest.raises(Unreachable) as away, ended.open_store():
-        pass
-    assert "has ended" in away.value.remedy
-    assert "logs are in /nowhere/logs" in away.value.remedy
-    assert away.value.exit_status == 3
+def test_clients_find_a_cluster_while_it_runs_and_its_secret_is_not_told(tmp_path: Path) -> None:
+    claim(context(), tmp_path)
+    name, starting = contexts.find(None, tmp_path)
+    assert (name, starting.api) == ("aircraft", "")
+    runs = msgspec.structs.replace(context(), secret="s", api="http://127.0.0.1:1", token="t")
+    publish(runs, tmp_path)
+    _, told = contexts.find("aircraft", tmp_path)
+    assert (told.api, told.token({}), told.pid) == ("http://127.0.0.1:1", "t", os.getpid())
+    files = [*(tmp_path / "contexts").iterdir()]
+    assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
+    assert not [each for each in files if '"s"' in each.read_text()]
+    withdraw("aircraft", tmp_path)
+    assert contexts.known(tmp_path) == {}
+    assert not [*(tmp_path / "contexts").iterdir()]
 
 
 def test_foreign_file_is_named(tmp_path: Path) -> None:

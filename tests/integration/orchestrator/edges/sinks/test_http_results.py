@@ -304,7 +304,7 @@ def test_a_bounded_response_has_what_comes_between_a_look_and_its_end(
 
     monkeypatch.setattr(OpenHttpResults, "latest", looked)
     address = site.sink.address.rpartition("/streams/")[0]
-    batches = vivace.connect(address).results("alerts", times_ms=(None, 7003))
+    batches = vivace.site(address).results("alerts", times_ms=(None, 7003))
     assert [seq for each in batches for seq in each.column("_seq").to_pylist()] == [0, 1, 2, 3]
 
 

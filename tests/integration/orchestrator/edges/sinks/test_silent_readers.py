@@ -88,7 +88,7 @@ def test_the_slowest_lose_their_connections_and_who_reads_gets_everything(
     )
     assert held_parts.size_bytes <= held_parts.most_bytes
     address = site.sink.address.rpartition("/streams/")[0]
-    found = vivace.connect(address).results("alerts", until=(7, DELIVERIES * ROWS))
+    found = vivace.site(address).results("alerts", until=(7, DELIVERIES * ROWS))
     seqs = [seq for batch in found for seq in batch.column("_seq").to_pylist()]
     assert seqs == list(range(DELIVERIES * ROWS))
     assert sum(dropped) + site.sink.take_dropped() <= READERS

@@ -42,7 +42,7 @@ def test_who_sends_a_batch_in_pieces_is_told_how_much_had_entered(tmp_path: Path
     options = Http(time_column="at", time_format="ms", max_ahead_ms=None)
     with opened(options, tmp_path, {"name": "string"}) as source:
         assert source.address is not None
-        stream = vivace.connect(source.address.split("/streams")[0]).stream("north")
+        stream = vivace.site(source.address.split("/streams")[0]).stream("north")
         count = 60_000
         stamps: list[int | None] = [NOW_US // 1000 + n for n in range(count)]
         stamps[-1] = None
@@ -80,7 +80,7 @@ def test_a_body_in_tiny_chunks_takes_no_more_memory_than_bodies_may(tmp_path: Pa
 def test_a_batch_of_uneven_rows_enters_in_pieces_that_are_small_enough(tmp_path: Path) -> None:
     with opened(Http(), tmp_path, {"name": "string"}) as source:
         assert source.address is not None
-        stream = vivace.connect(source.address.split("/streams")[0]).stream("north")
+        stream = vivace.site(source.address.split("/streams")[0]).stream("north")
         # None is larger than a body may be (16 MiB), and each of them alone would enter.
         texts = ["x" * 2**21] * 10 + ["y"] * 10_000
         over = threading.Event()

@@ -116,7 +116,7 @@ def test_parts_of_a_batch_that_are_gone_are_written_again(site: Site, tmp_path: 
 def test_a_journal_that_is_removed_within_a_batch_in_parts_is_said(site: Site) -> None:
     source = site.open(Http())
     assert source.address is not None
-    stream = vivace.connect(source.address, client="c", patience_s=0.2).stream("north")
+    stream = vivace.site(source.address, client="c", patience_s=0.2).stream("north")
     stream.stage({"number": [1], "name": ["a"]}, number=0, part="a")
     shutil.rmtree(site.folder / "journal")
     with pytest.raises(vivace.Unavailable, match="was removed or replaced"):

@@ -45,7 +45,7 @@ def rows(*numbers: int) -> dict[str, list[object]]:
 
 def connected(source: LiveInput, client: str = "writer") -> vivace.Stream:
     assert source.address is not None
-    return vivace.connect(source.address, client=client, patience_s=0.2).stream("north")
+    return vivace.site(source.address, client=client, patience_s=0.2).stream("north")
 
 
 def test_parts_enter_together_in_order_and_once(site: Site) -> None:
@@ -206,7 +206,7 @@ def test_without_a_journal_or_a_name_there_are_no_parts(site: Site) -> None:
         connected(source).stage(rows(1), number=1, part="a")
     kept = site.open(Http(), stream="south")
     assert kept.address is not None
-    stream = vivace.connect(kept.address, client="c").stream("south")
+    stream = vivace.site(kept.address, client="c").stream("south")
     with pytest.raises(vivace.Refused, match="number below"):
         stream.stage(rows(1), number=2**32, part="a")
     for part in ("../a", ".a", "a/b"):

@@ -1,0 +1,347 @@
+"""A cluster, as Python programs, notebooks and scheduled jobs see it.
+
+Every method is an operation of the cluster's HTTP API, and returns the record that the command line
+prints with `--json`. What it raises is what the operation raises: `orchestrator.errors`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from orchestrator.operations import parameters as asked
+from orchestrator.operations import table
+from orchestrator.operations.texts import ManifestSource, NamedText, read_sources
+from orchestrator.progress import Progress, silent
+from orchestrator.records import PlanDocument
+from orchestrator.results.changes import Applied, Deleted
+from orchestrator.results.coordinate_map import CoordinateMap
+from orchestrator.results.drill_report import DrillReport
+from orchestrator.results.drills import DrillAudit, DrillDocument, DrillRun
+from orchestrator.results.metrics import Sample
+from orchestrator.results.moves import CordonDocument, MovesDocument
+from orchestrator.results.status import EventDocument, StatusDocument
+from orchestrator.results.streams import TailEvent
+from orchestrator.results.validation import ValidateDocument
+from orchestrator.results.verification import VerifyDocument
+from vivace import contexts
+from vivace.api_client import PATIENCE_S, ApiClient
+
+if TYPE_CHECKING:
+    # They come with Arrow, which whoever only asks does not need.
+    import pyarrow as pa
+
+    from vivace.client import Site
+    from vivace.stream import Stream
+
+PathLike = str | Path
+
+NOTHING = asked.Parameters()
+
+
+def connect(
+    address: str | None = None,
+    token: str | None = None,
+    *,
+    context: str | None = None,
+    ca_file: str | None = None,
+    patience_s: float = PATIENCE_S,
+) -> ClusterClient:
+    """A cluster, by its address or by a context; nothing is sent yet.
+
+    Parameters
+    ----------
+    address, token
+        Of its HTTP API. Without an address the context says both.
+    context
+        Name of a context that `vivace up` or `vivace config` has written. None: the one that
+        `VIVACE_CONTEXT` names, `vivace config use` has chosen, or the only one.
+    ca_file
+        Certificates that vouch for the API's own.
+    patience_s
+        How long the API may be away.
+
+    Raises
+    ------
+    NoCluster, SeveralClusters
+        It is not clear which context is meant.
+    ValueError
+        It is no address.
+    """
+    if address is not None:
+        return ClusterClient(address, token, ca_file=ca_file, patience_s=patience_s)
+    named = context or next(filter(None, map(os.environ.get, contexts.NAME_VARIABLES)), None)
+    name, found = contexts.find(named, contexts.home())
+    remedy = f"Does it run? `vivace config list` shows the address of context {name}."
+    if not found.api:
+        raise contexts.NoCluster(f"cluster {name} is still starting; its log is in {found.logs}")
+    if found.pid is not None:
+        remedy = (
+            f"Data flows on in cluster {name}. Its process ({found.pid}) starts the API again if "
+            f"it ended: try again in a few seconds; {found.logs}/cluster.log says more."
+        )
+    return ClusterClient(
+        found.api, token or found.token(), ca_file=ca_file or found.ca_file, remedy=remedy,
+        patience_s=patience_s,
+    )  # fmt: skip
+
+
+class ClusterClient(ApiClient):
+    """The operations of a cluster; see `connect`.
+
+    Manifests are named as on the command line: files, or folders with YAML files.
+    """
+
+    def status(self) -> StatusDocument:
+        """The state of the cluster: problems, nodes, fragments, streams, outputs."""
+        return self.call(table.STATUS, NOTHING)
+
+    def history(self, limit: int = 50) -> tuple[EventDocument, ...]:
+        """The newest events, oldest first."""
+        return self.call(table.HISTORY, asked.HistoryParameters(limit=limit)).history
+
+    def events(self, after: int | None = None) -> Iterator[EventDocument]:
+        """Events as they happen, for ever; first those after the one of this sequence number."""
+        return self.follow(table.EVENTS, asked.EventsParameters(after=after))
+
+    def metrics(self) -> tuple[Sample, ...]:
+        """Every figure, under the names that Prometheus has for them."""
+        return self.call(table.METRICS, NOTHING).metrics
+
+    def plan(self, manifests: PathLike | Sequence[PathLike] = ()) -> PlanDocument:
+        """Where fragments run; with manifests, as if they were applied."""
+        if not (sources := _sources(manifests)):
+            return self.call(table.PLAN, NOTHING)
+        return self.call(table.PREVIEW, asked.ManifestParameters(manifests=sources, folder=_here()))
+
+    def coordinate_map(self, manifests: PathLike | Sequence[PathLike] = ()) -> CoordinateMap:
+        """Hosts in latency space; with manifests, with their fragments."""
+        if not (sources := _sources(manifests)):
+            return self.call(table.MAP, NOTHING)
+        given = asked.ManifestParameters(manifests=sources, folder=_here())
+        return self.call(table.PREVIEW_MAP, given)
+
+    def validate(self, manifests: PathLike | Sequence[PathLike]) -> ValidateDocument:
+        """Check manifests by themselves."""
+        given = asked.ManifestParameters(manifests=_sources(manifests), folder=_here())
+        return self.call(table.VALIDATE, given)
+
+    def apply(
+        self,
+        manifests: PathLike | Sequence[PathLike],
+        *,
+        dry_run: bool = False,
+        wait: bool = True,
+        on_progress: Progress = silent,
+    ) -> Applied:
+        """Bring streams and queries into the cluster; waits until all runs with warm standbys."""
+        given = asked.ApplyParameters(
+            manifests=_sources(manifests), folder=_here(), dry_run=dry_run, wait=wait
+        )
+        return self.run(table.APPLY, given, on_progress)
+
+    def delete(
+        self,
+        *names: str,
+        manifests: PathLike | Sequence[PathLike] = (),
+        on_progress: Progress = silent,
+    ) -> Deleted:
+        """Delete queries and streams, by name or as manifests name them."""
+        given = asked.DeleteParameters(names=names, manifests=_sources(manifests), folder=_here())
+        return self.run(table.DELETE, given, on_progress).deleted
+
+    def move(
+        self,
+        fragment: str,
+        role: Literal["primary", "secondary"],
+        node: str,
+        *,
+        dry_run: bool = False,
+        wait: bool = True,
+        on_progress: Progress = silent,
+    ) -> MovesDocument:
+        """Bring one replica of a fragment to another node."""
+        given = asked.MoveParameters(
+            fragment=fragment, role=role, node=node, dry_run=dry_run, wait=wait
+        )
+        return self.run(table.MOVE, given, on_progress)
+
+    def switchover(
+        self,
+        fragment: str,
+        *,
+        dry_run: bool = False,
+        wait: bool = True,
+        on_progress: Progress = silent,
+    ) -> MovesDocument:
+        """Have primary and secondary of a fragment change roles."""
+        given = asked.SwitchoverParameters(fragment=fragment, dry_run=dry_run, wait=wait)
+        return self.run(table.SWITCHOVER, given, on_progress)
+
+    def withdraw(self, fragment: str) -> tuple[str, ...]:
+        """Take back the moves of a fragment that are under way; the names of their plans."""
+        given = asked.WithdrawParameters(fragment=fragment)
+        return self.call(table.WITHDRAW, given).withdrawn
+
+    def drain(
+        self,
+        node: str,
+        *,
+        at_a_time: int = 1,
+        dry_run: bool = False,
+        wait: bool = True,
+        on_progress: Progress = silent,
+    ) -> MovesDocument:
+        """Cordon a node, and bring everything that runs there to other nodes."""
+        given = asked.DrainParameters(node=node, at_a_time=at_a_time, dry_run=dry_run, wait=wait)
+        return self.run(table.DRAIN, given, on_progress)
+
+    def cordon(self, node: str, *, dry_run: bool = False) -> CordonDocument:
+        """Have nothing new placed on a node."""
+        given = asked.CordonParameters(node=node, dry_run=dry_run)
+        return self.call(table.CORDON, given).cordon
+
+    def uncordon(self, node: str, *, dry_run: bool = False) -> CordonDocument:
+        """Let a node be used again."""
+        given = asked.CordonParameters(node=node, dry_run=dry_run)
+        return self.call(table.UNCORDON, given).cordon
+
+    def drills(self) -> tuple[DrillDocument, ...]:
+        """The drills there are."""
+        return self.call(table.DRILLS, NOTHING)
+
+    def drill_audit(self) -> DrillAudit:
+        """Which drill was run when, with which result, and which never was."""
+        return self.call(table.DRILL_AUDIT, NOTHING)
+
+    def drill(
+        self,
+        drill: str,
+        target: str | None = None,
+        *,
+        force: bool = False,
+        predicted_ms: float | None = None,
+        on_progress: Progress = silent,
+    ) -> DrillReport:
+        """Have something fail on purpose, and measure the consequences."""
+        given = asked.DrillParameters(
+            drill=drill, target=target, force=force, predicted_ms=predicted_ms
+        )
+        return self.run(table.DRILL, given, on_progress)
+
+    def drill_series(
+        self,
+        *drills: str,
+        target: str | None = None,
+        times: int = 1,
+        force: bool = False,
+        compare: bool = False,
+        on_progress: Progress = silent,
+    ) -> tuple[DrillRun, ...]:
+        """Run drills one after the other; without names all of them."""
+        given = asked.DrillSeriesParameters(
+            drills=drills, target=target, times=times, force=force, compare=compare
+        )
+        return self.run(table.DRILL_SERIES, given, on_progress)
+
+    def predict(
+        self, drill: str, target: str | None = None, on_progress: Progress = silent
+    ) -> DrillReport:
+        """Play a drill in the simulated world."""
+        given = asked.PredictParameters(drill=drill, target=target)
+        return self.run(table.PREDICT, given, on_progress)
+
+    def verify(
+        self,
+        query: str,
+        *,
+        begin_ms: int | None = None,
+        until_ms: int | None = None,
+        last_ms: int | None = None,
+        everything: bool = False,
+        sql: NamedText | None = None,
+        on_progress: Progress = silent,
+    ) -> VerifyDocument:
+        """Compute archived results again, and compare."""
+        given = asked.VerifyParameters(
+            query=query, begin_ms=begin_ms, until_ms=until_ms, last_ms=last_ms,
+            everything=everything, sql=sql,
+        )  # fmt: skip
+        return self.run(table.VERIFY, given, on_progress)
+
+    def tail(self, stream: str, limit: int | None = None) -> Iterator[TailEvent]:
+        """Follow a stream's tuples, from the oldest that is kept; first of all come its columns.
+
+        If the connection breaks, tuples that have come are left out, and no others.
+        """
+        given = asked.TailParameters(stream=stream, limit=limit)
+        headed, last_seq, left = False, -1, limit
+        for event in self.follow(table.TAIL, given):
+            if event.batch is not None:
+                rows = tuple(row for row in event.batch.rows if row.seq > last_seq)[:left]
+                if not rows:
+                    continue
+                last_seq = rows[-1].seq
+                left = None if left is None else left - len(rows)
+                event = msgspec.structs.replace(
+                    event, batch=msgspec.structs.replace(event.batch, rows=rows)
+                )
+            elif event.columns is not None:
+                if headed:
+                    continue
+                headed = True
+            yield event
+            if left == 0:
+                return
+
+    def stream(self, name: str, token: str | None = None) -> Stream:
+        """A stream that enters by HTTP, to send tuples to, wherever it enters.
+
+        Parameters
+        ----------
+        token
+            What its site asks for.
+        """
+        return self._site(name, token).stream(name)
+
+    def results(
+        self, name: str, token: str | None = None, **where: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """The tuples of an output that is read by HTTP; see `vivace.client.Site.results`."""
+        return self._site(name, token).results(name, **where)
+
+    def _site(self, name: str, token: str | None) -> Site:
+        from vivace.client import site
+
+        return site(lambda: self._address_of(name), token=token)
+
+    def _address_of(self, name: str) -> str:
+        """Where a stream enters or leaves now.
+
+        Raises
+        ------
+        ConnectionError
+            Nowhere, or not by HTTP.
+        """
+        status = self.status()
+        found = [
+            each.input.address for each in status.streams if each.stream == name and each.input
+        ]
+        found += [each.address for each in status.outputs if each.stream == name]
+        if (address := next(filter(None, found), None)) is None:
+            raise ConnectionError(f"stream {name} neither enters nor leaves by HTTP now")
+        return address
+
+
+def _sources(manifests: PathLike | Sequence[PathLike]) -> tuple[ManifestSource, ...]:
+    paths = [manifests] if isinstance(manifests, (str, Path)) else manifests
+    return read_sources([Path(path) for path in paths])
+
+
+def _here() -> str:
+    """What names of files are relative to."""
+    return str(Path.cwd())
