@@ -16,7 +16,7 @@ JSON_FILE := $(if $(JSON),--json-file $(JSON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup data demo test test-long check lint format monitoring round-trip simulate mutate fuzz clean
+.PHONY: help setup data demo test test-long check lint format monitoring round-trip elsewhere simulate mutate fuzz clean
 
 help: ## List the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -92,6 +92,9 @@ bench-%: setup ## Run the benchmark of that name; JSON=FILE keeps its figures, A
 	@$(BIN)/python -m bench run $* $(if $(JSON),--json $(JSON)) $(ARGS)
 
 bench-drills: data
+
+elsewhere: setup ## Every verb from a network namespace that reaches nothing but the HTTP API; takes root
+	@$(BIN)/pytest -m round_trip tests/round_trip/test_elsewhere.py -rs $(ARGS)
 
 round-trip: setup ## Results through Kafka and Spark while processes are killed; SEED=n, ARGS='-k kafka'
 	@ROUND_TRIP_SEED=$(SEED) $(BIN)/pytest -m round_trip $(or $(ARGS),tests/round_trip)

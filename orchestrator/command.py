@@ -1,7 +1,7 @@
 """The command `vivace`, also where only the client is installed.
 
-`pip install vivace` installs the client of a site. The command line, like everything that runs in
-a cluster, needs the packages of the extra `cluster`.
+`pip install vivace` installs the clients of clusters and sites. The command line, like everything
+that runs in a cluster, needs the packages of the extra `cluster`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ def main() -> None:
     """Run the command line, or say what to install."""
     try:
         from orchestrator.cli.main import main as run
+
+        run()
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing in OURS:
@@ -27,4 +29,3 @@ def main() -> None:
             "command line and for clusters, install the extra: pip install 'vivace[cluster]'\n"
         )
         sys.exit(EXIT_NOT_INSTALLED)
-    run()

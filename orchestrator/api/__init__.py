@@ -1,18 +1,16 @@
-"""The operations that a client can carry out on a cluster.
+"""The operations on a cluster, for the process that serves them and for the command line's own.
 
-They take typed requests, return msgspec records, and print nothing. The command line, like any
-other client, renders these records. `on_progress` tells how far a long operation has come. What a
-person can do something about is raised as a `VivaceError`.
+They take a `Cluster`, whose store is open, and typed requests, return msgspec records, and print
+nothing. The command line, like any other client, renders these records. `on_progress` tells how far
+a long operation has come. What a person can do something about is raised as a `VivaceError`.
 
 >>> from pathlib import Path
 >>> from orchestrator import api
 >>> manifests = api.load([Path("examples/aircraft")])
 >>> api.validate(manifests).cluster
 'aircraft'
->>> with api.connect("aircraft") as cluster:
-...     applied = api.apply(cluster, manifests, dry_run=True)
-...     document = api.status(cluster)
->>> applied.plan.queries[0].query, len(document.nodes)
+>>> applied = api.apply(cluster, manifests, dry_run=True)
+>>> applied.plan.queries[0].query, len(api.status(cluster).nodes)
 ('proximity', 9)
 
 Modules are imported when a name of theirs is first used: `vivace --help` needs none of them, and
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from orchestrator.api.applying import apply
     from orchestrator.api.auditing import drill_audit
     from orchestrator.api.cluster_status import history, status
-    from orchestrator.api.connection import Cluster, connect
+    from orchestrator.api.connection import Cluster
     from orchestrator.api.deleting import delete, named_in
     from orchestrator.api.demo import MISSES_ALLOWED, Demo, Example, Verdict
     from orchestrator.api.drill_series import run_series
@@ -57,8 +55,9 @@ if TYPE_CHECKING:
     from orchestrator.api.tailing import Tail, tail
     from orchestrator.api.validation import validate
     from orchestrator.api.verified_input import Unverifiable
-    from orchestrator.api.verified_span import AskedSpan, lasting, moment
+    from orchestrator.api.verified_span import AskedSpan
     from orchestrator.api.verifying import verify
+    from orchestrator.documents.options import lasting, moment
     from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError, error_report
     from orchestrator.manifest import Manifests, load
     from orchestrator.operations.texts import read_sql
@@ -86,7 +85,7 @@ if TYPE_CHECKING:
         StatusDocument,
         StreamStatus,
     )
-    from orchestrator.results.streams import SentDocument, TailBatch, TailRow
+    from orchestrator.results.streams import SentDocument, TailBatch, TailEvent, TailRow
     from orchestrator.results.validation import ValidateDocument
     from orchestrator.results.verification import OutputVerdict, VerifyDocument
 
@@ -94,7 +93,7 @@ MODULES = {
     "api.applying": ("apply",),
     "api.auditing": ("drill_audit",),
     "api.cluster_status": ("history", "status"),
-    "api.connection": ("Cluster", "connect"),
+    "api.connection": ("Cluster",),
     "api.deleting": ("delete", "named_in"),
     "api.demo": ("Demo", "Example", "MISSES_ALLOWED", "Verdict"),
     "api.drill_series": ("run_series",),
@@ -114,8 +113,9 @@ MODULES = {
     "api.tailing": ("Tail", "tail"),
     "api.validation": ("validate",),
     "api.verified_input": ("Unverifiable",),
-    "api.verified_span": ("AskedSpan", "lasting", "moment"),
+    "api.verified_span": ("AskedSpan",),
     "api.verifying": ("verify",),
+    "documents.options": ("lasting", "moment"),
     "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError", "error_report"),
     "manifest": ("Manifests", "load"),
     "operations.texts": ("read_sql",),
@@ -131,7 +131,7 @@ MODULES = {
         *("EventDocument", "FragmentStatus", "HistoryDocument", "LinkStatus", "NodeStatus"),
         *("OutputStatus", "StatusDocument", "StreamStatus"),
     ),
-    "results.streams": ("SentDocument", "TailBatch", "TailRow"),
+    "results.streams": ("SentDocument", "TailBatch", "TailEvent", "TailRow"),
     "results.validation": ("ValidateDocument",),
     "results.verification": ("OutputVerdict", "VerifyDocument"),
 }

@@ -23,6 +23,7 @@ from orchestrator.api.plans import plan
 from orchestrator.api.predicting import predict
 from orchestrator.api.proposals import NOTHING
 from orchestrator.api.sending import send
+from orchestrator.api.stream_entries import stream_entry
 from orchestrator.api.tailing import tail
 from orchestrator.api.tokens import create_token, revoke_token, tokens
 from orchestrator.api.validation import validate
@@ -44,6 +45,7 @@ from orchestrator.operations.parameters import (
     Parameters,
     PredictParameters,
     SendParameters,
+    StreamParameters,
     SwitchoverParameters,
     TailParameters,
     VerifyParameters,
@@ -57,7 +59,7 @@ from orchestrator.results.coordinate_map import CoordinateMap
 from orchestrator.results.drill_report import DrillReport
 from orchestrator.results.drills import DrillRun
 from orchestrator.results.moves import MovesDocument
-from orchestrator.results.streams import SentLines, TailEvent
+from orchestrator.results.streams import SentLines, StreamEntry, TailEvent
 from orchestrator.results.verification import VerifyDocument
 
 P = TypeVar("P", bound=Parameters)
@@ -209,14 +211,17 @@ def _verify(cluster: Cluster, asked: VerifyParameters, on_progress: Progress) ->
     return verify(cluster, asked.query, span, sql=asked.sql, on_progress=on_progress)
 
 
+def _stream(cluster: Cluster, asked: StreamParameters, _: Progress) -> StreamEntry:
+    return stream_entry(cluster, asked.stream)
+
+
 def _send(cluster: Cluster, asked: SendParameters, on_progress: Progress) -> SentLines:
     with tempfile.TemporaryDirectory() as folder:
         given, left_out = Path(folder) / "lines", Path(folder) / "left-out"
         given.write_text(asked.lines, encoding="utf-8")
         with given.open("rb", buffering=0) as lines:
             sent = send(
-                cluster,
-                asked.stream,
+                lambda: stream_entry(cluster, asked.stream),
                 lines,
                 written=asked.written,
                 is_sorted=asked.is_sorted,
@@ -250,6 +255,7 @@ _CARRIED: Mapping[str, Carry] = {
     table.DRILL_SERIES.name: _drill_series,
     table.PREDICT.name: _predict,
     table.VERIFY.name: _verify,
+    table.STREAM.name: _stream,
     table.SEND.name: _send,
     table.TOKENS.name: lambda cluster, _, __: tokens(cluster),
     table.TOKEN_CREATE.name: lambda cluster, asked, _: create_token(cluster, asked),

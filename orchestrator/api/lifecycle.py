@@ -11,9 +11,7 @@ import msgspec
 from orchestrator.deploy.context import (
     ClusterContext,
     ClusterExists,
-    NoCluster,
     find,
-    home,
     running,
 )
 from orchestrator.deploy.local import background
@@ -24,6 +22,7 @@ from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.manifest.cluster import remarks
 from orchestrator.progress import Progress, silent
+from vivace.contexts import NoCluster, home
 
 
 class UpDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import urlsplit
 
 import vivace
-from foundation.suggestions import nearest
-from orchestrator.api.connection import Cluster
 from orchestrator.api.lines import (
     BadLine,
     Body,
@@ -21,7 +21,6 @@ from orchestrator.api.lines import (
     sorted_bodies,
     without,
 )
-from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.listening import read_token
 from orchestrator.edges.sources import restore
@@ -30,7 +29,8 @@ from orchestrator.edges.sources.formats.row_form import Format, RowForm
 from orchestrator.edges.sources.http import Http
 from orchestrator.errors import EXIT_REFUSED, InvalidInput, Unreachable, VivaceError
 from orchestrator.progress import Progress, silent
-from orchestrator.results.streams import SentDocument
+from orchestrator.records import StreamRecord
+from orchestrator.results.streams import SentDocument, StreamEntry
 
 TOKEN_VARIABLE = "VIVACE_TOKEN"
 """Holds the token where the stream's token file is not; it is taken in place of the file's."""
@@ -39,6 +39,13 @@ EXIT_PARTLY = 1
 """Exit status of a command that has sent some of the lines."""
 
 _types = {Format.CSV: "text/csv", Format.JSON: "application/x-ndjson"}
+
+
+REACHED_S = 3.0
+"""How long a site may take to be reached, before lines are sent through the cluster's API."""
+
+Relay = Callable[[str, str], SentDocument]
+"""Has the cluster's API send lines; takes them, and how they are written."""
 
 
 class LinesRefused(VivaceError):
@@ -88,19 +95,21 @@ class SkippedLines:
 
 
 def send(
-    cluster: Cluster,
-    stream: str,
+    find: Callable[[], StreamEntry],
     lines: BinaryIO,
     *,
     written: str | None = None,
     is_sorted: bool = False,
     skip_bad: Path | None = None,
+    relay: Relay | None = None,
     on_progress: Progress = silent,
 ) -> SentDocument:
     """Send lines to a stream whose source is `http`, as they come, until they end.
 
     Parameters
     ----------
+    find
+        Where the stream enters now: its site may be elsewhere later.
     lines
         CSV with a line that names the columns, or JSON.
     written
@@ -110,22 +119,27 @@ def send(
     skip_bad
         A file that is made for lines that cannot be read; the others are sent. None: the first such
         line ends it.
+    relay
+        Sends where the site cannot be reached from here.
 
     Raises
     ------
     VivaceError
         There is no such stream, it does not take them, or the site is away.
     """
-    view = read_view(cluster.store)
     # It must be open at first; then its site may be away for a while, and be elsewhere after that.
-    _address(view, stream)
-    site = vivace.connect(lambda: _where(cluster, stream), token=_token(view, stream))
+    entry = find()
+    record, stream = entry.stream, entry.stream.name
+    opened = None if relay is None or _is_reached(entry.address) else _Relayed(relay)
+    if opened is None:
+        site = vivace.site(lambda: _where(find), token=_token(record))
+        opened = site.stream(stream)
     kept = None if skip_bad is None else SkippedLines(skip_bad)
-    sending = _Sending(site.stream(stream), lines, _form(view, stream), kept)
+    sending = _Sending(opened, lines, _form(record), kept)
     format_ = None if written is None else Format(written)
     given = bodies(lines, format_)
     if is_sorted:
-        _check_sortable(view, stream)
+        _check_sortable(record)
         given = sorted_bodies(lines, format_, sending.form, sending.refuse)
     try:
         for sent in sending.all(given):
@@ -133,7 +147,7 @@ def send(
     except vivace.Unavailable as error:
         raise Unreachable(
             f"Stream {stream}",
-            view.entering[stream].feeding_site,
+            entry.site,
             f"takes nothing: {error}",
             "Is there a query that reads it? `vivace status` shows what holds it up.",
         ) from None
@@ -149,6 +163,41 @@ def send(
     )
 
 
+class _Relayed:
+    """A stream whose site cannot be reached from here: the cluster's API sends."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+
+    def send_body(self, body: bytes, content_type: str) -> vivace.Sent:
+        """Send lines, as to the site itself."""
+        (written,) = (each for each, kind in _types.items() if kind == content_type)
+        try:
+            sent = self._relay(body.decode(), written.value)
+        except UnicodeDecodeError:
+            raise vivace.Refused(HTTPStatus.BAD_REQUEST, "the lines are not UTF-8") from None
+        except VivaceError as error:
+            if error.report is None or error.report.name != LinesRefused.__name__:
+                raise
+            raise vivace.Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
+        return vivace.Sent(
+            accepted=sent.accepted,
+            late=sent.late,
+            ahead=sent.ahead,
+            undecided=sent.undecided,
+            waiting=sent.waiting,
+        )
+
+
+def _is_reached(address: str) -> bool:
+    parts = urlsplit(address)
+    try:
+        socket.create_connection((parts.hostname, parts.port or 80), REACHED_S).close()
+    except OSError:
+        return False
+    return True
+
+
 class _Sending:
     """The bodies of a file on their way into a stream.
 
@@ -161,7 +210,11 @@ class _Sending:
     """
 
     def __init__(
-        self, opened: vivace.Stream, lines: BinaryIO, form: RowForm, kept: SkippedLines | None
+        self,
+        opened: vivace.Stream | _Relayed,
+        lines: BinaryIO,
+        form: RowForm,
+        kept: SkippedLines | None,
     ) -> None:
         self.form = form
         self.sent = vivace.Sent()
@@ -224,71 +277,37 @@ def _tuples(count: int) -> str:
     return "1 tuple" if count == 1 else f"{count:,} tuples"
 
 
-def _form(view: ClusterView, stream: str) -> RowForm:
-    record = view.stream_records[stream]
+def _form(record: StreamRecord) -> RowForm:
     source = None if record.source is None else restore(record.source)
     assert isinstance(source, Http)
     return row_form(source, record.columns, record.fields)
 
 
-def _check_sortable(view: ClusterView, stream: str) -> None:
-    if _form(view, stream).time_column is None:
+def _check_sortable(record: StreamRecord) -> None:
+    if _form(record).time_column is None:
         raise InvalidInput(
             "command line", "--sort", None,
-            f"has nothing to go by: tuples of {stream} get the time of their arrival",
+            f"has nothing to go by: tuples of {record.name} get the time of their arrival",
             "Send them without it, or name a column as the stream's `timestamp`.",
         )  # fmt: skip
 
 
-def _address(view: ClusterView, stream: str) -> str:
-    records = view.stream_records
-    if stream not in records:
-        raise InvalidInput(
-            "command line", "STREAM", stream, "is no stream from outside", nearest(stream, records)
-        )
-    record = records[stream]
-    if record.source is None or record.source.driver != "http":
-        problem = "takes no lines: it has no source"
-        if record.source is not None:
-            problem = f"takes no lines: its source is `{record.source.driver}`"
-        open_ones = sorted(
-            name for name, each in records.items() if each.source and each.source.driver == "http"
-        )
-        here = ", ".join(open_ones) or "none"
-        raise InvalidInput(
-            "command line",
-            "STREAM",
-            stream,
-            problem,
-            f"Only streams with `from: http` take lines; here: {here}.",
-        )
-    feeding_site = view.entering[stream].feeding_site
-    site = view.hosts.get(feeding_site)
-    status = None if site is None else site.sources.get(stream)
-    if status is None or status.input is None or status.input.address is None:
-        raise Unreachable(
-            f"Stream {stream}", feeding_site, "is not open", "`vivace status` says why."
-        )
-    return status.input.address
-
-
-def _where(cluster: Cluster, stream: str) -> str:
+def _where(find: Callable[[], StreamEntry]) -> str:
     """Its address now."""
     try:
-        return _address(read_view(cluster.store), stream)
+        return find().address
     except Unreachable as error:
         raise ConnectionError(str(error)) from error
 
 
-def _token(view: ClusterView, stream: str) -> str | None:
-    source = view.stream_records[stream].source
-    path = None if source is None else source.options.get("token_file")
+def _token(record: StreamRecord) -> str | None:
+    path = None if record.source is None else record.source.options.get("token_file")
     if path is not None and (token := os.environ.get(TOKEN_VARIABLE)) is not None:
         return token
     try:
         return read_token(path)
     except DriverError as error:
         raise TokenMissing(
-            f"stream {stream}: {error}. Send from where it can be read, or set {TOKEN_VARIABLE} to "
-            "the token"
+            f"stream {record.name}: {error}. Send from where it can be read, or set "
+            f"{TOKEN_VARIABLE} to the token"
         ) from None

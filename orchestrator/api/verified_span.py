@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from orchestrator.api.verified_input import KeptInput, Unverifiable
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.documents.units import UnitError, duration_ms, timestamp_ms, timestamp_text
+from orchestrator.documents.units import timestamp_text
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import InvalidInput
 from streams.language import parse
@@ -255,38 +255,3 @@ def _read_from_ms(begin_ms: int, reach_ms: int | None, inputs: Sequence[KeptInpu
     begins = [each.begin_ms for each in inputs if each.is_whole]
     is_late = any(each is not None and each < from_ms for each in begins)
     return from_ms if is_late or len(begins) < len(inputs) else None
-
-
-def moment(field: str, text: str | None) -> int | None:
-    """A timestamp that a person writes, ms; None if none is written.
-
-    Raises
-    ------
-    InvalidInput
-        It is no time.
-    """
-    if text is None:
-        return None
-    try:
-        return timestamp_ms(text)
-    except UnitError as error:
-        raise InvalidInput("command line", field, text, error.problem, error.remedy) from None
-
-
-def lasting(field: str, text: str | None) -> int | None:
-    """A duration that a person writes, ms; None if none is written.
-
-    Raises
-    ------
-    InvalidInput
-        It is none, or nothing.
-    """
-    if text is None:
-        return None
-    try:
-        found_ms = round(duration_ms(text))
-    except UnitError as error:
-        raise InvalidInput("command line", field, text, error.problem, error.remedy) from None
-    if found_ms < 1:
-        raise InvalidInput("command line", field, text, "is less than 1 ms", 'Write "10 min".')
-    return found_ms

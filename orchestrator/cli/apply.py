@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
 from rich.console import Group, RenderableType
 
 from orchestrator import api
+from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import (
     ClusterOption,
     FilesOption,
     JsonOption,
+    connected,
     progress,
     show,
 )
@@ -22,10 +23,10 @@ from orchestrator.cli.render.plan import plan_view
 def command(
     files: FilesOption,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait until all runs with a warm standby.")
+        bool, Option("--wait/--no-wait", help="Wait until all runs with a warm standby.")
     ] = True,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check and plan, but change nothing.")
+        bool, Option("--dry-run", help="Check and plan, but change nothing.")
     ] = False,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
@@ -34,18 +35,17 @@ def command(
 
     [bold]Example:[/] vivace apply -f examples/aircraft
     """
-    manifests = api.load(files)
-    with api.connect(cluster) as connected, progress("Applying") as line:
-        applied = api.apply(connected, manifests, dry_run=dry_run, wait=wait, on_progress=line.tell)
-    show(applied, as_json, lambda: _view(applied, with_queries=bool(manifests.queries)))
+    with connected(cluster) as client, progress("Applying") as line:
+        applied = client.apply(files, dry_run=dry_run, wait=wait, on_progress=line.tell)
+    show(applied, as_json, lambda: _view(applied))
 
 
-def _view(applied: api.Applied, *, with_queries: bool) -> RenderableType:
+def _view(applied: api.Applied) -> RenderableType:
     parts: list[RenderableType] = [changes_view(applied.changes, dry_run=not applied.applied)]
     if any(change.effect is api.Effect.NEW for change in applied.changes):
         parts += ["", plan_view(applied.plan)]
     for query, why in applied.planned_again.items():
         parts += ["", f"[yellow]Query {query} was planned again by the leader:[/] {why}."]
-    if applied.protected and with_queries:
+    if applied.protected and any(change.kind == "Query" for change in applied.changes):
         parts += ["", "[green]✓[/] Every fragment runs, with a warm standby."]
     return Group(*parts)

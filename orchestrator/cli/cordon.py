@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from orchestrator import api
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
     JsonOption,
     NodeArgument,
+    connected,
     show,
 )
 from orchestrator.cli.render.moves import cordon_view
@@ -23,6 +23,6 @@ def command(
 
     [bold]Example:[/] vivace cordon germany-west-central
     """
-    with api.connect(cluster) as connected:
-        document = api.cordon(connected, node, dry_run=dry_run)
+    with connected(cluster) as client:
+        document = client.cordon(node, dry_run=dry_run)
     show({"cordon": document}, as_json, lambda: cordon_view(document, dry_run=dry_run))

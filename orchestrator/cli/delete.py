@@ -5,22 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from orchestrator import api
-from orchestrator.cli.invocation import ClusterOption, JsonOption, progress, show
+from orchestrator.cli.arguments import Argument, Option
+from orchestrator.cli.invocation import ClusterOption, JsonOption, connected, progress, show
 
 
 def command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Queries, or streams that no other query reads."),
+        Argument(metavar="[NAME]...", help="Queries, or streams that no other query reads."),
     ] = None,
     files: Annotated[
         list[Path] | None,
-        typer.Option(
-            "-f", "--file", help="What a manifest or a folder of them names; may be repeated."
-        ),
+        Option("-f", "--file", help="What a manifest or a folder of them names; may be repeated."),
     ] = None,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
@@ -36,9 +33,8 @@ def command(
         raise api.InvalidInput(
             "command line", "NAME", None, "is missing", "Name a query, a stream, or a file with -f."
         )
-    written = api.named_in(api.load(files)) if files else []
-    with api.connect(cluster) as connected, progress("Delete") as line:
-        deleted = api.delete(connected, *(names or ()), if_there=written, on_progress=line.tell)
+    with connected(cluster) as client, progress("Delete") as line:
+        deleted = client.delete(*(names or ()), manifests=files or (), on_progress=line.tell)
     show({"deleted": deleted}, as_json, lambda: _told(deleted))
 
 

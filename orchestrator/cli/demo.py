@@ -11,33 +11,31 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from orchestrator import api
+from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, ProgressThrottle, messages, show
 from orchestrator.cli.render.plan import plan_view
 from orchestrator.cli.render.verdict import verdict_view
 
 
 def command(
-    example: Annotated[Path, typer.Argument(help="Folder of the example.")] = Path(
-        "examples/aircraft"
-    ),
+    example: Annotated[Path, Argument(help="Folder of the example.")] = Path("examples/aircraft"),
     speed: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Replay at this multiple of the recorded speed."),
+        Option(min=0.001, help="Replay at this multiple of the recorded speed."),
     ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json-file", help="Also write the verdict here, as JSON.")
+        Path | None, Option("--json-file", help="Also write the verdict here, as JSON.")
     ] = None,
-    pictures: Annotated[Path, typer.Option(help="Folder for the map of coordinates.")] = Path(
+    pictures: Annotated[Path, Option(help="Folder for the map of coordinates.")] = Path(
         "build/demo"
     ),
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Replay an example on real Spark executors, kill one, and check the results.
 
     [bold]Example:[/] vivace demo --json-file verdict.json
@@ -65,7 +63,8 @@ def command(
     show(verdict, as_json, lambda: verdict_view(verdict))
     if verdict.failures:
         _tell_kept(console, work)
-        raise typer.Exit(EXIT_FAILED)
+        return EXIT_FAILED
+    return 0
 
 
 def _tell_kept(console: Console, work: Path) -> None:

@@ -5,39 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from orchestrator import api
-from orchestrator.cli.commands import Verb, Verbs
+from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
     ClusterOption,
     JsonOption,
     check_page,
     check_picture,
+    connected,
     progress,
     show,
 )
 from orchestrator.cli.render.drills import audit_view, report_view, series_view
 from orchestrator.cli.render.tables import Table
 
-app = typer.Typer(
-    cls=Verbs,
-    help="""Failure drills: something fails on purpose, and is measured.
+HELP = """Failure drills: something fails on purpose, and is measured.
 
     [bold]Example:[/] vivace drill run kill-executor
-    """,
-)
+    """
 
-NAMES = ("list", "run", "report")
-
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Run it although something would be lost.")
-]
+ForceOption = Annotated[bool, Option("--force", help="Run it although something would be lost.")]
 
 
-@app.command("list", cls=Verb)
-def list_drills(as_json: JsonOption = False) -> None:
+def list_drills(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
     """List the drills.
 
     [bold]Example:[/] vivace drill list
@@ -45,47 +36,45 @@ def list_drills(as_json: JsonOption = False) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("drill", style="bold")
     table.add_column("effect")
-    drills = api.drills()
+    with connected(cluster) as client:
+        drills = client.drills()
     for each in drills:
         table.add_row(each.name, each.what)
     show(drills, as_json, lambda: table)
 
 
-@app.command("run", cls=Verb)
 def run(
     name: Annotated[
-        str | None, typer.Argument(help="Which drill; `vivace drill list` names them.")
+        str | None, Argument(help="Which drill; `vivace drill list` names them.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Run all drills, one after the other.")
+        bool, Option("--all", help="Run all drills, one after the other.")
     ] = False,
     target: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="A fragment (its primary is hit) or a node; a stream, an output or a site; "
             "a link, SOURCE:TARGET. Default: a join, or the first site."
         ),
     ] = None,
-    times: Annotated[
-        int, typer.Option(min=1, help="How often, each after redundancy is restored.")
-    ] = 1,
+    times: Annotated[int, Option(min=1, help="How often, each after redundancy is restored.")] = 1,
     force: ForceOption = False,
     simulate: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--simulate", help="Only predict it: play it in the simulated world. Changes nothing."
         ),
     ] = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Predict each drill, run it, and show both.")
+        bool, Option("--compare", help="Predict each drill, run it, and show both.")
     ] = False,
     picture: Annotated[
         Path | None,
-        typer.Option("--picture", help="Draw the timeline of the one drill into this file."),
+        Option("--picture", help="Draw the timeline of the one drill into this file."),
     ] = None,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Run a drill on the running cluster. A drill that would lose something is refused.
 
     [bold]Example:[/] vivace drill run kill-executor --target alerts
@@ -103,29 +92,28 @@ def run(
                 "Name one drill, without --times.",
             )  # fmt: skip
         check_picture("--picture", picture)
-    with api.connect(cluster) as connected, progress("Drill") as line:
+    with connected(cluster) as client, progress("Drill") as line:
         if name is not None and times == 1:
             reports: list[api.DrillReport] = []
             if simulate or compare:
-                reports.append(api.predict(connected, name, target, line.tell))
+                reports.append(client.predict(name, target, line.tell))
             if not simulate:
                 predicted_ms = reports[0].recovery_ms if reports else None
-                found = api.drill(
-                    connected, name, target, line.tell, force=force, predicted_ms=predicted_ms
+                found = client.drill(
+                    name, target, force=force, predicted_ms=predicted_ms, on_progress=line.tell
                 )
                 reports.append(found)
             show(reports if compare else reports[0], as_json, lambda: report_view(*reports))
             _draw(reports[-1], picture)
             failed = bool(reports[-1].failures)
         else:
-            names = [each.name for each in api.drills()] if name is None else [name]
-            runs = api.run_series(
-                connected, names, target, line.tell, times=times, force=force, compare=compare
-            )
+            runs = client.drill_series(
+                *([] if name is None else [name]),
+                target=target, times=times, force=force, compare=compare, on_progress=line.tell,
+            )  # fmt: skip
             show(runs, as_json, lambda: series_view(runs))
             failed = not all(each.passed or each.inapplicable for each in runs)
-    if failed:
-        raise typer.Exit(EXIT_FAILED)
+    return EXIT_FAILED if failed else 0
 
 
 def _check_choice(name: str | None, everything: bool, target: str | None) -> None:
@@ -154,11 +142,10 @@ def _draw(report: api.DrillReport, picture: Path | None) -> None:
         draw_timeline(report, picture)
 
 
-@app.command("report", cls=Verb)
 def report(
     html: Annotated[
         Path | None,
-        typer.Option("--html", help="Write all of it into this file: one page, with pictures."),
+        Option("--html", help="Write all of it into this file: one page, with pictures."),
     ] = None,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
@@ -169,8 +156,8 @@ def report(
     """
     if html is not None:
         check_page("--html", html)
-    with api.connect(cluster) as connected:
-        audit = api.drill_audit(connected)
+    with connected(cluster) as client:
+        audit = client.drill_audit()
     show(audit, as_json, lambda: audit_view(audit))
     if html is not None:
         # It draws pictures; see `_draw`.
@@ -178,3 +165,6 @@ def report(
 
         with progress("Report") as line:
             html.write_text(drill_page(audit, line.tell), encoding="utf-8")
+
+
+VERBS = {"list": list_drills, "run": run, "report": report}

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
 from rich.console import RenderableType
 
-from orchestrator import api
-from orchestrator.cli.invocation import ClusterOption, JsonOption, show
+from orchestrator.cli.arguments import Option
+from orchestrator.cli.invocation import ClusterOption, JsonOption, connected, show
 from orchestrator.cli.render.history import events_table
+from orchestrator.operations import table
+from orchestrator.operations.parameters import HistoryParameters
 
 
 def command(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The newest so many.")] = 50,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="The newest so many.")] = 50,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -21,8 +22,8 @@ def command(
 
     [bold]Example:[/] vivace history --limit 20
     """
-    with api.connect(cluster) as connected:
-        document = api.history(connected, limit)
+    with connected(cluster) as client:
+        document = client.call(table.HISTORY, HistoryParameters(limit=limit))
 
     def view() -> RenderableType:
         return events_table(document.history) if document.history else "Nothing has happened yet."

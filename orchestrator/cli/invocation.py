@@ -12,16 +12,19 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.status import Status
-from rich.text import Text
 
 from orchestrator import api
+from orchestrator.cli.arguments import Argument, Option
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from vivace.cluster import ClusterClient
 
 EXIT_FAILED = 1
 """Exit status of a drill or demo that was carried out, when something promised did not hold."""
@@ -32,25 +35,43 @@ EXIT_INTERRUPTED = 130
 PLAIN_WIDTH = 120
 """Columns of tables that go into a file or a pipe."""
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on standard output.")
-]
+JsonOption = Annotated[bool, Option("--json", help="Print one JSON document on standard output.")]
 ClusterOption = Annotated[
     str | None,
-    typer.Option("--cluster", envvar="VIVACE_CLUSTER", help="Which cluster, if several run here."),
+    Option(
+        "--context",
+        "--cluster",
+        envvar=["VIVACE_CONTEXT", "VIVACE_CLUSTER"],
+        help="Which cluster, if several are known here; `vivace config list` names them.",
+    ),
 ]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Check and plan, but change nothing.")
-]
-WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
-FragmentArgument = Annotated[
-    str, typer.Argument(help="A fragment, with or without its query in front.")
-]
-NodeArgument = Annotated[str, typer.Argument(help="Name of the node.")]
+DryRunOption = Annotated[bool, Option("--dry-run", help="Check and plan, but change nothing.")]
+WaitOption = Annotated[bool, Option("--wait/--no-wait", help="Wait until it is done.")]
+FragmentArgument = Annotated[str, Argument(help="A fragment, with or without its query in front.")]
+NodeArgument = Annotated[str, Argument(help="Name of the node.")]
 FilesOption = Annotated[
     list[Path],
-    typer.Option("-f", "--file", help="A manifest, or a folder of them; may be repeated."),
+    Option("-f", "--file", help="A manifest, or a folder of them; may be repeated."),
 ]
+
+
+OLD_S = 5.0
+"""From which age on it is said how old what is shown may be."""
+
+
+@contextmanager
+def connected(context: str | None) -> Generator[ClusterClient]:
+    """A cluster for the time of a block; how old its view is, is said if it is old."""
+    from vivace.cluster import connect
+
+    client = connect(context=context)
+    yield client
+    if client.view_age_s > OLD_S:
+        messages().print(
+            f"[yellow]! This was so {client.view_age_s:.0f} s ago: the cluster's ZooKeeper does "
+            "not answer. Data flows on.[/]",
+            soft_wrap=True,
+        )
 
 
 def output() -> Console:
@@ -115,13 +136,18 @@ class ProgressLine:
         self._console = messages()
         self._console.quiet = not shown
         live = shown and self._console.is_terminal
-        self._status = Status(title, console=self._console) if live else None
-        if self._status is not None:
+        self._status: Status | None = None
+        if live:
+            from rich.status import Status
+
+            self._status = Status(title, console=self._console)
             self._status.start()
 
     def tell(self, step: str, detail: str) -> None:
         """Show a step and how far it has come."""
         if self._status is not None:
+            from rich.text import Text
+
             self._status.update(
                 Text.assemble((self._title, "bold"), "  ", (step, "cyan"), f"  {detail}")
             )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from orchestrator import api
-from orchestrator.cli.invocation import ClusterOption, JsonOption, show
+from orchestrator.cli.invocation import ClusterOption, JsonOption, connected, show
+from orchestrator.operations import table
+from orchestrator.operations.parameters import Parameters
 
 
 def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
@@ -13,8 +14,8 @@ def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
 
     [bold]Example:[/] vivace metrics > /var/lib/node_exporter/vivace.prom
     """
-    with api.connect(cluster) as connected:
+    with connected(cluster) as client:
         if as_json:
-            show(api.metrics(connected), as_json, str)
+            show(client.call(table.METRICS, Parameters()), as_json, str)
         else:
-            sys.stdout.write(api.exposition(connected))
+            sys.stdout.write(client.text("/metrics"))

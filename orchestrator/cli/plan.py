@@ -6,23 +6,22 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 
-from orchestrator import api
-from orchestrator.cli.invocation import ClusterOption, JsonOption, check_picture, show
+from orchestrator.cli.arguments import Option
+from orchestrator.cli.invocation import ClusterOption, JsonOption, check_picture, connected, show
 from orchestrator.cli.render.plan import plan_view
 
 
 def command(
     files: Annotated[
         list[Path] | None,
-        typer.Option("-f", "--file", help="Candidates: what would run if this were applied."),
+        Option("-f", "--file", help="Candidates: what would run if this were applied."),
     ] = None,
     map_file: Annotated[
-        Path | None, typer.Option("--map", help="Draw the coordinate map into this file.")
+        Path | None, Option("--map", help="Draw the coordinate map into this file.")
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say what secondaries are sent, and why.")
+        bool, Option("--explain", help="Say what secondaries are sent, and why.")
     ] = False,
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
@@ -33,10 +32,9 @@ def command(
     """
     if map_file is not None:
         check_picture("--map", map_file)
-    manifests = api.load(files or [])
-    with api.connect(cluster) as connected:
-        document = api.plan(connected, manifests)
-        drawn = api.coordinate_map(connected, document, manifests) if map_file else None
+    with connected(cluster) as client:
+        document = client.plan(files or ())
+        drawn = client.coordinate_map(files or ()) if map_file else None
     if map_file is not None and drawn is not None:
         # matplotlib and numpy take longer to import than most commands take.
         from orchestrator.cli.render.map import draw

@@ -6,13 +6,22 @@ import sys
 from contextlib import nullcontext
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.invocation import EXIT_FAILED, ClusterOption, JsonOption, progress, show
+from orchestrator.cli.arguments import Argument, Option
+from orchestrator.cli.invocation import (
+    EXIT_FAILED,
+    ClusterOption,
+    JsonOption,
+    connected,
+    progress,
+    show,
+)
+from orchestrator.operations import table
+from orchestrator.operations.parameters import SendParameters, StreamParameters
 
 
 class Written(Enum):
@@ -23,20 +32,20 @@ class Written(Enum):
 
 
 def command(
-    stream: Annotated[str, typer.Argument(help="A stream whose source is `http`.")],
+    stream: Annotated[str, Argument(help="A stream whose source is `http`.")],
     file: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="Lines of CSV, the first of which names the columns, or of JSON; "
             "- for standard input."
         ),
     ],
     written: Annotated[
-        Written | None, typer.Option("--format", help="If the first line does not show it.")
+        Written | None, Option("--format", help="If the first line does not show it.")
     ] = None,
     is_sorted: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--sort",
             help="Send the lines in the order of event time, once all are there. Takes about 75 "
             "bytes of memory a line.",
@@ -44,7 +53,7 @@ def command(
     ] = False,
     skip_bad: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="A new file for lines that cannot be read; the others are sent. Without it, the "
             "first such line ends the command.",
@@ -62,10 +71,17 @@ def command(
     [bold]Example:[/] vivace send north flights.csv --sort
     """
     opened = nullcontext(sys.stdin.buffer) if str(file) == "-" else api.opened(file)
-    with api.connect(cluster) as connected, opened as lines, progress(f"To {stream}") as line:
+
+    def relayed(lines: str, written: str) -> api.SentDocument:
+        form: Any = written
+        asked = SendParameters(stream=stream, lines=lines, written=form)
+        return client.call(table.SEND, asked).sent
+
+    with connected(cluster) as client, opened as lines, progress(f"To {stream}") as line:
         form = None if written is None else written.value
         sent = api.send(
-            connected, stream, lines,
+            lambda: client.call(table.STREAM, StreamParameters(stream=stream)), lines,
+            relay=relayed,
             written=form, is_sorted=is_sorted, skip_bad=skip_bad, on_progress=line.tell,
         )  # fmt: skip
     show(sent, as_json, lambda: _view(sent, is_sorted=is_sorted, skip_bad=skip_bad))

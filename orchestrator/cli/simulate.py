@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 from rich.console import Group, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from orchestrator import api
+from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, ProgressThrottle, messages, show
 
 SEEDS = 100
@@ -25,15 +25,15 @@ TOLD_S = 30.0
 
 def command(
     seeds: Annotated[
-        int | None, typer.Option(min=1, help=f"How many schedules. Default: {SEEDS}.")
+        int | None, Option(min=1, help=f"How many schedules. Default: {SEEDS}.")
     ] = None,
     first: Annotated[
         int | None,
-        typer.Option("--from", min=0, help="Seed of the first schedule. Default: 0."),
+        Option("--from", min=0, help="Seed of the first schedule. Default: 0."),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Kind of fault to draw from; may be repeated. Default: all, which are crash, "
             "site, pause, replaced, replaced-site, coordinator, store, store-cut, cut, one-way, "
             "connection, delay, slow, disk and clock."
@@ -41,17 +41,17 @@ def command(
     ] = None,
     shape: Annotated[
         list[str] | None,
-        typer.Option(help="none, single, several or both; may be repeated. Default: all."),
+        Option(help="none, single, several or both; may be repeated. Default: all."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
+    jobs: Annotated[int | None, Option(min=1, help="Processes; default: one a core.")] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Play only this seed, and print its transcript.")
+        int | None, Option(min=0, help="Play only this seed, and print its transcript.")
     ] = None,
     schedule: Annotated[
-        Path | None, typer.Option(help="Play this schedule (JSON), and print its transcript.")
+        Path | None, Option(help="Play this schedule (JSON), and print its transcript.")
     ] = None,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Play random faults on simulated clusters, and check every promise after each schedule.
 
     A schedule that fails is made smaller, and printed with what happened. The same seed always
@@ -73,17 +73,14 @@ def command(
             else api.play_seed(seed or 0, kinds, shapes)
         )
         show(played, as_json, lambda: Text(played.transcript))
-        if played.findings:
-            raise typer.Exit(EXIT_FAILED)
-        return
+        return EXIT_FAILED if played.findings else 0
     seeds = seeds or SEEDS
     with _Telling(seeds) as telling:
         campaign = api.simulate(seeds, first or 0, kinds, shapes, jobs, telling.tell)
     show(campaign, as_json, lambda: _view(campaign))
     if campaign.played < campaign.seeds:
         raise KeyboardInterrupt
-    if campaign.failures:
-        raise typer.Exit(EXIT_FAILED)
+    return EXIT_FAILED if campaign.failures else 0
 
 
 def _check_together(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator import api
-from orchestrator.cli.invocation import ClusterOption, JsonOption, show
+from orchestrator.cli.invocation import ClusterOption, JsonOption, connected, show
 from orchestrator.cli.render.status import status_view
 
 
@@ -12,6 +11,6 @@ def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
 
     [bold]Example:[/] vivace status
     """
-    with api.connect(cluster) as connected:
-        document = api.status(connected)
+    with connected(cluster) as client:
+        document = client.status()
     show(document, as_json, lambda: status_view(document))

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
-import typer
 from rich.markup import escape
 
 from orchestrator import api
-from orchestrator.cli.invocation import ClusterOption, messages
+from orchestrator.cli.arguments import Argument, Option
+from orchestrator.cli.invocation import ClusterOption, connected, messages
 from orchestrator.cli.render.rows import RowPrinter
 
 
 def command(
-    stream: Annotated[str, typer.Argument(help="A stream from outside, or what a query makes.")],
+    stream: Annotated[str, Argument(help="A stream from outside, or what a query makes.")],
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="End after so many tuples.")
+        int | None, Option("--limit", "-n", min=1, help="End after so many tuples.")
     ] = None,
     cluster: ClusterOption = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print each tuple as a JSON document on a line.")
+        bool, Option("--json", help="Print each tuple as a JSON document on a line.")
     ] = False,
 ) -> None:
     """Print a stream's tuples, from the oldest that is still kept, until Ctrl-C.
 
     [bold]Example:[/] vivace tail alerts --limit 10
     """
-    with api.connect(cluster) as connected:
-        followed = api.tail(connected, stream, limit, _remark)
+    with connected(cluster) as client:
         try:
-            _print(followed, as_json)
+            _print(client.tail(stream, limit), as_json)
         except KeyboardInterrupt:
             # The usual way to end it.
             return
@@ -41,9 +41,15 @@ def _remark(reason: str) -> None:
     messages().print(f"[dim]{escape(reason)}[/]", soft_wrap=True)
 
 
-def _print(followed: api.Tail, as_json: bool) -> None:
-    printer = RowPrinter(followed.columns)
-    for batch in followed.batches:
+def _print(followed: Iterator[api.TailEvent], as_json: bool) -> None:
+    printer = RowPrinter({})
+    for event in followed:
+        if event.columns is not None:
+            printer = RowPrinter(event.columns)
+        if event.remark is not None:
+            _remark(event.remark)
+        if (batch := event.batch) is None:
+            continue
         if batch.lost:
             messages().print(f"[yellow]! {batch.lost} tuples are missing here[/]")
         for row in batch.rows:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from orchestrator import api
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
     JsonOption,
     NodeArgument,
+    connected,
     show,
 )
 from orchestrator.cli.render.moves import cordon_view
@@ -23,6 +23,6 @@ def command(
 
     [bold]Example:[/] vivace uncordon germany-west-central
     """
-    with api.connect(cluster) as connected:
-        document = api.uncordon(connected, node, dry_run=dry_run)
+    with connected(cluster) as client:
+        document = client.uncordon(node, dry_run=dry_run)
     show({"cordon": document}, as_json, lambda: cordon_view(document, dry_run=dry_run))

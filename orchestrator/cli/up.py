@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.markup import escape
 
 from orchestrator import api
+from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import FilesOption, JsonOption, messages, progress, show
 from orchestrator.cli.render.up import up_view
 
@@ -18,15 +18,15 @@ from orchestrator.cli.render.up import up_view
 def command(
     files: FilesOption,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay until Ctrl-C instead of returning.")
+        bool, Option("--foreground", help="Stay until Ctrl-C instead of returning.")
     ] = False,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder for data and logs, kept; a temporary one if not given."),
+        Option(help="Folder for data and logs, kept; a temporary one if not given."),
     ] = None,
     zookeeper_port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="Port of ZooKeeper; a free one if not given."),
+        Option(min=1, max=65535, help="Port of ZooKeeper; a free one if not given."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

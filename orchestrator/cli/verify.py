@@ -5,42 +5,45 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.text import Text
 
 from orchestrator import api
+from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     ClusterOption,
     JsonOption,
+    connected,
     messages,
     progress,
     show,
 )
 from orchestrator.cli.render.figures import event_time, lasting
+from orchestrator.operations import table
+from orchestrator.operations.parameters import VerifyParameters
 
 
 def command(
-    query: Annotated[str, typer.Argument(help="Name of the query.")],
+    query: Annotated[str, Argument(help="Name of the query.")],
     begin: Annotated[
         str | None,
-        typer.Option("--from", help="First timestamp to compare, such as 2021-10-07T12:00:00Z."),
+        Option("--from", help="First timestamp to compare, such as 2021-10-07T12:00:00Z."),
     ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="Last timestamp to compare.")] = None,
+    until: Annotated[str | None, Option("--to", help="Last timestamp to compare.")] = None,
     last: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help='How much to compare, such as "30 min". '
             "Default: the last 10 min, or more while these are of few tuples."
         ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Compare everything that is archived.")
+        bool, Option("--all", help="Compare everything that is archived.")
     ] = False,
     sql: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--sql",
             help="Statements of Spark SQL that leave a view for each output, instead of a "
             "translation of the query.",
@@ -55,19 +58,20 @@ def command(
 
     [bold]Example:[/] vivace verify proximity
     """
-    asked = api.AskedSpan(
+    asked = VerifyParameters(
+        query=query,
         begin_ms=api.moment("--from", begin),
         until_ms=api.moment("--to", until),
         last_ms=api.lasting("--last", last),
         everything=everything,
+        sql=None if sql is None else api.read_sql(sql),
     )
-    own = None if sql is None else api.read_sql(sql)
     try:
         with (
-            api.connect(cluster) as connected,
+            connected(cluster) as client,
             progress(f"Verifying {query}", shown=not as_json) as line,
         ):
-            found = api.verify(connected, query, asked, sql=own, on_progress=line.tell)
+            found = client.run(table.VERIFY, asked, line.tell)
     except KeyboardInterrupt:
         messages().print(f"stopped: {query} is not verified", markup=False)
         return EXIT_INTERRUPTED

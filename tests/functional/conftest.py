@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +16,11 @@ import pytest
 
 from orchestrator.cli.main import run
 from orchestrator.deploy.context import ClusterContext, claim, publish, started_s
+from tests.functional.paper_cluster import manifests, store
+from tests.web_process import TOKEN, web_process
+from vivace.contexts import NAME_VARIABLES
+
+__all__ = ["manifests", "store"]
 
 
 class Vivace(Protocol):
@@ -33,7 +39,8 @@ class Pretend(Protocol):
 def vivace(tmp_path: Path) -> Vivace:
     """`vivace` with a home of its own."""
     environment = {**os.environ, "VIVACE_HOME": str(tmp_path / "home"), "COLUMNS": "120"}
-    environment.pop("VIVACE_CLUSTER", None)
+    for name in NAME_VARIABLES:
+        environment.pop(name, None)
 
     def start(*arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -53,7 +60,8 @@ def vivace_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Vivace:
     """The same without a process of its own, of which each takes two seconds to begin."""
     monkeypatch.setenv("VIVACE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.delenv("VIVACE_CLUSTER", raising=False)
+    for name in NAME_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
 
     def call(*arguments: object) -> subprocess.CompletedProcess[str]:
         texts = [str(each) for each in arguments]
@@ -66,19 +74,23 @@ def vivace_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Vivace:
 
 
 @pytest.fixture
-def pretend(tmp_path: Path) -> Pretend:
-    """Makes `vivace` believe that a cluster runs."""
+def pretend(tmp_path: Path) -> Iterator[Pretend]:
+    """Makes `vivace` believe that a cluster runs, and serves its API."""
+    with contextlib.ExitStack() as served:
 
-    def leave(cluster: str, zookeeper: str) -> None:
-        context = ClusterContext(
-            cluster=cluster,
-            pid=os.getpid(),
-            started_s=started_s(psutil.Process()),
-            folder=str(tmp_path),
-            zookeeper=zookeeper,
-            secret="secret",
-        )
-        claim(context, tmp_path / "home")
-        publish(context, tmp_path / "home")
+        def leave(cluster: str, zookeeper: str) -> None:
+            api = served.enter_context(web_process(zookeeper, cluster, "secret", tmp_path))
+            context = ClusterContext(
+                cluster=cluster,
+                pid=os.getpid(),
+                started_s=started_s(psutil.Process()),
+                folder=str(tmp_path),
+                zookeeper=zookeeper,
+                secret="secret",
+                api=api,
+                token=TOKEN,
+            )
+            claim(context, tmp_path / "home")
+            publish(context, tmp_path / "home")
 
-    return leave
+        yield leave

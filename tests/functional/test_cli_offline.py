@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
+
+from orchestrator.deploy.context import ClusterContext, claim, publish, started_s
 
 pytestmark = pytest.mark.slow
 
@@ -37,13 +41,35 @@ def test_help(vivace: Vivace) -> None:
     assert "tail" in done.stdout
 
 
-def test_zookeeper_unreachable(vivace: Vivace, pretend: Pretend) -> None:
-    pretend("pair", "127.0.0.1:1")
+@pytest.fixture
+def pretend(tmp_path: Path) -> Pretend:
+    """Makes `vivace` believe that a cluster runs whose API does not respond."""
+
+    def leave(cluster: str, _: str) -> None:
+        context = ClusterContext(
+            cluster=cluster,
+            pid=os.getpid(),
+            started_s=started_s(psutil.Process()),
+            folder=str(tmp_path),
+            api="http://127.0.0.1:1",
+        )
+        claim(context, tmp_path / "home")
+        publish(context, tmp_path / "home")
+
+    return leave
+
+
+def test_an_api_that_is_away_is_waited_for_and_the_cluster_not_ended(
+    vivace: Vivace, pretend: Pretend
+) -> None:
+    pretend("pair", "")
     done = vivace("status", "--json")
     assert done.returncode == 3
     error = json.loads(done.stdout)["error"]
-    assert "ZooKeeper at 127.0.0.1:1 did not answer" in error["message"]
+    assert error["type"] == "Unreachable"
+    assert "The cluster's HTTP API at http://127.0.0.1:1 does not answer" in error["message"]
     assert "Data flows on in cluster pair" in error["message"]
+    assert "logs/cluster.log" in error["remedy"]
 
 
 def test_up_refuses_a_taken_port(vivace: Vivace, cluster: Path, tmp_path: Path) -> None:

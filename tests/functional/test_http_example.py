@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from orchestrator.embedded.class_data import class_data_options, class_path
 from orchestrator.embedded.java import SMALL_JVM, Java
 from orchestrator.embedded.ports import free_port
 from orchestrator.store.protocol import NODES
+from orchestrator.store.zookeeper import ZooKeeperStore
 from tests.conftest import PATIENCE_S, WaitUntil
 from tests.mock_kafka import MockKafka
 
@@ -198,7 +200,7 @@ def kill_the_site_while_a_client_sends(shell: Shell, wait_until: WaitUntil) -> N
     progress: list[int] = []
 
     def send() -> None:
-        stream = vivace.connect(shell.address, patience_s=PATIENCE_S).stream("readings")
+        stream = vivace.site(shell.address, patience_s=PATIENCE_S).stream("readings")
         try:
             for number in range(BATCHES):
                 # A minute of readings, hot and cold ones.
@@ -219,7 +221,7 @@ def kill_the_site_while_a_client_sends(shell: Shell, wait_until: WaitUntil) -> N
     assert sent.wait(PATIENCE_S)
     assert not errors
     got: list[float] = []
-    results = vivace.connect(shell.address, patience_s=PATIENCE_S).results("hot")
+    results = vivace.site(shell.address, patience_s=PATIENCE_S).results("hot")
     before = [30.1, 31.4, 32.0, 33.5, 30.1, 31.4]
     while len(got) < len(before) + BATCHES:
         got += next(results).column("celsius").to_pylist()
@@ -227,7 +229,8 @@ def kill_the_site_while_a_client_sends(shell: Shell, wait_until: WaitUntil) -> N
 
 
 def kill_site(shell: Shell, wait_until: WaitUntil) -> None:
-    with find("http", shell.home).open_store() as store:
+    here = find("http", shell.home)
+    with closing(ZooKeeperStore(here.zookeeper, here.cluster, here.secret)) as store:
         before = store.list(NODES).records["here"].record
         os.kill(before.pid, signal.SIGKILL)
 

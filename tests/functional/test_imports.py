@@ -9,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.results.status import StatusDocument
+from tests import fake_api
+from vivace import contexts
+
 pytestmark = pytest.mark.slow
 
 HEAVY = {"kazoo", "matplotlib", "numba", "prometheus_client", "pyspark", "scipy", "sklearn", "zmq"}
+
+CLIENT = {*HEAVY, "lark", "litestar", "numpy", "psutil", "pyarrow", "pydantic", "typer", "yaml"}
+"""What no verb needs that only asks a cluster."""
 
 PROGRAM = """\
 import sys
@@ -44,5 +51,15 @@ def test_validate_imports_neither_a_solver_nor_a_client(tmp_path: Path) -> None:
     assert not found & HEAVY
 
 
-def test_status_without_a_cluster_imports_no_solver(tmp_path: Path) -> None:
-    assert not imported(tmp_path, "status") & (HEAVY - {"kazoo"})
+@pytest.mark.parametrize("words", [["status"], ["history", "--json"], ["config", "list"]])
+def test_what_only_asks_imports_neither_the_cluster_nor_the_parser(
+    tmp_path: Path, words: list[str]
+) -> None:
+    status = StatusDocument(
+        cluster="c", problems=(), nodes=(), fragments=(), streams=(), outputs=(), history=()
+    )
+    with fake_api.served(lambda _, __, ___: status) as api:
+        contexts.add("c", contexts.Context(api=api.address), tmp_path)
+        assert not imported(tmp_path, *words) & CLIENT
+    asked = {name for name, _ in api.asked}
+    assert asked == {words[0]} - {"config"}

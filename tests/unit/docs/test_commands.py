@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.cli.main import app
+from orchestrator.cli.application import application
+from orchestrator.cli.verbs import GROUPS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -24,6 +25,7 @@ _drill = re.compile(r"^Drill kill-executor\n(.*?)```", re.MULTILINE | re.DOTALL)
 
 @cache
 def help_of(verb: tuple[str, ...]) -> str:
+    app = application(verb[0] if verb else None)
     result = CliRunner().invoke(app, [*verb, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
     assert result.exit_code == 0, verb
     return result.output
@@ -34,7 +36,7 @@ def help_of(verb: tuple[str, ...]) -> str:
 def test_verbs_and_options_exist(page: Path) -> None:
     for line in _vivace.findall(page.read_text(encoding="utf-8")):
         words = shlex.split(line)
-        depth = 2 if words[0] == "drill" else 1
+        depth = 2 if words[0] in GROUPS else 1
         verb = tuple(words[:depth]) if not words[0].startswith("-") else ()
         for option in (word for word in words[len(verb) :] if word.startswith("-")):
             assert re.search(rf"{option}\b", help_of(verb)), line

@@ -51,7 +51,7 @@ def send(
     form = row_form(OPTIONS, COLUMNS)
     kept = None if skip_bad is None else SkippedLines(skip_bad)
     with opened(file) as lines:
-        sending = _Sending(vivace.connect(address).stream("north"), lines, form, kept)
+        sending = _Sending(vivace.site(address).stream("north"), lines, form, kept)
         given = bodies(lines, None)
         if is_sorted:
             given = sorted_bodies(lines, None, form, sending.refuse)

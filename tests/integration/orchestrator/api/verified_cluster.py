@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -18,6 +17,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from orchestrator import api
+from orchestrator.api.carrying import carry_out
 from orchestrator.cli import main
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.edges.events import Deliver
@@ -25,6 +25,7 @@ from orchestrator.edges.sinks.archive import Archive
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.replay import Replay
 from orchestrator.manifest import Manifests
+from orchestrator.operations.operation import Operation
 from orchestrator.records import SinkAssignment
 from orchestrator.spark.hosts import session
 from streams.vectors.chunk import Chunk, stream_schema
@@ -92,11 +93,16 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     made = begin(Path(sys.argv[1]))
 
-    @contextmanager
-    def connect(_: str | None) -> Generator[api.Cluster]:
-        yield made
+    class InThisProcess:
+        """A client whose operations are carried out here."""
+
+        view_age_s = 0.0
+
+        def run(self, operation: Operation[Any, Any], asked: Any, tell: api.Progress) -> Any:
+            return carry_out(operation, made, asked, tell)
 
     sys.argv[1:] = ["verify", "proximity", *sys.argv[2:]]
     # There are no hosts to which Spark should leave the processors, but other tests.
-    with patch.object(api, "connect", connect), patch(f"{session.__name__}._be_nice"):
+    opened = patch("vivace.cluster.connect", lambda context: InThisProcess())
+    with opened, patch(f"{session.__name__}._be_nice"):
         main.main()

@@ -62,15 +62,9 @@ def test_example_of_the_documentation_runs(monkeypatch: pytest.MonkeyPatch) -> N
     assert manifest is not None
     cluster.store.update(CLUSTER, cluster_record(manifest), 0)
 
-    @contextmanager
-    def connect(name: str) -> Generator[api.Cluster]:
-        assert name == "aircraft"
-        yield connected(cluster)
-
-    monkeypatch.setattr(api, "connect", connect)
     monkeypatch.chdir(Path(__file__).parents[4])
     with leading(cluster):
-        assert doctest.testmod(api).failed == 0
+        assert doctest.testmod(api, extraglobs={"cluster": connected(cluster)}).failed == 0
 
 
 @contextmanager

@@ -8,14 +8,13 @@ import msgspec
 import pytest
 
 from orchestrator import api
-from orchestrator.api.sending import (
-    _address,  # pyright: ignore[reportPrivateUsage]
-    _token,  # pyright: ignore[reportPrivateUsage]
-)
+from orchestrator.api.sending import _token  # pyright: ignore[reportPrivateUsage]
+from orchestrator.api.stream_entries import stream_entry
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.http import Http
 from orchestrator.edges.sources.replay import Replay
 from tests.obedient_cluster import ObedientCluster, aircraft
+from tests.unit.orchestrator.api.test_operations import connected
 
 
 def test_a_stream_that_is_replayed_takes_no_lines() -> None:
@@ -36,7 +35,7 @@ def test_a_stream_that_is_replayed_takes_no_lines() -> None:
         )
     )
     with pytest.raises(api.InvalidInput) as refused:
-        _address(cluster.view(), "north")
+        stream_entry(connected(cluster), "north")
     assert refused.value.problem == "takes no lines: its source is `replay`"
     assert refused.value.remedy.endswith("take lines; here: south.")
 
@@ -54,11 +53,11 @@ def test_token_file_that_is_not_here_is_named_with_its_stream_and_the_variable(
     cluster.apply(msgspec.structs.replace(manifests, streams=(north, *others)))
     monkeypatch.delenv("VIVACE_TOKEN", raising=False)
     with pytest.raises(api.VivaceError) as refused:
-        _token(cluster.view(), "north")
+        _token(cluster.view().stream_records["north"])
     assert refused.value.exit_status == 2
     assert str(refused.value) == (
         f"stream north: the token file {tmp_path / 'token'} cannot be read (No such file or "
         "directory). Send from where it can be read, or set VIVACE_TOKEN to the token"
     )
     monkeypatch.setenv("VIVACE_TOKEN", "a-token-of-a-person")
-    assert _token(cluster.view(), "north") == "a-token-of-a-person"
+    assert _token(cluster.view().stream_records["north"]) == "a-token-of-a-person"

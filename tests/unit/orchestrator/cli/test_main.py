@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from orchestrator import api
-from orchestrator.cli import drill
 from orchestrator.cli.commands import Verb
 from orchestrator.cli.invocation import fail
-from orchestrator.cli.main import EXIT_INTERRUPTED, VERBS, run
+from orchestrator.cli.main import EXIT_INTERRUPTED, run
+from orchestrator.cli.verbs import GROUPS, VERBS
 from orchestrator.simulation.trials import campaign
 from orchestrator.simulation.trials.schedule import Shape
+from tests import fake_api
+from tests.fake_api import FakeApi
+from vivace import contexts
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -62,7 +64,7 @@ def write(folder: Path, **files: str) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("verb", [name for name, _ in VERBS])
+@pytest.mark.parametrize("verb", VERBS)
 def test_help_shows_an_example(capsys: pytest.CaptureFixture[str], verb: str) -> None:
     assert run([verb, "--help"]) == 0
     shown = capsys.readouterr().out
@@ -70,11 +72,13 @@ def test_help_shows_an_example(capsys: pytest.CaptureFixture[str], verb: str) ->
     assert "--json" in shown
 
 
-@pytest.mark.parametrize("verb", ["list", "run", "report"])
-def test_help_of_drills_shows_an_example(capsys: pytest.CaptureFixture[str], verb: str) -> None:
-    assert run(["drill", verb, "--help"]) == 0
+@pytest.mark.parametrize(("group", "verb"), [(g, v) for g, verbs in GROUPS.items() for v in verbs])
+def test_help_of_groups_shows_an_example(
+    capsys: pytest.CaptureFixture[str], group: str, verb: str
+) -> None:
+    assert run([group, verb, "--help"]) == 0
     shown = capsys.readouterr().out
-    assert f"Example: vivace drill {verb}" in " ".join(shown.split())
+    assert f"Example: vivace {group} {verb}" in " ".join(shown.split())
     assert "--json" in shown
 
 
@@ -89,12 +93,19 @@ def test_examples_name_nodes_of_the_first_example(
     assert {node.name for node in cluster.nodes} & set(example)
 
 
-def test_drills_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["drill", "list", "--json"]) == 0
-    names = [drill["name"] for drill in json.loads(capsys.readouterr().out)]
-    assert names[:3] == ["kill-executor", "kill-python-worker", "hang"]
-    assert run(["drill", "list"]) == 0
-    assert "kill-executor" in capsys.readouterr().out
+def known(home: Path, served: FakeApi) -> None:
+    """Have the command line know a cluster that a test serves."""
+    contexts.add("test", contexts.Context(api=served.address), home)
+
+
+def test_drills_are_listed(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    with fake_api.served(lambda _, __, ___: api.drills()) as served:
+        known(home, served)
+        assert run(["drill", "list", "--json"]) == 0
+        names = [drill["name"] for drill in json.loads(capsys.readouterr().out)]
+        assert names[:3] == ["kill-executor", "kill-python-worker", "hang"]
+        assert run(["drill", "list"]) == 0
+        assert "kill-executor" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -123,7 +134,7 @@ def test_the_page_of_drills_needs_a_file_that_can_be_written(
 def test_nothing_asked_lists_all_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name, _ in VERBS)
+    assert all(name in shown for name in (*VERBS, *GROUPS))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +253,7 @@ def test_drill_alone_names_its_verbs(capsys: pytest.CaptureFixture[str]) -> None
     assert run(["drill", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Example: vivace drill run" in shown
-    assert all(f" {name} " in shown for name in drill.NAMES)
+    assert all(f" {name} " in shown for name in GROUPS["drill"])
 
 
 def test_a_verb_that_is_mistyped_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
@@ -264,7 +275,7 @@ def test_unforeseen_error_is_one_message_and_a_file(
 ) -> None:
     home.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(home))
-    monkeypatch.setattr("orchestrator.api.connect", _broken)
+    monkeypatch.setattr("vivace.cluster.connect", _broken)
     assert run(["status"]) == 1
     message = capsys.readouterr().err
     (log,) = home.glob("vivace-bug-*.log")
@@ -272,7 +283,7 @@ def test_unforeseen_error_is_one_message_and_a_file(
     assert "_broken" in log.read_text()
 
 
-def _broken(_cluster: str | None) -> object:
+def _broken(**_: object) -> object:
     raise ZeroDivisionError("oh")
 
 
@@ -374,6 +385,7 @@ def test_sending_fails_if_any_tuple_is_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
+    home: Path,
     accepted: int,
     late: int,
     ahead: int,
@@ -381,13 +393,10 @@ def test_sending_fails_if_any_tuple_is_refused(
 ) -> None:
     document = api.SentDocument(stream="readings", accepted=accepted, late=late, ahead=ahead)
 
-    def connect(_: object) -> nullcontext[None]:
-        return nullcontext()
-
     def send(*_: object, **__: object) -> api.SentDocument:
         return document
 
-    monkeypatch.setattr("orchestrator.api.connect", connect)
+    contexts.add("test", contexts.Context(api="http://unused"), home)
     monkeypatch.setattr("orchestrator.api.send", send)
     (tmp_path / "lines").write_text("at\n1\n")
     assert run(["send", "readings", str(tmp_path / "lines")]) == status

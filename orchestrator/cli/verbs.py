@@ -1,0 +1,36 @@
+"""The verbs by name; the module of one is imported when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Protocol, cast
+
+VERBS = (
+    "up", "down", "apply", "delete", "validate", "plan", "switchover", "move", "drain", "cordon",
+    "uncordon", "status", "send", "tail", "verify", "history", "metrics", "demo", "simulate",
+)  # fmt: skip
+"""Each is a module with a function `command`; in the order in which the help has them."""
+
+GROUPS = {"drill": ("list", "run", "report"), "config": ("list", "use", "add", "remove")}
+"""Groups of verbs, each a module, and their verbs."""
+
+Command = Callable[..., int | None]
+"""A verb: its exit status, if that may be another one than 0."""
+
+
+class VerbGroup(Protocol):
+    """The module of a group."""
+
+    HELP: str
+    VERBS: Mapping[str, Command]
+
+
+def group_of(name: str) -> VerbGroup:
+    """A group of verbs."""
+    return cast(VerbGroup, import_module(f"orchestrator.cli.{name}"))
+
+
+def verb_of(name: str) -> Command:
+    """A verb that is in no group."""
+    return import_module(f"orchestrator.cli.{name}").command
