@@ -26,6 +26,7 @@ from orchestrator.results.metrics import Sample
 from orchestrator.results.moves import CordonDocument, MovesDocument
 from orchestrator.results.status import EventDocument, StatusDocument
 from orchestrator.results.streams import TailEvent
+from orchestrator.results.tokens import NewToken, TokenDocument
 from orchestrator.results.validation import ValidateDocument
 from orchestrator.results.verification import VerifyDocument
 from vivace import contexts
@@ -272,6 +273,24 @@ class ClusterClient(ApiClient):
             everything=everything, sql=sql,
         )  # fmt: skip
         return self.run(table.VERIFY, given, on_progress)
+
+    def tokens(self) -> tuple[TokenDocument, ...]:
+        """The tokens of the API."""
+        return self.call(table.TOKENS, NOTHING).tokens
+
+    def create_token(
+        self,
+        role: Literal["read", "operate"] = "read",
+        *,
+        days: float | None = None,
+        note: str = "",
+    ) -> NewToken:
+        """Draw a token, which is shown this once."""
+        return self.call(table.TOKEN_CREATE, asked.TokenParameters(role=role, days=days, note=note))
+
+    def revoke_token(self, token: str) -> tuple[TokenDocument, ...]:
+        """Have a token permit nothing any more; the tokens that are left."""
+        return self.call(table.TOKEN_REVOKE, asked.RevokeParameters(token=token)).tokens
 
     def tail(self, stream: str, limit: int | None = None) -> Iterator[TailEvent]:
         """Follow a stream's tuples, from the oldest that is kept; first of all come its columns.

@@ -12,7 +12,11 @@ VERBS = (
 )  # fmt: skip
 """Each is a module with a function `command`; in the order in which the help has them."""
 
-GROUPS = {"drill": ("list", "run", "report"), "config": ("list", "use", "add", "remove")}
+GROUPS = {
+    "drill": ("list", "run", "report"),
+    "config": ("list", "use", "add", "remove"),
+    "token": ("create", "list", "revoke"),
+}
 """Groups of verbs, each a module, and their verbs."""
 
 Command = Callable[..., int | None]

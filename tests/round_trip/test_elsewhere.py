@@ -135,5 +135,7 @@ def test_every_verb_works(elsewhere: Elsewhere, wait_until: WaitUntil, tmp_path:
     assert verified.returncode in (0, 2), verified.stderr
     assert "high" not in elsewhere.ok("metrics")
     elsewhere.ok("history")
+    drawn = json.loads(elsewhere.ok("token", "create", "--json"))
+    elsewhere.ok("token", "revoke", drawn["id"])
     elsewhere.ok("delete", "-f", EXAMPLE)
     assert elsewhere.called >= {*VERBS, *GROUPS} - LOCAL

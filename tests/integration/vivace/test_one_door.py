@@ -37,6 +37,7 @@ VERBS = (
     "drill list", "drill report", "drill run nothing", "drill run nothing --times 2",
     "drill run hang --simulate --target nothing",
     "verify proximity", "verify nothing", "send north EXAMPLE/cluster.yaml", "tail nothing",
+    "token create --role operate --days 2", "token list", "token revoke nothing",
     "delete proximity", "delete nothing", "delete -f EXAMPLE",
 )  # fmt: skip
 
@@ -76,10 +77,10 @@ class Wire:
 
 
 @contextmanager
-def listening(application: Any) -> Generator[str]:
-    """The application at an address."""
+def listening(client: Any) -> Generator[str]:
+    """The application of a client of tests at an address."""
     port = free_port()
-    config = uvicorn.Config(application, host="127.0.0.1", port=port, log_level="error")
+    config = uvicorn.Config(client.app, host="127.0.0.1", port=port, log_level="error")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -101,7 +102,7 @@ def test_what_is_printed_is_what_came(
     cluster = ObedientCluster()
     cluster.apply(aircraft())
     cluster.settle()
-    with served(cluster) as opened, listening(opened.client.app) as address:
+    with served(cluster) as opened, listening(opened.client) as address:
         contexts.add_local("air", contexts.Context(api=address), TOKEN, tmp_path)
         wire = Wire(monkeypatch)
         status = run([*words.replace("EXAMPLE", EXAMPLE).split(), "--json"])

@@ -102,7 +102,10 @@ if __name__ == "__main__":
             return carry_out(operation, made, asked, tell)
 
     sys.argv[1:] = ["verify", "proximity", *sys.argv[2:]]
+
     # There are no hosts to which Spark should leave the processors, but other tests.
-    opened = patch("vivace.cluster.connect", lambda context: InThisProcess())
-    with opened, patch(f"{session.__name__}._be_nice"):
+    def connect(**_: object) -> InThisProcess:
+        return InThisProcess()
+
+    with patch("vivace.cluster.connect", connect), patch(f"{session.__name__}._be_nice"):
         main.main()
