@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from orchestrator.api.verified_input import Unverifiable
     from orchestrator.api.verified_span import AskedSpan
     from orchestrator.api.verifying import verify
-    from orchestrator.documents.options import lasting, moment
+    from orchestrator.documents.written import lasting, moment
     from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError, error_report
     from orchestrator.manifest import Manifests, load
     from orchestrator.operations.texts import read_sql
@@ -115,7 +115,7 @@ MODULES = {
     "api.verified_input": ("Unverifiable",),
     "api.verified_span": ("AskedSpan",),
     "api.verifying": ("verify",),
-    "documents.options": ("lasting", "moment"),
+    "documents.written": ("lasting", "moment"),
     "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError", "error_report"),
     "manifest": ("Manifests", "load"),
     "operations.texts": ("read_sql",),

@@ -45,5 +45,5 @@ def test_records_of_a_list_are_rows_and_not_all_of_many() -> None:
 
 
 def test_results_of_operations_are_tables_in_notebooks() -> None:
-    records = [each.result for each in OPERATIONS if not hasattr(each.result, "__origin__")]
+    records = [each.result for each in OPERATIONS if each.name not in ("drills", "drill-series")]
     assert [each.__name__ for each in records if not hasattr(each, "_repr_html_")] == []

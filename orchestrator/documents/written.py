@@ -1,4 +1,4 @@
-"""Times and durations as somebody writes them as options of a command."""
+"""Times and durations as somebody writes them behind a command."""
 
 from __future__ import annotations
 
