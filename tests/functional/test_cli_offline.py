@@ -52,6 +52,7 @@ def pretend(tmp_path: Path) -> Pretend:
             started_s=started_s(psutil.Process()),
             folder=str(tmp_path),
             api="http://127.0.0.1:1",
+            token="token",
         )
         claim(context, tmp_path / "home")
         publish(context, tmp_path / "home")

@@ -21,6 +21,7 @@ from orchestrator.store.protocol import (
     STREAMS,
 )
 from orchestrator.store.zookeeper import ZooKeeperStore
+from tests.conftest import WaitUntil
 from tests.functional.paper_cluster import MANIFESTS, places, run_fragment
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
@@ -50,8 +51,8 @@ def test_apply_writes_once(store: ZooKeeperStore, vivace_here: Vivace, manifests
     again = json.loads(vivace_here("apply", "-f", manifests, "--no-wait", "--json").stdout)
     assert [change["effect"] for change in again["changes"]] == ["unchanged", "unchanged"]
     assert store.list(QUERIES).records["high"].version == 0
-    kinds = [entry.event.subject for entry in store.history()]
-    assert kinds == ["stream positions", "query high"]
+    subjects = [each.event.subject for each in store.history() if each.event.kind != "asked"]
+    assert subjects == ["stream positions", "query high"]
 
 
 def test_apply_waits_for_what_runs_already(
@@ -151,7 +152,11 @@ def test_status_of_a_running_query(
 
 
 def test_status_shows_the_figures_of_the_leader_that_leads(
-    store: ZooKeeperStore, vivace_here: Vivace, manifests: Path, zookeeper: EmbeddedZooKeeper
+    store: ZooKeeperStore,
+    vivace_here: Vivace,
+    manifests: Path,
+    zookeeper: EmbeddedZooKeeper,
+    wait_until: WaitUntil,
 ) -> None:
     vivace_here("apply", "-f", manifests, "--no-wait")
     run_fragment(store)
@@ -177,7 +182,8 @@ def test_status_shows_the_figures_of_the_leader_that_leads(
     assert "latency / deadline" in shown
     assert NO_FIGURES not in shown
     session.close()
-    assert json.loads(vivace_here("status", "--json").stdout)["figures_age_s"] is None
+    # What is shown may be a fraction of a second old.
+    wait_until(lambda: json.loads(vivace_here("status", "--json").stdout)["figures_age_s"] is None)
 
 
 def test_cordon_and_dry_runs_of_moves(
@@ -207,7 +213,7 @@ def test_cordon_and_dry_runs_of_moves(
     assert wrong.returncode == 2
     assert "Did you mean high_ones?" in wrong.stderr
     kinds = [entry.event.kind for entry in store.history()]
-    assert kinds[-1] == "cordoned"
+    assert "cordoned" in kinds
     assert json.loads(vivace_here("uncordon", "lyon", "--json").stdout)["cordon"]["changed"]
 
 
