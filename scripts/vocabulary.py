@@ -115,6 +115,7 @@ ALLOWED = (
     ("tests/*placement*", "springs", "of spring relaxation"),
     ("docs/glossary.md", "*", "names the replaced words"),
     ("scripts/vocabulary.py", "*", "names the replaced words"),
+    ("tests/integration/orchestrator/web/test_listening.py", "origin", "of a page, HTTP's term"),
     ("tests/unit/scripts/test_vocabulary.py", "*", "names the replaced words"),
 )
 """Path pattern, word or name (`*`: any), the reason why it is legitimate there."""

@@ -7,6 +7,7 @@ abandoned, and whoever follows them is told.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -50,6 +51,7 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
     """
     endpoint = _endpoint(config)
     own = _token(config)
+    _check_certificate(config)
     with closing(CachedStore(config.open_store())) as view:
         view.attend()
         service = Service(Cluster(config, view), view, str(endpoint))
@@ -57,8 +59,8 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
         with closing(service):
             application = Application(service, access, health, config.cors_allow)
             server = _Server(application.asgi, endpoint, config)
-            server.start()
             service.long.start()
+            server.start()
             try:
                 _attend(view, health, server, ended)
             finally:
@@ -157,6 +159,24 @@ def _endpoint(config: ProcessConfig) -> Endpoint:
             "`insecureHttp: true`.",
         )  # fmt: skip
     return endpoint
+
+
+def _check_certificate(config: ProcessConfig) -> None:
+    """Refuse a certificate and a key with which nothing can be encrypted."""
+    given, key = config.certificate, config.certificate_key
+    if given is None:
+        if key is not None:
+            problem, remedy = "stands there without `certificate`", "Add it, or leave both out."
+            raise InvalidInput(config.file, "certificateKey", str(key), problem, remedy)
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(given, key, password="")
+    except OSError as error:
+        with_key = "" if key is None else f" with the key {str(key)!r}"
+        raise InvalidInput(
+            config.file, "certificate", str(given), f"cannot be used{with_key} ({error})",
+            "Name a certificate and its key, PEM without a password, that this process may read.",
+        ) from None  # fmt: skip
 
 
 def _token(config: ProcessConfig) -> str | None:

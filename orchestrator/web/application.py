@@ -201,7 +201,12 @@ class Application:
 
 
 def _cors(allowed: Sequence[str]) -> CORSConfig:
-    return CORSConfig(allow_origins=[*allowed], allow_headers=["Authorization", "Last-Event-ID"])
+    return CORSConfig(
+        allow_origins=[*allowed],
+        allow_headers=["Authorization", "If-None-Match", "Last-Event-ID"],
+        # Of other headers a browser tells a page nothing.
+        expose_headers=[AGE, "ETag", "Location", "Retry-After"],
+    )
 
 
 async def _parameters(operation: Operation[Any, Any], request: ApiRequest) -> Any:

@@ -92,7 +92,10 @@ def _described(
             "required": [name for name in rest if name in required],
             "additionalProperties": False,
         }
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+        found["requestBody"] = {
+            "required": bool(body["required"]),
+            "content": {"application/json": {"schema": body}},
+        }
     else:
         parameters += [
             {"name": name, "in": "query", "required": name in required, "schema": each}

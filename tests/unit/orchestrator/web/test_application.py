@@ -45,6 +45,16 @@ def test_the_document_has_every_operation(here: Served) -> None:
         assert ("202" in found["responses"]) == (operation.manner is Manner.LONG)
 
 
+def test_a_body_is_required_by_whoever_needs_something_of_it(here: Served) -> None:
+    paths = here.client.get(f"{PREFIX}openapi.json").json()["paths"]
+    bodies = {name: each["post"]["requestBody"] for name, each in paths.items() if "post" in each}
+    assert not bodies[f"{PREFIX}nodes/{{node}}/cordon"]["required"]
+    assert bodies[f"{PREFIX}fragments/{{fragment}}/move"]["required"]
+    for path, body in bodies.items():
+        fields = body["content"]["application/json"]["schema"]["required"]
+        assert body["required"] == bool(fields), path
+
+
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer wrong", "Basic dXNlcjpwYXNz"])
 def test_no_route_responds_without_a_token_that_is_known(here: Served, header: str) -> None:
     for method, path in routes(here):
