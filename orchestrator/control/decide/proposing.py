@@ -68,7 +68,12 @@ def answer(
     try:
         proposal = _proposed(view, asked, tries)
     except (InvalidInput, Refused) as error:
-        return ProposalRecord(request=asked.created, refusal=Refusal.of(error))
+        proposal = ProposalRecord(request=asked.created, refusal=Refusal.of(error))
+    return _that_fits(asked, proposal)
+
+
+def _that_fits(asked: Versioned[RequestRecord], proposal: ProposalRecord) -> ProposalRecord:
+    """A proposal, or a refusal of it if the store would not take it."""
     if (size := len(encode(proposal))) > MOST_BYTES:
         problem = f"makes a proposal of {size:,} bytes, of which the store takes {MOST_BYTES:,}"
         return _refused(asked, problem, "Ask for less at a time.")
@@ -107,7 +112,7 @@ def _proposed(
 def refused_by_a_bug(asked: Versioned[RequestRecord], error: Exception) -> ProposalRecord:
     """The answer to a request that a bug keeps from being answered."""
     problem = f"cannot be planned, internal error: {error!r}"
-    return _refused(asked, problem, "Report it, with what was asked for.")
+    return _that_fits(asked, _refused(asked, problem, "Report it, with what was asked for."))
 
 
 def _refused(asked: Versioned[RequestRecord], problem: str, remedy: str) -> ProposalRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from orchestrator.control.decide.proposing import refused_by_a_bug
 from orchestrator.records import (
     ApplyRequest,
     DeleteRequest,
@@ -13,10 +14,11 @@ from orchestrator.records import (
     MovePlan,
     MoveRequest,
     PlannedMoves,
+    RequestRecord,
     SwitchRequest,
     Wish,
 )
-from orchestrator.store.protocol import PROPOSALS, REQUESTS
+from orchestrator.store.protocol import MOST_BYTES, PROPOSALS, REQUESTS, encode
 from tests.obedient_cluster import (
     EXECUTORS,
     ObedientCluster,
@@ -243,3 +245,22 @@ def test_what_is_wanted_beside_an_accepted_deletion_is_compared_with_what_it_lea
     assert cluster.proposal("delete").created
     assert "queries/proximity" in cluster.proposal("apply").changed
     assert not cluster.view().queries
+
+
+def test_a_refusal_that_the_store_would_not_take_is_told_in_short(
+    cluster: ObedientCluster,
+) -> None:
+    # The request fits, and the refusal names it with a remedy.
+    wish = DeleteRequest(names=("x" * (MOST_BYTES - 100),))
+    assert len(encode(RequestRecord(wish=wish))) <= MOST_BYTES
+    proposal = cluster.ask(wish)
+    assert len(encode(proposal)) <= MOST_BYTES
+    assert proposal.refusal is not None
+    assert "of which the store takes" in proposal.refusal.problem
+
+
+def test_a_bug_of_many_words_is_told_in_short(cluster: ObedientCluster) -> None:
+    cluster.ask(DeleteRequest(names=("proximity",)))
+    asked = cluster.view().requests["asked"]
+    proposal = refused_by_a_bug(asked, ValueError("x" * MOST_BYTES))
+    assert len(encode(proposal)) <= MOST_BYTES
