@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.text import Text
+
 from orchestrator import api
 from orchestrator.cli.render.figures import clock
 from orchestrator.cli.render.tables import Table
@@ -24,7 +26,8 @@ def events_table(events: Sequence[api.EventDocument], title: str | None = None) 
         table.add_column(column)
     for event in events:
         style = _styles.get(event.kind, "")
-        kind = f"[{style}]{event.kind}[/]" if style else event.kind
+        kind = Text(event.kind, style)
         asked = f" (by {event.by})" if "@" in event.by else ""
-        table.add_row(clock(event.at_us), kind, event.subject, event.detail + asked)
+        # What a client wrote is no markup.
+        table.add_row(clock(event.at_us), kind, Text(event.subject), Text(event.detail + asked))
     return table
