@@ -33,7 +33,7 @@ source.close()
 FOLDER = """
 import sys, time
 from pathlib import Path
-from orchestrator.records import SourceAssignment, SourceSpec
+from orchestrator.records import Guarantee, SourceAssignment, SourceSpec
 from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.edges.sources.folder import Folder
 
