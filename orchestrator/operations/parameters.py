@@ -8,7 +8,7 @@ import msgspec
 
 from orchestrator.operations.texts import ManifestSource, NamedText
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

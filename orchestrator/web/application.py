@@ -44,6 +44,7 @@ AGE = "Vivace-View-Age"
 ApiRequest = Request[Any, Any, State]
 Handle = Callable[[ApiRequest, Author], Awaitable[Response[Any]]]
 
+_event_id = re.compile(r"-1|[0-9]{1,18}")
 _field = re.compile(r"{(\w+)}")
 _OF = "of_"
 """Before the names of what stands in a path: litestar keeps some, such as `query`, to itself."""
@@ -117,16 +118,19 @@ class Application:
 
     async def _author(self, request: ApiRequest, address: str) -> Author:
         """Whose request it is; counted."""
-        known: dict[str, TokenRecord] = {}
-        with suppress(StoreUnavailable):
-            known = await self._service.tokens()
         try:
-            author = self._access.author(request.headers.get("Authorization", ""), address, known)
+            author = await self._known(request, address)
         except Unauthorized:
             self._rates.count(address)
             raise
         self._rates.count(author.token)
         return author
+
+    async def _known(self, request: ApiRequest, address: str) -> Author:
+        known: dict[str, TokenRecord] = {}
+        with suppress(StoreUnavailable):
+            known = await self._service.tokens()
+        return self._access.author(request.headers.get("Authorization", ""), address, known)
 
     def _direct(self, operation: Operation[Any, Any]) -> Handle:
         async def handle(request: ApiRequest, author: Author) -> Response[Any]:
@@ -156,12 +160,18 @@ class Application:
         return handle
 
     def _stream(self, operation: Operation[Any, Any]) -> Handle:
-        async def handle(request: ApiRequest, _author: Author) -> Response[Any]:
+        async def handle(request: ApiRequest, author: Author) -> Response[Any]:
             asked = await _parameters(operation, request)
             last = request.headers.get("Last-Event-ID", "")
-            if isinstance(asked, EventsParameters) and last.isdecimal():
+            if isinstance(asked, EventsParameters) and _event_id.fullmatch(last):
                 asked = EventsParameters(after=int(last))
-            events = await self._service.stream(asked)
+
+            async def permitted() -> bool:
+                with suppress(Unauthorized):
+                    return await self._known(request, author.address) == author
+                return False
+
+            events = await self._service.stream(asked, permitted)
             headers = {**self._age(), "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
             return Stream(
                 events, status_code=HTTPStatus.OK, headers=headers, media_type="text/event-stream"

@@ -6,12 +6,14 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from orchestrator.results.operations import OperationStatus
 from orchestrator.results.status import EventDocument
 from orchestrator.results.streams import TailEvent
+from orchestrator.store.protocol import HistoryEntry
 from orchestrator.web.bell import Bell, heard
 
 LOOK_EVERY_S = 1.0
@@ -22,6 +24,9 @@ QUIET_S = 15.0
 
 PAUSE_S = 0.2
 """Between a ring and a look: what happens meanwhile is read together."""
+
+PERMITTED_S = 0.3
+"""How often it is asked whether a client may still follow."""
 
 COMMENT = b": \n\n"
 
@@ -42,24 +47,39 @@ async def rounds(bell: Bell) -> AsyncGenerator[None]:
             await asyncio.sleep(PAUSE_S)
 
 
+def whole_from(entries: Sequence[HistoryEntry]) -> int:
+    """The number from which on no event has been dropped, of entries in order.
+
+    Reports of drills are kept for longer than what happened before and after them.
+    """
+    known = {each.sequence for each in entries}
+    oldest = next((each.sequence for each in entries if each.event.report is None), 0)
+    while oldest - 1 in known:
+        oldest -= 1
+    return oldest
+
+
 async def history_events(
-    read: Callable[[], Awaitable[Sequence[EventDocument]]], bell: Bell, after: int | None
+    read: Callable[[], Awaitable[tuple[Sequence[EventDocument], int]]],
+    bell: Bell,
+    after: int | None,
 ) -> AsyncGenerator[bytes]:
     """The history after an event, as it goes on; what is no longer kept is a `reset`.
 
     Parameters
     ----------
     read
-        The events that are kept, in order.
+        The events that are kept, in order, and the number from which on none is missing.
     """
     last, sent_s = after, time.monotonic()
-    yield COMMENT
     async for _ in rounds(bell):
-        events = await read()
+        events, whole_from = await read()
         numbers = [each.sequence for each in events]
         if last is None:
             last = numbers[-1] if numbers else -1
-        elif numbers and last + 1 < numbers[0]:
+            # Without data it is no event, but a client that comes again knows where it was.
+            yield f"id: {last}\n\n".encode()
+        elif numbers and last + 1 < whole_from:
             last = numbers[0] - 1
             yield written("reset", {"oldest": numbers[0]})
         for event in events[bisect_right(numbers, last) :]:
@@ -68,6 +88,30 @@ async def history_events(
         if time.monotonic() - sent_s >= QUIET_S:
             yield COMMENT
             sent_s = time.monotonic()
+
+
+async def while_permitted(
+    events: AsyncGenerator[bytes], permitted: Callable[[], Awaitable[bool]]
+) -> AsyncGenerator[bytes]:
+    """Events, for as long as their client may have them."""
+    getting: asyncio.Future[bytes] | None = None
+    try:
+        while True:
+            getting = getting or asyncio.ensure_future(anext(events))
+            await asyncio.wait({getting}, timeout=PERMITTED_S)
+            if not await permitted():
+                return
+            if getting.done():
+                with suppress(StopAsyncIteration):
+                    event, getting = getting.result(), None
+                    yield event
+                    continue
+                return
+    finally:
+        if getting is not None:
+            getting.cancel()
+            await asyncio.wait({getting})
+        await events.aclose()
 
 
 async def operation_events(

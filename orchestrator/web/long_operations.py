@@ -163,10 +163,10 @@ class LongOperations:
         try:
             result = msgspec.json.encode(carry(on_progress))
             if len(result) > MOST_RESULT_BYTES:
-                raise _too_large(job.name, len(result))
+                raise _too_large(job.name, "result", len(result))
         except BaseException as raised:  # noqa: BLE001  It is told to whoever follows.
             state, result = OperationState.FAILED, b"null"
-            error = msgspec.json.encode(error_report(raised).document["error"])
+            error = _told(job.name, raised)
         job.wanted = msgspec.structs.replace(
             job.wanted,
             state=state,
@@ -244,6 +244,17 @@ def _abandoned(name: str) -> dict[str, object]:
     return error_report(error).document["error"]
 
 
-def _too_large(name: str, size: int) -> Refused:
+def _told(name: str, raised: BaseException) -> bytes:
+    """An error as the record has it."""
+    told = msgspec.json.encode(error_report(raised).document["error"], enc_hook=repr)
+    if len(told) > MOST_RESULT_BYTES:
+        return _told(name, _too_large(name, "error", len(told)))
+    return told
+
+
+def _too_large(name: str, field: str, size: int) -> Refused:
     problem = f"is {size:,} bytes, of which the store takes {MOST_RESULT_BYTES:,}"
-    return Refused(name, "result", size, problem, "It was carried out. Ask for less at once.", {})
+    remedy = "Ask for less at once."
+    if field == "result":
+        remedy = f"It was carried out. {remedy}"
+    return Refused(name, field, size, problem, remedy, {})

@@ -53,5 +53,5 @@ def _query(query: Iterable[tuple[str, str]]) -> dict[str, Any]:
 def _body(body: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any]) if body.strip() else {}
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(REQUEST, "", None, f"is no JSON object ({error})", _REMEDY) from None

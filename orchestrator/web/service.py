@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -31,9 +31,14 @@ from orchestrator.store.cached import CachedStore
 from orchestrator.store.protocol import CLOCKS, HISTORY, OPERATIONS, TOKENS, StoreError
 from orchestrator.web.access import Author
 from orchestrator.web.bell import Bell
-from orchestrator.web.events import Followed, history_events, operation_events
-from orchestrator.web.failures import Busy
-from orchestrator.web.limits import StreamLimit
+from orchestrator.web.events import (
+    Followed,
+    history_events,
+    operation_events,
+    while_permitted,
+    whole_from,
+)
+from orchestrator.web.limits import REQUEST_S, CallThreads, StreamLimit, late, noticed
 from orchestrator.web.long_operations import LongOperations
 
 T = TypeVar("T")
@@ -41,19 +46,20 @@ T = TypeVar("T")
 SHARED_S = 0.2
 """For so long, whoever reads the same gets the same response."""
 
-THREADS = 8
-
-MOST_WAITING = 64
-"""Requests that wait for a thread, and those that have one."""
-
-REQUEST_S = 60.0
-"""Time within which a result must be there that does not come later."""
-
 UNTOLD = ("folder", "manifests")
 """Parameters that are too long for the history, or say nothing."""
 
+MOST_TOLD = 200
+"""Characters of a parameter that the history has."""
+
+REFUSED = "refused"
+"""The event of a change that somebody was kept from."""
+
 REFUSALS_EVERY_S = 5.0
-"""Between two refusals that the history tells of."""
+"""Between two of them."""
+
+REFUSED_AGAIN_US = 3_600_000_000
+"""Between two of them that nothing else came between."""
 
 MOST_TAILS = 32
 """Each has a host of its own."""
@@ -76,9 +82,8 @@ class Service:
         self.long = LongOperations(view, address, self.now_us)
         self.streams = StreamLimit()
         self._tails = StreamLimit(MOST_TAILS)
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+        self._quick, self._slow = CallThreads("quick"), CallThreads("slow")
         self._followers = ThreadPoolExecutor(MOST_TAILS, thread_name_prefix="tail")
-        self._waiting = 0
         self._refusal_s, self._refusals = 0.0, 0
         self._shared: dict[bytes, tuple[float, asyncio.Task[Any]]] = {}
         self._events, self._operations = Bell(), Bell()
@@ -88,7 +93,7 @@ class Service:
     def close(self) -> None:
         """End what can be ended."""
         self.long.stop()
-        for threads in (self._threads, self._followers):
+        for threads in (self._quick.pool, self._slow.pool, self._followers):
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def result(
@@ -102,7 +107,7 @@ class Service:
         def waiting(_step: str, _detail: str) -> None:
             # Nobody waits any more for what a leader that is stuck would respond.
             if time.monotonic() > give_up_s:
-                raise _late()
+                raise late()
 
         def carry() -> bytes:
             if isinstance(asked, FollowParameters):
@@ -111,7 +116,7 @@ class Service:
             return msgspec.json.encode(carry_out(operation, cluster, asked, waiting))
 
         if operation.method != "GET":
-            return await self._in_thread(carry)
+            return await (self._quick if operation.changes else self._slow).run(carry)
         return await self._in_common(
             operation.name.encode() + b" " + msgspec.json.encode(asked), carry
         )
@@ -135,7 +140,7 @@ class Service:
             self._note(operation, asked, author)
             return self.long.status(self.long.begin(operation.name, str(author), carry))
 
-        return await self._in_thread(begin)
+        return await self._quick.run(begin)
 
     async def tokens(self) -> dict[str, TokenRecord]:
         """The tokens there are, by their ids."""
@@ -148,19 +153,28 @@ class Service:
     async def refused(self, operation: Operation[Any, Any], by: str, why: str) -> None:
         """Have the history say that somebody was kept from changing something.
 
-        Of many, the first in some seconds is told, with the number of those before it that are not:
-        the history has its bounds, and strangers must not push out what is in it.
+        Of many, the first in some seconds is told, with the number of those before it that are not;
+        and after a refusal that no other event has followed, none for an hour. The history has its
+        bounds, and strangers must not push out what is in it.
         """
-        now_s = time.monotonic()
+        now_s, more = time.monotonic(), self._refusals
+        self._refusals += 1
         if now_s < self._refusal_s:
-            self._refusals += 1
             return
-        more = f"; {self._refusals} more before" if self._refusals else ""
-        self._refusal_s, self._refusals = now_s + REFUSALS_EVERY_S, 0
+        self._refusal_s = now_s + REFUSALS_EVERY_S
+
+        def tell() -> bool:
+            newest = self.view.history()[-1:]
+            since_us = self.now_us() - REFUSED_AGAIN_US
+            if any(each.event.kind == REFUSED and each.event.at_us > since_us for each in newest):
+                return False
+            told = f"{why}; {more} more before" if more else why
+            self._append(REFUSED, operation.name, told, by)
+            return True
+
         with suppress(StoreError):
-            await self._in_thread(
-                lambda: self._append("refused", operation.name, f"{why}{more}", by)
-            )
+            if await self._quick.run(tell):
+                self._refusals -= more + 1
 
     def now_us(self) -> int:
         """The cluster's clock."""
@@ -186,8 +200,33 @@ class Service:
         event = HistoryEvent(at_us=at_us, kind=kind, subject=subject, detail=detail, by=by)
         self.view.append_history(event)
 
-    async def stream(self, asked: Parameters) -> AsyncGenerator[bytes]:
-        """The events of a stream as they are sent; raises at once if there is no such stream."""
+    async def stream(
+        self, asked: Parameters, permitted: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[bytes]:
+        """The events of a stream as they are sent; raises at once if there is no such stream.
+
+        Parameters
+        ----------
+        permitted
+            Whether its client may follow it still.
+        """
+        counted = self._counted(asked, permitted)
+        # It is begun here, so that it is counted no more also if nobody reads on.
+        first = await anext(counted, b"")
+
+        async def all_events() -> AsyncGenerator[bytes]:
+            try:
+                yield first
+                async for event in counted:
+                    yield event
+            finally:
+                await counted.aclose()
+
+        return all_events()
+
+    async def _counted(
+        self, asked: Parameters, permitted: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[bytes]:
         with ExitStack() as opened:
             opened.enter_context(self.streams.opened())
             match asked:
@@ -200,19 +239,8 @@ class Service:
                     events = history_events(self._history, self._events, asked.after)
                 case _:
                     raise AssertionError(asked)
-            first = await anext(events, b"")
-            kept = opened.pop_all()
-
-        async def all_events() -> AsyncGenerator[bytes]:
-            with kept:
-                try:
-                    yield first
-                    async for event in events:
-                        yield event
-                finally:
-                    await events.aclose()
-
-        return all_events()
+            async for event in while_permitted(events, permitted):
+                yield event
 
     def _tail(self, asked: TailParameters) -> AsyncGenerator[bytes]:
         loop = asyncio.get_running_loop()
@@ -227,8 +255,12 @@ class Service:
             b"follow " + asked.operation.encode(), lambda: self.long.status(asked.operation)
         )
 
-    async def _history(self) -> Sequence[EventDocument]:
-        return await self._in_common(b"events", lambda: event_documents(self.view.history()))
+    async def _history(self) -> tuple[Sequence[EventDocument], int]:
+        def read() -> tuple[Sequence[EventDocument], int]:
+            entries = self.view.history()
+            return event_documents(entries), whole_from(entries)
+
+        return await self._in_common(b"events", read)
 
     async def _in_common(self, key: bytes, call: Callable[[], T]) -> T:
         """What a call returns in a thread: one call for all who ask for the same at a time."""
@@ -237,38 +269,14 @@ class Service:
             if until_s < now_s and task.done():
                 del self._shared[known]
         if key not in self._shared:
-            task = asyncio.create_task(self._in_thread(call))
-            task.add_done_callback(_noticed)
+            task = asyncio.create_task(self._quick.run(call))
+            task.add_done_callback(noticed)
             self._shared[key] = now_s + SHARED_S, task
         return await asyncio.shield(self._shared[key][1])
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        if self._waiting >= MOST_WAITING:
-            raise Busy("too many requests are under way", retry_s=1)
-        self._waiting += 1
-        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        future.add_done_callback(self._done)
-        try:
-            return await asyncio.wait_for(asyncio.shield(future), REQUEST_S)
-        except TimeoutError:
-            if future.done():
-                raise
-            raise _late() from None
-
-    def _done(self, future: asyncio.Future[Any]) -> None:
-        self._waiting -= 1
-        _noticed(future)
-
 
 def _in_words(value: tuple[str, ...] | str | float) -> str:
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _late() -> Busy:
-    return Busy(f"it took longer than {REQUEST_S:.0f} s", retry_s=5)
-
-
-def _noticed(future: asyncio.Future[Any]) -> None:
-    """Read a result that nobody may ask for: asyncio complains about errors that nobody reads."""
-    if not future.cancelled():
-        future.exception()
+    """A parameter on one line, and not longer than others would like to read."""
+    text = ", ".join(value) if isinstance(value, tuple) else str(value)
+    text = text if len(text) <= MOST_TOLD else f"{text[: MOST_TOLD - 1]}…"
+    return text if text.isprintable() else repr(text)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Generator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from orchestrator.operations import table
 from orchestrator.operations.operation import Manner, Operation
+from orchestrator.operations.parameters import EventsParameters, Parameters
 from orchestrator.operations.table import HISTORY, OPERATIONS, STATUS
-from orchestrator.web import limits
+from orchestrator.web import limits, service
 from orchestrator.web.application import MOST_BODY_BYTES
 from orchestrator.web.openapi import PREFIX
+from tests.conftest import PATIENCE_S
 from tests.obedient_cluster import ObedientCluster
 from tests.served_cluster import Served, served
 
@@ -91,6 +97,7 @@ def test_a_result_that_has_not_changed_is_not_sent_again(here: Served) -> None:
     [
         ("history?limit=none", "limit"),
         ("history?limit=0", "limit"),
+        (f"history?limit=1{'0' * 30}", "limit"),
         ("history?limt=3", ""),
         ("history?limit=3&limit=4", "limit"),
     ],
@@ -107,6 +114,7 @@ def test_a_wrong_parameter_is_named(here: Served, path: str, field: str) -> None
     [
         (b"{", "is no JSON object"),
         (b"[]", "is no JSON object"),
+        (b'{"dry_run":' + b"[" * 100_000, "is no JSON object"),
         (b'"\xff"', "is no JSON object"),
         (b'{"dry_run": "yes"}', "Expected `bool`, got `str`"),
         (b'{"node": "paris"}', "is in the path"),
@@ -183,6 +191,66 @@ def test_no_input_of_a_stranger_is_a_bug(here: Served, operation: Operation[Any,
         path = PREFIX + operation.path.format(**dict.fromkeys(operation.path_fields, value))
         response = here.client.request(operation.method, path)
         assert response.status_code < 500, (path, response.text)
+
+
+def test_the_id_of_no_event_is_ignored(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    followed: list[Parameters] = []
+
+    async def stream(asked: Parameters, *_: object) -> AsyncGenerator[bytes]:
+        followed.append(asked)
+        return nothing()
+
+    async def nothing() -> AsyncGenerator[bytes]:
+        yield b""
+
+    monkeypatch.setattr(here.service, "stream", stream)
+    for last in ("x", "1" * 5000, "-2", "1.5", "7", "-1"):
+        response = here.client.get(f"{PREFIX}events?after=3", headers={"Last-Event-ID": last})
+        assert response.status_code == 200, last
+    assert followed == [EventsParameters(after=number) for number in (3, 3, 3, 3, 7, -1)]
+
+
+def test_a_stream_that_nobody_reads_is_counted_no_more(here: Served) -> None:
+    async def permitted() -> bool:
+        return True
+
+    async def follow() -> None:
+        events = await here.service.stream(EventsParameters(), permitted)
+        assert here.service.streams.open == 1
+        del events
+        while here.service.streams.open:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(follow(), PATIENCE_S))
+
+
+def test_who_waits_for_the_leader_holds_up_no_reader(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, waiting = threading.Event(), threading.Semaphore(0)
+    carry_out = service.carry_out
+
+    def stuck(operation: Operation[Any, Any], *given: Any) -> Any:
+        if operation is not table.PREVIEW:
+            return carry_out(operation, *given)
+        waiting.release()
+        assert go_on.wait(PATIENCE_S)
+        return None
+
+    monkeypatch.setattr(service, "carry_out", stuck)
+    with ThreadPoolExecutor(limits.MOST_WAITING) as clients:
+        asked = [
+            clients.submit(here.client.post, f"{PREFIX}plan", json={"manifests": []})
+            for _ in range(limits.THREADS)
+        ]
+        try:
+            for _ in asked:
+                assert waiting.acquire(timeout=PATIENCE_S)
+            found = clients.submit(here.client.get, f"{PREFIX}history?limit=7")
+            assert found.result(PATIENCE_S).status_code == 200
+        finally:
+            go_on.set()
+        assert {each.result(PATIENCE_S).status_code for each in asked} == {200}
 
 
 def test_the_history_is_limited(here: Served) -> None:

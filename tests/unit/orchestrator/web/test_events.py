@@ -8,12 +8,21 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 import msgspec
 import pytest
 
+from orchestrator.records import HistoryEvent
 from orchestrator.results.operations import OperationStatus
 from orchestrator.results.status import EventDocument
 from orchestrator.results.streams import TailBatch, TailEvent
+from orchestrator.store.protocol import HistoryEntry
 from orchestrator.web import events as module
 from orchestrator.web.bell import Bell
-from orchestrator.web.events import COMMENT, Followed, history_events, operation_events
+from orchestrator.web.events import (
+    COMMENT,
+    Followed,
+    history_events,
+    operation_events,
+    while_permitted,
+    whole_from,
+)
 
 
 def event(sequence: int) -> EventDocument:
@@ -24,6 +33,7 @@ def event(sequence: int) -> EventDocument:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAUSE_S", 0.0)
     monkeypatch.setattr(module, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(module, "PERMITTED_S", 0.001)
 
 
 async def some(events: AsyncGenerator[bytes], count: int) -> list[str]:
@@ -44,12 +54,13 @@ def followed_from(after: int | None, kept: Sequence[int], then: Sequence[int]) -
     async def follow() -> list[str]:
         looks = 0
 
-        async def read() -> list[EventDocument]:
+        async def read() -> tuple[list[EventDocument], int]:
             nonlocal looks
             looks += 1
-            return [event(number) for number in ([*kept, *then] if looks > 1 else kept)]
+            found = [event(number) for number in ([*kept, *then] if looks > 1 else kept)]
+            return found, kept[0]
 
-        told = len(then) if after is None else len([n for n in [*kept, *then] if n > after])
+        told = len(then) + 1 if after is None else len([n for n in [*kept, *then] if n > after])
         reset = after is not None and after + 1 < kept[0]
         return await some(history_events(read, Bell(), after), told + reset)
 
@@ -60,8 +71,10 @@ def ids(told: Sequence[str]) -> list[int]:
     return [int(each.partition("id: ")[2].split("\n")[0]) for each in told if "id: " in each]
 
 
-def test_a_client_without_a_past_gets_what_is_to_come() -> None:
-    assert ids(followed_from(None, [3, 5], [6, 7])) == [6, 7]
+def test_a_client_without_a_past_is_told_where_it_is_and_gets_what_is_to_come() -> None:
+    told = followed_from(None, [3, 5], [6, 7])
+    assert told[0] == "id: 5\n\n"
+    assert ids(told[1:]) == [6, 7]
 
 
 def test_a_client_resumes_after_the_event_that_it_had_last() -> None:
@@ -75,6 +88,58 @@ def test_a_client_that_was_away_too_long_is_told_to_begin_anew() -> None:
     told = followed_from(1, [3, 5], [6])
     assert told[0] == 'event: reset\ndata: {"oldest":3}\n\n'
     assert ids(told) == [3, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("kept", "reports", "oldest"),
+    [
+        ([0, 1, 2], [], 0),
+        ([3, 900, 901], [3], 900),
+        ([3, 898, 899, 900], [3, 898, 899], 898),
+        ([], [], 0),
+    ],
+)
+def test_a_report_that_is_kept_for_longer_hides_no_gap(
+    kept: list[int], reports: list[int], oldest: int
+) -> None:
+    def entry(number: int) -> HistoryEntry:
+        report = dict[str, object]() if number in reports else None
+        told = HistoryEvent(at_us=0, kind="drill", subject="q", detail="", report=report)
+        return HistoryEntry(sequence=number, event=told)
+
+    assert whole_from([entry(number) for number in kept]) == oldest
+
+
+def test_a_client_is_told_to_begin_anew_although_an_older_report_is_kept() -> None:
+    async def follow() -> list[str]:
+        async def read() -> tuple[list[EventDocument], int]:
+            return [event(3), event(900)], 900
+
+        return await some(history_events(read, Bell(), 100), 3)
+
+    assert asyncio.run(follow())[0] == 'event: reset\ndata: {"oldest":3}\n\n'
+
+
+def test_who_may_follow_no_more_is_told_no_more() -> None:
+    ended: list[bool] = []
+
+    async def events() -> AsyncGenerator[bytes]:
+        try:
+            yield b"1"
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def follow() -> list[bytes]:
+        answers = [True, True, False]
+
+        async def permitted() -> bool:
+            return answers.pop(0)
+
+        return [each async for each in while_permitted(events(), permitted)]
+
+    assert asyncio.run(follow()) == [b"1"]
+    assert ended == [True]
 
 
 def test_nothing_is_missed_if_nothing_is_gone() -> None:

@@ -22,6 +22,10 @@ from orchestrator.web.long_operations import (
 from tests.conftest import PATIENCE_S
 
 
+class Odd:
+    """What is no JSON."""
+
+
 class Web:
     """A process, whose writer's rounds are calls."""
 
@@ -170,3 +174,15 @@ def test_a_process_says_that_it_is_there_and_that_it_goes(web: Web, other: Web) 
 def test_an_unknown_name_is_not_found(web: Web, name: str) -> None:
     with pytest.raises(NotFound):
         web.long.status(name)
+
+
+@pytest.mark.parametrize("value", [Odd(), [Odd()], "x" * MOST_RESULT_BYTES])
+def test_an_error_that_no_record_takes_ends_its_operation(web: Web, value: object) -> None:
+    def carry(_: Progress) -> object:
+        raise InvalidInput("query.yaml:1", "name", value, "is odd", "Choose another.")
+
+    name = web.long.begin("apply", "start@here", carry)
+    web.end(name)
+    status = web.long.status(name)
+    assert status.state == "failed"
+    assert len(status.error) <= MOST_RESULT_BYTES

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import io
+import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
+from rich.console import Console
 
+from orchestrator.cli.render.history import events_table
 from orchestrator.operations import table
 from orchestrator.operations.operation import AccessRole
 from orchestrator.operations.parameters import (
     CordonParameters,
+    DeleteParameters,
     RevokeParameters,
     TokenParameters,
 )
 from orchestrator.records import HistoryEvent
+from orchestrator.results.status import EventDocument
 from orchestrator.store.protocol import TOKENS
 from orchestrator.web import limits, service
 from orchestrator.web.openapi import PREFIX
+from tests.conftest import PATIENCE_S
 from tests.obedient_cluster import ObedientCluster
 from tests.served_cluster import Served, served
 
@@ -128,6 +136,68 @@ def test_refused_changes_are_told_now_and_then(here: Served) -> None:
     assert len(told) == 1
     assert told[0].subject == "cordon"
     assert "permits only to read" in told[0].detail
+
+
+def test_strangers_push_nothing_out_of_the_history(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "REFUSALS_EVERY_S", 0.0)
+    path = f"{PREFIX}nodes/paris/cordon"
+    for _ in range(5):
+        here.client.post(path, headers={"Authorization": ""})
+    assert len(events(here, "refused")) == 1
+    here.ask(table.CORDON, CordonParameters(node="paris"))
+    here.client.post(path, headers={"Authorization": ""})
+    assert [each.detail.partition("; ")[2] for each in events(here, "refused")] == [
+        "", "4 more before",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("note", "told"),
+    [
+        ("one\ntoken revoked", r"note 'one\ntoken revoked'"),
+        ("\x1b[2J", r"note '\x1b[2J'"),
+        ("wall [/]", "note wall [/]"),
+    ],
+)
+def test_what_a_client_writes_is_one_line_of_the_history(
+    here: Served, note: str, told: str
+) -> None:
+    draw(here, note=note)
+    asked = events(here, "asked")[-1]
+    assert asked.detail.endswith(told)
+    document = EventDocument(
+        sequence=1, at_us=0, kind=asked.kind, subject=asked.subject, detail=asked.detail
+    )
+    shown = io.StringIO()
+    Console(width=200, file=shown).print(events_table([document]))
+    assert told in shown.getvalue()
+
+
+def test_a_long_parameter_is_cut_in_the_history(here: Served) -> None:
+    asked = DeleteParameters(names=tuple(f"query-{number}" for number in range(10_000)))
+    here.ask(table.DELETE, asked)
+    assert len(events(here, "asked")[-1].detail) < 300
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+def test_who_follows_something_is_told_no_more_without_a_token(here: Served, how: str) -> None:
+    name, token = draw(here)
+    header = {"Authorization": f"Bearer {token}"}
+    with ThreadPoolExecutor(1) as clients:
+        following = clients.submit(here.client.get, f"{PREFIX}events", headers=header)
+        deadline = time.monotonic() + PATIENCE_S
+        while not here.service.streams.open:
+            assert time.monotonic() < deadline
+        found = here.cluster.store.list(TOKENS).records[name]
+        if how == "revoked":
+            here.cluster.store.delete(TOKENS.key(name), found.version)
+        else:
+            over = msgspec.structs.replace(found.record, expires_us=0)
+            here.cluster.store.update(TOKENS.key(name), over, found.version)
+        assert following.result(PATIENCE_S).status_code == 200
+    assert not here.service.streams.open
 
 
 def test_an_unknown_token_cannot_be_revoked(here: Served) -> None:
