@@ -37,6 +37,20 @@ class Author:
         if role is AccessRole.OPERATE and self.role is not AccessRole.OPERATE:
             raise Forbidden(f"token {self.token} permits only to read")
 
+    def check_may_run(self, what: str) -> None:
+        """Refuse what would run with all rights of the process, unless it is its own token.
+
+        Raises
+        ------
+        Forbidden
+            It is another one.
+        """
+        if self.token != START:
+            raise Forbidden(
+                f"{what} would run with all rights of the process `web`: "
+                f"only the token of its `tokenFile` permits that, and this is token {self.token}"
+            )
+
 
 class Access:
     """Knows tokens by their digests.

@@ -23,6 +23,7 @@ from orchestrator.operations.parameters import (
     FollowParameters,
     Parameters,
     TailParameters,
+    VerifyParameters,
 )
 from orchestrator.records import ClocksRecord, HistoryEvent, TokenRecord
 from orchestrator.results.operations import OperationStatus
@@ -130,7 +131,8 @@ class Service:
         self, operation: Operation[Any, Any], asked: Parameters, author: Author
     ) -> OperationStatus:
         """Have a long operation carried out."""
-
+        if isinstance(asked, VerifyParameters) and asked.sql is not None:
+            author.check_may_run("statements of your own")
         cluster = self._asked_by(author)
 
         def carry(on_progress: api.Progress) -> object:

@@ -131,10 +131,10 @@ def test_who_may_follow_no_more_is_told_no_more() -> None:
             ended.append(True)
 
     async def follow() -> list[bytes]:
-        answers = [True, True, False]
+        permissions = [True, True, False]
 
         async def permitted() -> bool:
-            return answers.pop(0)
+            return permissions.pop(0)
 
         return [each async for each in while_permitted(events(), permitted)]
 

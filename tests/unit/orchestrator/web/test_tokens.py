@@ -19,7 +19,9 @@ from orchestrator.operations.parameters import (
     DeleteParameters,
     RevokeParameters,
     TokenParameters,
+    VerifyParameters,
 )
+from orchestrator.operations.texts import NamedText
 from orchestrator.records import HistoryEvent
 from orchestrator.results.status import EventDocument
 from orchestrator.store.protocol import TOKENS
@@ -72,6 +74,22 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(here: Served) -> None:
     assert token not in listed.text
     assert [each["note"] for each in listed.json()["tokens"]] == ["for the wall"]
     assert token not in "".join(each.event.detail for each in here.cluster.store.history())
+
+
+def test_statements_that_would_run_with_the_rights_of_web_take_its_own_token(here: Served) -> None:
+    sql = NamedText(file="mine.sql", text="CREATE VIEW alerts AS SELECT 1")
+    given = VerifyParameters(query="proximity", sql=sql)
+    token = draw(here, role="operate")[1]
+    header = {"Authorization": f"Bearer {token}"}
+    path = PREFIX + table.VERIFY.path.format(query="proximity")
+    body = msgspec.to_builtins(given)
+    del body["query"]
+    refused = here.client.post(path, headers=header, json=body)
+    assert refused.status_code == 403
+    assert "`tokenFile`" in refused.json()["error"]["message"]
+    del body["sql"]
+    assert here.client.post(path, headers=header, json=body).status_code == 202
+    assert here.ask(table.VERIFY, given).status_code == 200
 
 
 def test_a_token_that_may_read_is_refused_where_it_would_operate(here: Served) -> None:
