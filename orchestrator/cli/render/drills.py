@@ -132,11 +132,12 @@ def audit_view(audit: api.DrillAudit) -> RenderableType:
             continue
         if each.at_us is None:
             never = "never" if each.unfit is None else "does not fit"
-            table.add_row(each.name, never, "–", "0", "0", each.unfit or "")
+            table.add_row(each.name, never, "–", "0", "0", Text(each.unfit or ""))
             continue
         result = Text("✓ passed", style="green") if each.passed else Text("✗ failed", style="red")
         table.add_row(
-            each.name, moment(each.at_us), result, str(each.runs), str(each.failed), each.detail
+            *(each.name, moment(each.at_us), result, str(each.runs), str(each.failed)),
+            Text(each.detail),
         )
     spared = [each.fragment for each in audit.fragments if not each.drills]
     if not spared:
