@@ -193,14 +193,17 @@ def _parts(error: BaseException) -> dict[str, object]:
 
 
 def _kept(error: BaseException) -> str:
-    """The traceback in a file, and its path."""
+    """The traceback in a file, and its path; that there is none, where no file can be written."""
     # They take a while to import, and bugs are rare.
     import tempfile
     import traceback
 
-    handle, path = tempfile.mkstemp(prefix="vivace-bug-", suffix=".log")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.writelines(traceback.format_exception(error))
+    try:
+        handle, path = tempfile.mkstemp(prefix="vivace-bug-", suffix=".log")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.writelines(traceback.format_exception(error))
+    except OSError as full:
+        return f"no file ({full.strerror})"
     return path
 
 

@@ -116,16 +116,23 @@ class ApiClient:
         )
 
     def run(self, operation: Operation[P, R], parameters: P, on_progress: Progress = silent) -> R:
-        """Carry out a long operation, and follow it to its result; raises as `call`."""
+        """Carry out a long operation, and follow it to its result; raises as `call`.
+
+        Whoever interrupts that leaves the operation under way, as a note of the exception says.
+        """
         begun = self._sent(_written(operation, parameters))
         status = msgspec.json.decode(begun, type=OperationStatus)
         asked = FollowParameters(operation=status.name)
-        for now in self.follow(OPERATION_EVENTS, asked):
-            status = now
-            if status.state != "running":
-                break
-            if status.step:
-                on_progress(status.step, status.detail)
+        try:
+            for now in self.follow(OPERATION_EVENTS, asked):
+                status = now
+                if status.state != "running":
+                    break
+                if status.step:
+                    on_progress(status.step, status.detail)
+        except KeyboardInterrupt as stop:
+            stop.add_note(f"operation {status.name} goes on in the cluster")
+            raise
         if status.state != "done":
             raise reported(msgspec.json.decode(status.error))
         return msgspec.json.decode(status.result, type=operation.result)
@@ -140,8 +147,6 @@ class ApiClient:
                 for event in self._events(request, last):
                     waiting.succeeded()
                     last = event.id or last
-                    if event.name == "error":
-                        raise reported(msgspec.json.decode(event.data)["error"])
                     if event.name != "reset":
                         yield msgspec.json.decode(event.data, type=operation.result)
             except (OSError, http.client.HTTPException) as error:

@@ -277,11 +277,12 @@ def _await_end(store: Store, name: str, on_progress: Progress) -> tuple[MoveStep
     while (found := store.get(MOVES.key(name))) is not None:
         if found.record.steps != steps:
             steps, changed_s = found.record.steps, time.monotonic()
+        settled = f"{sum(step.settled for step in steps)} of {len(steps)} done"
         if found.record.ended_us is not None:
+            on_progress("moving", settled)
             break
-        settled = sum(step.settled for step in steps)
         current = ", ".join(s.fragment for s in steps if s.begun_us and not s.settled)
-        on_progress("moving", f"{settled} of {len(steps)} done; {current or 'waiting'}")
+        on_progress("moving", f"{settled}; {current or 'waiting'}")
         waits_s = time.monotonic() - changed_s
         if waits_s > STARTED_TIMEOUT_S and store.get(LEADER) is None:
             raise Unreachable(

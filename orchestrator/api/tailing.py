@@ -122,6 +122,9 @@ def _batches(
                 rows = delivery.chunk.rows.to_pylist()[:left]
                 if rows:
                     quiet_at_s = None
+                elif not delivery.lost:
+                    # A watermark that came alone.
+                    continue
                 if left is not None:
                     left -= len(rows)
                 first = delivery.chunk.first_seq

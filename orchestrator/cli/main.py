@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from orchestrator.cli.arguments import read
-from orchestrator.cli.invocation import EXIT_INTERRUPTED, fail
+from orchestrator.cli.invocation import EXIT_INTERRUPTED, fail, messages
 from orchestrator.cli.verbs import GROUPS, VERBS, Command, group_of, verb_of
 
 
@@ -16,7 +16,9 @@ def run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         return _run(arguments or ["--help"])
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        for note in getattr(stop, "__notes__", ()):
+            messages().print(note, markup=False, soft_wrap=True)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader has seen enough: `vivace tail … | head`.

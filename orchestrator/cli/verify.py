@@ -11,7 +11,6 @@ from orchestrator import api
 from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
-    EXIT_INTERRUPTED,
     ClusterOption,
     JsonOption,
     connected,
@@ -74,7 +73,7 @@ def command(
             found = client.run(table.VERIFY, asked, line.tell)
     except KeyboardInterrupt:
         messages().print(f"stopped: {query} is not verified", markup=False)
-        return EXIT_INTERRUPTED
+        raise
     show(found, as_json, lambda: _view(found))
     return 0 if found.equal else EXIT_FAILED
 

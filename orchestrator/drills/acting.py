@@ -186,6 +186,8 @@ def wait_for_view(
             nonlocal missing, view
             view = read_view(reader)
             missing = tuple(amiss(view))
+            if missing:
+                acting.on_progress("waiting", ", ".join(missing))
             return not missing
 
         try:

@@ -158,6 +158,7 @@ class Followed:
 
     async def events(self) -> AsyncGenerator[bytes]:
         """What the thread tells; raises what it raises."""
+        getting: asyncio.Task[TailEvent] | None = None
         try:
             while True:
                 getting = asyncio.create_task(self._waiting.get())
@@ -177,6 +178,8 @@ class Followed:
                     yield COMMENT
         finally:
             self._ended = True
+            if getting is not None:
+                getting.cancel()
             while not self._waiting.empty():
                 self._waiting.get_nowait()
 

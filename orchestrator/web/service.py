@@ -136,10 +136,10 @@ class Service:
         cluster = self._asked_by(author)
 
         def carry(on_progress: api.Progress) -> object:
+            self._note(operation, asked, author)
             return carry_out(operation, cluster, asked, on_progress)
 
         def begin() -> OperationStatus:
-            self._note(operation, asked, author)
             return self.long.status(self.long.begin(operation.name, str(author), carry))
 
         return await self._quick.run(begin)

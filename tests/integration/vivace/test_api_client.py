@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,16 @@ def test_a_long_operation_is_followed_to_its_result_through_broken_connections(
         ) == MOVED  # fmt: skip
     assert [name for name, _ in api.asked].count("switchover") == 1
     assert told[-3:] == [("moving", "0"), ("moving", "1"), ("moving", "2")]
+
+
+def test_whoever_leaves_a_long_operation_is_told_that_it_goes_on() -> None:
+    def leave(*_: str) -> None:
+        raise KeyboardInterrupt
+
+    with served(progress_of) as api, pytest.raises(KeyboardInterrupt) as left:
+        client(api).run(table.SWITCHOVER, SwitchoverParameters(fragment="f"), leave)
+    (note,) = left.value.__notes__
+    assert re.fullmatch(r"operation \S+ goes on in the cluster", note)
 
 
 def tuples(_: object, asked: object, __: Progress) -> object:

@@ -1,7 +1,24 @@
 from __future__ import annotations
 
+import tempfile
+from typing import NoReturn
+
+import pytest
+
 from orchestrator.control.observe.dataflow import InvalidQuery
-from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError
+from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError, error_report
+
+
+def test_a_bug_is_told_also_where_its_traceback_cannot_be_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(**_: object) -> NoReturn:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    told = error_report(ZeroDivisionError("oh"))
+    assert told.message.endswith("its traceback is in no file (No space left on device)")
+    assert told.exit_status == 1
 
 
 def test_invalid_input_names_file_field_value_problem_and_remedy() -> None:

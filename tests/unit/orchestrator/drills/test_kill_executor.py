@@ -18,7 +18,6 @@ from orchestrator.drills.measurement import failover, outage
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import InvalidInput, Refused
-from orchestrator.progress import silent
 from orchestrator.records import HistoryEvent
 from orchestrator.simulation.world.memory_store import MemoryServer
 from tests.obedient_cluster import ObedientCluster, aircraft
@@ -177,9 +176,17 @@ def test_a_drill_that_waited_in_vain_says_for_what(
         (_idle(view), r"not restored .+ within 0 s: {node} has not been replaced"),
     ):
         node = choose(view, target, nobody).node
-        acting = Acting(view=view, node=node, store=cluster.store, on_progress=silent, by="")
-        with pytest.raises(DrillFailed, match=otherwise.format(node=node)):
+        told: list[tuple[str, str]] = []
+        acting = Acting(
+            view=view,
+            node=node,
+            store=cluster.store,
+            on_progress=lambda step, detail, told=told: told.append((step, detail)),
+            by="",
+        )
+        with pytest.raises(DrillFailed, match=otherwise.format(node=node)) as failed:
             fail(nobody, acting)
+        assert told[-1] == ("waiting", str(failed.value).partition(" within 0 s: ")[2])
 
 
 def _nothing(_acting: Acting) -> None:

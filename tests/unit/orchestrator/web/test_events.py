@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
@@ -209,6 +210,28 @@ def test_a_thread_that_follows_waits_for_its_client_and_ends_with_it() -> None:
         0, 1, 2,
     ]  # fmt: skip
     assert len(told) <= Followed.MOST_WAITING + 5
+
+
+def test_a_client_that_leaves_while_nothing_comes_leaves_no_task_behind() -> None:
+    begun = threading.Event()
+
+    def follow(_tell: Callable[[TailEvent], None], ended: Callable[[], bool]) -> None:
+        begun.set()
+        while not ended():
+            threading.Event().wait(0.01)
+
+    async def leave() -> set[asyncio.Task[object]]:
+        loop = asyncio.get_running_loop()
+        followed = Followed(follow, lambda call: loop.run_in_executor(None, call))
+        reading = asyncio.ensure_future(anext(followed.events()))
+        await loop.run_in_executor(None, begun.wait)
+        await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.wait({reading})
+        await followed.thread
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(leave()) == set()
 
 
 def test_what_is_no_stream_raises() -> None:

@@ -25,7 +25,7 @@ from orchestrator.operations.texts import NamedText
 from orchestrator.records import HistoryEvent
 from orchestrator.results.status import EventDocument
 from orchestrator.store.protocol import TOKENS
-from orchestrator.web import limits, service
+from orchestrator.web import limits, long_operations, service
 from orchestrator.web.openapi import PREFIX
 from tests.conftest import PATIENCE_S
 from tests.obedient_cluster import ObedientCluster
@@ -136,6 +136,19 @@ def test_the_history_says_who_asked(here: Served) -> None:
     assert (asked.subject, asked.detail) == ("cordon", "node paris")
     assert asked.by == f"{name}@testclient"
     assert events(here, "cordoned")[-1].by == asked.by
+
+
+def test_what_is_not_begun_is_not_told(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_operations, "MOST_RUNNING", 0)
+    asked = DeleteParameters(names=("proximity",))
+    path = PREFIX + table.DELETE.path
+    header = {"Authorization": f"Bearer {draw(here, role='operate')[1]}"}
+    before = events(here, "asked")
+    busy = here.client.request(
+        table.DELETE.method, path, headers=header, json=msgspec.to_builtins(asked)
+    )
+    assert busy.status_code == 503
+    assert events(here, "asked") == before
 
 
 def test_what_changes_nothing_is_not_told(here: Served) -> None:
