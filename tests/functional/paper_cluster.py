@@ -13,8 +13,9 @@ import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator.clock import now_us
+from orchestrator.control.answering import Responder
 from orchestrator.control.decide.decision import DecisionSettings, PendingDecision
-from orchestrator.control.decide.proposing import answer, take_consents, unanswered
+from orchestrator.control.decide.proposing import take_consents
 from orchestrator.control.observe.view import read_view
 from orchestrator.edges.site_checks import EdgeChecks
 from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
@@ -34,11 +35,8 @@ from orchestrator.store.protocol import (
     CLUSTER,
     LEADER,
     NODES,
-    PROPOSALS,
     LeaderRecord,
-    RecordExists,
-    RecordMissing,
-    VersionConflict,
+    StoreError,
     fragment_key,
 )
 from orchestrator.store.responding import RespondingThread
@@ -112,25 +110,36 @@ def responding(zookeeper: EmbeddedZooKeeper, name: str) -> Generator[None]:
     store.create(LEADER, LeaderRecord(candidate="test"), ephemeral=True)
     done = threading.Event()
 
+    def fail(bug: Exception) -> None:
+        raise bug
+
+    responders = [Responder(store, None, fail, applies=applies) for applies in (False, True)]
+
+    def step() -> None:
+        view = read_view(store)
+        for responder in responders:
+            responder.respond(view, lambda: True)
+        pending = PendingDecision(view, now_us(), DecisionSettings())
+        take_consents(pending)
+        for write in pending.writes:
+            if write.record is None:
+                store.delete(write.key, write.version or 0)
+            elif write.version is None:
+                store.create(write.key, write.record)
+            else:
+                store.update(write.key, write.record, write.version)
+            if write.event is not None:
+                store.append_history(write.event)
+
     def lead() -> None:
-        while not done.wait(0.05):
-            view = read_view(store)
-            with suppress(RecordExists):
-                for asked in unanswered(view):
-                    proposal = answer(view, view.requests[asked], None)
-                    store.create(PROPOSALS.key(asked), proposal)
-            pending = PendingDecision(view, now_us(), DecisionSettings())
-            take_consents(pending)
-            with suppress(VersionConflict, RecordMissing):
-                for write in pending.writes:
-                    if write.record is None:
-                        store.delete(write.key, write.version or 0)
-                    elif write.version is None:
-                        store.create(write.key, write.record)
-                    else:
-                        store.update(write.key, write.record, write.version)
-                    if write.event is not None:
-                        store.append_history(write.event)
+        try:
+            while not done.wait(0.05):
+                # Conflicts and a busy ZooKeeper are reasons to read again, as for a coordinator.
+                with suppress(StoreError):
+                    step()
+        finally:
+            # Whoever waits for its response is not to wait for ever.
+            store.close()
 
     thread = threading.Thread(target=lead)
     thread.start()
@@ -139,7 +148,6 @@ def responding(zookeeper: EmbeddedZooKeeper, name: str) -> Generator[None]:
     finally:
         done.set()
         thread.join()
-        store.close()
 
 
 @pytest.fixture
