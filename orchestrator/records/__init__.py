@@ -90,6 +90,18 @@ from orchestrator.records.proposals import (
     SwitchRequest,
     Wish,
 )
+from orchestrator.records.rebalancing import (
+    FragmentPlaces,
+    QueryChange,
+    RateUsed,
+    RebalanceChange,
+    RebalanceLimits,
+    RebalanceMove,
+    RebalancePlan,
+    RefusedCandidate,
+    RoundTripUsed,
+    UnsurvivedLoss,
+)
 from orchestrator.records.running_queries import (
     Rewrite,
     RewriteKind,

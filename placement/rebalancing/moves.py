@@ -151,7 +151,7 @@ class PlacementChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RebalancePlan:
+class Rebalancing:
     """Changes in the order in which they are to be made; none if the running places are good.
 
     Attributes

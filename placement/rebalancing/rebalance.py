@@ -50,8 +50,8 @@ from placement.rebalancing.moves import (
     MoveKind,
     PlacementChange,
     Reason,
-    RebalancePlan,
     RebalanceSettings,
+    Rebalancing,
 )
 from placement.rebalancing.running import RunningQuery, as_running, running_load
 from placement.records import Pairs, Request
@@ -69,7 +69,7 @@ def rebalance(
     state_bytes: Mapping[str, float],
     settings: Settings | None = None,
     rebalancing: RebalanceSettings | None = None,
-) -> RebalancePlan:
+) -> Rebalancing:
     """Changes of a running placement that are worth it under a new view.
 
     Parameters
@@ -90,7 +90,7 @@ def rebalance(
 
     Returns
     -------
-    RebalancePlan
+    Rebalancing
         Without changes if nothing is worth it.
 
     Raises
@@ -168,7 +168,7 @@ class _Search:
         self._moves_left = rebalancing.max_moves
         self._bytes_left = rebalancing.max_bytes
 
-    def run(self) -> RebalancePlan:
+    def run(self) -> Rebalancing:
         """Make changes until nothing is worth it."""
         cost_before = self._cost
         changes: list[PlacementChange] = []
@@ -184,7 +184,7 @@ class _Search:
                 # Which candidates are the cheapest may have changed with the load.
                 self._options = [self._open(options.query) for options in self._options]
                 fresh = True
-        return RebalancePlan(
+        return Rebalancing(
             changes=tuple(changes),
             cost_before=cost_before,
             cost_after=self._cost,

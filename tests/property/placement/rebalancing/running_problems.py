@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from placement.evaluation.load import Load
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
-from placement.rebalancing.moves import Move, MoveKind, RebalancePlan, RebalanceSettings
+from placement.rebalancing.moves import Move, MoveKind, RebalanceSettings, Rebalancing
 from placement.rebalancing.rebalance import rebalance
 from placement.records import Request
 from placement.settings import Settings
@@ -187,7 +187,7 @@ def rebalanced(
     view: NetworkView,
     rebalancing: RebalanceSettings = ANY_GAIN,
     state_bytes: dict[str, float] | None = None,
-) -> RebalancePlan:
+) -> Rebalancing:
     return rebalance(
         requests,
         running,

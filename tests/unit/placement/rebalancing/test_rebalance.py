@@ -13,7 +13,7 @@ import pytest
 from placement.errors import GraphError, RunningError, SettingsError, Stranded
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
-from placement.rebalancing.moves import Move, MoveKind, Reason, RebalancePlan, RebalanceSettings
+from placement.rebalancing.moves import Move, MoveKind, Reason, RebalanceSettings, Rebalancing
 from placement.rebalancing.rebalance import rebalance
 from placement.records import Request
 from placement.settings import Settings
@@ -99,7 +99,7 @@ def rebalanced(
     bound_ms: float = 1_000,
     settings: Settings = IDLE,
     rebalancing: RebalanceSettings | None = None,
-) -> RebalancePlan:
+) -> Rebalancing:
     return rebalance(
         [Request(graph, deadline_ms, bound_ms, 20) for graph in graphs],
         running,
@@ -115,7 +115,7 @@ def about(value: float) -> Any:
     return pytest.approx(value)
 
 
-def told(plan: RebalancePlan) -> list[tuple[str, MoveKind, str, str]]:
+def told(plan: Rebalancing) -> list[tuple[str, MoveKind, str, str]]:
     return [(move.operator, move.kind, move.source, move.target) for move in plan.moves]
 
 
