@@ -11,7 +11,8 @@ from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import (
     ClusterOption,
     FilesOption,
-    JsonOption,
+    Form,
+    FormOption,
     connected,
     progress,
     show,
@@ -29,7 +30,7 @@ def command(
         bool, Option("--dry-run", help="Check and plan, but change nothing.")
     ] = False,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> None:
     """Apply streams and queries. All of it is checked and planned before anything is changed.
 
@@ -37,7 +38,7 @@ def command(
     """
     with connected(cluster) as client, progress("Applying") as line:
         applied = client.apply(files, dry_run=dry_run, wait=wait, on_progress=line.tell)
-    show(applied, as_json, lambda: _view(applied))
+    show(applied, form, lambda: _view(applied))
 
 
 def _view(applied: api.Applied) -> RenderableType:

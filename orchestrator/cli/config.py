@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import JsonOption, show
+from orchestrator.cli.invocation import Form, FormOption, show
 from orchestrator.cli.render.tables import Table
 from vivace import contexts
 
@@ -31,7 +31,7 @@ class KnownContext(msgspec.Struct, frozen=True, kw_only=True):
     used: bool
 
 
-def list_contexts(as_json: JsonOption = False) -> None:
+def list_contexts(form: FormOption = Form.TABLE) -> None:
     """List the contexts.
 
     [bold]Example:[/] vivace config list
@@ -50,16 +50,16 @@ def list_contexts(as_json: JsonOption = False) -> None:
         table.add_column(column)
     for each in found:
         table.add_row("*" if each.used else "", each.name, each.api, each.token_file or "–")
-    show(found, as_json, lambda: table if found else "No cluster is known here.")
+    show(found, form, lambda: table if found else "No cluster is known here.")
 
 
-def use(name: NameArgument, as_json: JsonOption = False) -> None:
+def use(name: NameArgument, form: FormOption = Form.TABLE) -> None:
     """Mean a context wherever none is named.
 
     [bold]Example:[/] vivace config use plant
     """
     contexts.use(name, contexts.home())
-    show({"used": name}, as_json, lambda: f"Context {name} is meant where none is named.")
+    show({"used": name}, form, lambda: f"Context {name} is meant where none is named.")
 
 
 def add(
@@ -74,7 +74,7 @@ def add(
         Path | None,
         Option("--ca-file", help="Certificates that vouch for the API's own, in PEM."),
     ] = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> None:
     """Keep a context, in place of one of the same name. Nothing is asked of the cluster.
 
@@ -88,10 +88,10 @@ def add(
     if token_file is not None:
         context.token({})
     contexts.add(name, context, contexts.home())
-    show({"added": name}, as_json, lambda: f"Context {name} is {address}.")
+    show({"added": name}, form, lambda: f"Context {name} is {address}.")
 
 
-def remove(name: NameArgument, as_json: JsonOption = False) -> None:
+def remove(name: NameArgument, form: FormOption = Form.TABLE) -> None:
     """Forget a context. Its cluster goes on, and its token file stays.
 
     [bold]Example:[/] vivace config remove plant
@@ -99,7 +99,7 @@ def remove(name: NameArgument, as_json: JsonOption = False) -> None:
     folder = contexts.home()
     contexts.find(name, folder)
     contexts.remove(name, folder)
-    show({"removed": name}, as_json, lambda: f"Context {name} is forgotten.")
+    show({"removed": name}, form, lambda: f"Context {name} is forgotten.")
 
 
 VERBS = {"list": list_contexts, "use": use, "add": add, "remove": remove}

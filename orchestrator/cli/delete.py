@@ -7,7 +7,7 @@ from typing import Annotated
 
 from orchestrator import api
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import ClusterOption, JsonOption, connected, progress, show
+from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, progress, show
 
 
 def command(
@@ -20,7 +20,7 @@ def command(
         Option("-f", "--file", help="What a manifest or a folder of them names; may be repeated."),
     ] = None,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> None:
     """Delete queries, and the streams that nothing else reads; or streams that no query reads.
 
@@ -35,7 +35,7 @@ def command(
         )
     with connected(cluster) as client, progress("Delete") as line:
         deleted = client.delete(*(names or ()), manifests=files or (), on_progress=line.tell)
-    show({"deleted": deleted}, as_json, lambda: _told(deleted))
+    show({"deleted": deleted}, form, lambda: _told(deleted))
 
 
 def _told(deleted: api.Deleted) -> str:

@@ -17,7 +17,14 @@ from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, ProgressThrottle, messages, show
+from orchestrator.cli.invocation import (
+    EXIT_FAILED,
+    Form,
+    FormOption,
+    ProgressThrottle,
+    messages,
+    show,
+)
 from orchestrator.cli.render.plan import plan_view
 from orchestrator.cli.render.verdict import verdict_view
 
@@ -34,7 +41,7 @@ def command(
     pictures: Annotated[Path, Option(help="Folder for the map of coordinates.")] = Path(
         "build/demo"
     ),
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> int:
     """Replay an example on real Spark executors, kill one, and check the results.
 
@@ -60,7 +67,7 @@ def command(
         shutil.rmtree(work, ignore_errors=True)
     if json_file is not None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(verdict), indent=2) + b"\n")
-    show(verdict, as_json, lambda: verdict_view(verdict))
+    show(verdict, form, lambda: verdict_view(verdict))
     if verdict.failures:
         _tell_kept(console, work)
         return EXIT_FAILED

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.invocation import ClusterOption, JsonOption, progress, show
+from orchestrator.cli.invocation import ClusterOption, Form, FormOption, progress, show
 
 
-def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
+def command(cluster: ClusterOption = None, form: FormOption = Form.TABLE) -> None:
     """End a cluster, and wait until all of its processes are gone.
 
     Its logs and archives go, too, unless `vivace up --data` named a folder for them.
@@ -25,4 +25,4 @@ def command(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
             text.append(f" {killed} had to be killed; logs are left in {document.logs}.", "yellow")
         return text
 
-    show(document, as_json, view)
+    show(document, form, view)

@@ -8,7 +8,8 @@ from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
-    JsonOption,
+    Form,
+    FormOption,
     NodeArgument,
     WaitOption,
     connected,
@@ -26,7 +27,7 @@ def command(
     dry_run: DryRunOption = False,
     wait: WaitOption = True,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> int:
     """Cordon a node, and bring its replicas to other nodes, one after the other.
 
@@ -38,5 +39,5 @@ def command(
         document = client.drain(
             node, at_a_time=at_a_time, dry_run=dry_run, wait=wait, on_progress=line.tell
         )
-    show(document, as_json, lambda: moves_view(document))
+    show(document, form, lambda: moves_view(document))
     return exit_status(document)

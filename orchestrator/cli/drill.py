@@ -10,7 +10,8 @@ from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
     ClusterOption,
-    JsonOption,
+    Form,
+    FormOption,
     check_page,
     check_picture,
     connected,
@@ -28,7 +29,7 @@ HELP = """Failure drills: something fails on purpose, and is measured.
 ForceOption = Annotated[bool, Option("--force", help="Run it although something would be lost.")]
 
 
-def list_drills(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
+def list_drills(cluster: ClusterOption = None, form: FormOption = Form.TABLE) -> None:
     """List the drills.
 
     [bold]Example:[/] vivace drill list
@@ -40,7 +41,7 @@ def list_drills(cluster: ClusterOption = None, as_json: JsonOption = False) -> N
         drills = client.drills()
     for each in drills:
         table.add_row(each.name, each.what)
-    show(drills, as_json, lambda: table)
+    show(drills, form, lambda: table)
 
 
 def run(
@@ -73,7 +74,7 @@ def run(
         Option("--picture", help="Draw the timeline of the one drill into this file."),
     ] = None,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> int:
     """Run a drill on the running cluster. A drill that would lose something is refused.
 
@@ -103,7 +104,7 @@ def run(
                     name, target, force=force, predicted_ms=predicted_ms, on_progress=line.tell
                 )
                 reports.append(found)
-            show(reports if compare else reports[0], as_json, lambda: report_view(*reports))
+            show(reports if compare else reports[0], form, lambda: report_view(*reports))
             _draw(reports[-1], picture)
             failed = bool(reports[-1].failures)
         else:
@@ -111,7 +112,7 @@ def run(
                 *([] if name is None else [name]),
                 target=target, times=times, force=force, compare=compare, on_progress=line.tell,
             )  # fmt: skip
-            show(runs, as_json, lambda: series_view(runs))
+            show(runs, form, lambda: series_view(runs))
             failed = not all(each.passed or each.inapplicable for each in runs)
     return EXIT_FAILED if failed else 0
 
@@ -148,7 +149,7 @@ def report(
         Option("--html", help="Write all of it into this file: one page, with pictures."),
     ] = None,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> None:
     """Tell what was drilled when, with which result, and what never was or cannot be.
 
@@ -158,7 +159,7 @@ def report(
         check_page("--html", html)
     with connected(cluster) as client:
         audit = client.drill_audit()
-    show(audit, as_json, lambda: audit_view(audit))
+    show(audit, form, lambda: audit_view(audit))
     if html is not None:
         # It draws pictures; see `_draw`.
         from orchestrator.cli.render.drill_page import drill_page

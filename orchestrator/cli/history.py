@@ -7,7 +7,7 @@ from typing import Annotated
 from rich.console import RenderableType
 
 from orchestrator.cli.arguments import Option
-from orchestrator.cli.invocation import ClusterOption, JsonOption, connected, show
+from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, show
 from orchestrator.cli.render.history import events_table
 from orchestrator.operations import table
 from orchestrator.operations.parameters import HistoryParameters
@@ -16,7 +16,7 @@ from orchestrator.operations.parameters import HistoryParameters
 def command(
     limit: Annotated[int, Option("--limit", "-n", min=1, help="The newest so many.")] = 50,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> None:
     """Show events: nodes that came and went, takeovers, applied and deleted queries.
 
@@ -28,4 +28,4 @@ def command(
     def view() -> RenderableType:
         return events_table(document.history) if document.history else "Nothing has happened yet."
 
-    show(document, as_json, view)
+    show(document, form, view)

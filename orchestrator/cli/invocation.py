@@ -1,7 +1,7 @@
 """Shared by all verbs: options, output, progress and exit status.
 
-Results go to standard output, progress and errors to standard error. With `--json` standard
-output is exactly one JSON document, also when the command fails.
+Results go to standard output, progress and errors to standard error. With `-o json` or `-o yaml`
+standard output is exactly one document, also when the command fails.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +36,41 @@ EXIT_INTERRUPTED = 130
 PLAIN_WIDTH = 120
 """Columns of tables that go into a file or a pipe."""
 
-JsonOption = Annotated[bool, Option("--json", help="Print one JSON document on standard output.")]
+
+class Form(Enum):
+    """How a result is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class ListForm(Enum):
+    """How a result is printed that lists things by name."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+JSON_WORDS = ("-o", Form.JSON.value)
+"""What `--json` is short for."""
+
+FormOption = Annotated[
+    Form,
+    Option("-o", "--output", help="table, json or yaml; --json is short for -o json."),
+]
+ListFormOption = Annotated[
+    ListForm,
+    Option(
+        "-o",
+        "--output",
+        help="table, wide (more columns), json, yaml, or name (nothing else, one a line); "
+        "--json is short for -o json.",
+    ),
+]
 ClusterOption = Annotated[
     str | None,
     Option(
@@ -91,13 +126,37 @@ def _console(*, stderr: bool) -> Console:
     return console
 
 
-def show(document: object, as_json: bool, view: Callable[[], RenderableType]) -> None:
-    """Print a verb's result: the document itself, or the view of it for people."""
-    if as_json:
-        sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
-        sys.stdout.flush()
-    else:
+def show(
+    document: object,
+    form: Form | ListForm,
+    view: Callable[[], RenderableType],
+    names: Callable[[], Iterable[str]] = tuple,
+) -> None:
+    """Print a verb's result: the document itself, the view of it for people, or its names."""
+    if form in (Form.TABLE, ListForm.TABLE, ListForm.WIDE):
         output().print(view())
+        return
+    if form is ListForm.NAME:
+        told = "".join(f"{name}\n" for name in names())
+    else:
+        told = written(document, form)
+    sys.stdout.write(told)
+    sys.stdout.flush()
+
+
+def written(document: object, form: Form | ListForm) -> str:
+    """A document as JSON in one line, or as YAML."""
+    if form.value == Form.YAML.value:
+        return msgspec.yaml.encode(document).decode()
+    return msgspec.json.encode(document).decode() + "\n"
+
+
+def asked_form(words: Sequence[str]) -> Form:
+    """How the words of a command want its result printed, whether they are right or not."""
+    words = [word.replace("--output=", "-o").replace("--output", "-o") for word in words]
+    pairs = zip(words, [*words[1:], ""], strict=True)
+    asked = [word[2:] or after for word, after in pairs if word.startswith("-o")]
+    return next((form for form in Form if form.value in asked[-1:]), Form.TABLE)
 
 
 REPEAT_S = 3.0
@@ -201,11 +260,11 @@ def _check_file(option: str, file: Path, suffixes: Sequence[str], kind: str) -> 
         raise api.InvalidInput("command line", option, str(file), problem, remedy)
 
 
-def fail(error: BaseException, as_json: bool) -> int:
+def fail(error: BaseException, form: Form) -> int:
     """Report why a command failed; the exit status that says so."""
     report = api.error_report(error)
-    if as_json:
-        show(report.document, True, str)
-    else:
+    if form is Form.TABLE:
         messages().print(f"[bold red]error:[/] {escape(report.message)}", soft_wrap=True)
+    else:
+        show(report.document, form, str)
     return report.exit_status

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Sequence
 
 from orchestrator.cli.arguments import read
-from orchestrator.cli.invocation import EXIT_INTERRUPTED, fail, messages
+from orchestrator.cli.invocation import EXIT_INTERRUPTED, JSON_WORDS, asked_form, fail, messages
 from orchestrator.cli.verbs import GROUPS, VERBS, Command, group_of, verb_of
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command with these arguments; returns the exit status."""
-    as_json = "--json" in arguments
+    spelled = ((word,) if word != "--json" else JSON_WORDS for word in arguments)
+    arguments = [word for words in spelled for word in words]
     try:
         return _run(arguments or ["--help"])
     except KeyboardInterrupt as stop:
@@ -28,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
         # `orchestrator.command` says what to install.
         raise
     except Exception as error:  # noqa: BLE001  Everything unforeseen ends in one message.
-        return fail(error, as_json)
+        return fail(error, asked_form(arguments))
 
 
 def _run(arguments: Sequence[str]) -> int:

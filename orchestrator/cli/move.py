@@ -9,8 +9,9 @@ from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
+    Form,
+    FormOption,
     FragmentArgument,
-    JsonOption,
     WaitOption,
     connected,
     progress,
@@ -29,7 +30,7 @@ def command(
     dry_run: DryRunOption = False,
     wait: WaitOption = True,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> int:
     """Bring a replica of a fragment to another node. A third one starts there and takes its place.
 
@@ -38,7 +39,7 @@ def command(
     if abort:
         with connected(cluster) as client:
             names = client.withdraw(fragment)
-        show({"withdrawn": names}, as_json, lambda: f"Withdrawn: {', '.join(names)}.")
+        show({"withdrawn": names}, form, lambda: f"Withdrawn: {', '.join(names)}.")
         return 0
     if role not in ("primary", "secondary"):
         problem = "is missing" if role is None else "is no role"
@@ -49,5 +50,5 @@ def command(
         document = client.move(
             fragment, role, node, dry_run=dry_run, wait=wait, on_progress=line.tell
         )
-    show(document, as_json, lambda: moves_view(document))
+    show(document, form, lambda: moves_view(document))
     return exit_status(document)

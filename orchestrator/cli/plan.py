@@ -8,7 +8,14 @@ from typing import Annotated
 import msgspec
 
 from orchestrator.cli.arguments import Option
-from orchestrator.cli.invocation import ClusterOption, JsonOption, check_picture, connected, show
+from orchestrator.cli.invocation import (
+    ClusterOption,
+    Form,
+    FormOption,
+    check_picture,
+    connected,
+    show,
+)
 from orchestrator.cli.render.plan import plan_view
 
 
@@ -24,7 +31,7 @@ def command(
         bool, Option("--explain", help="Say what secondaries are sent, and why.")
     ] = False,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> None:
     """Show the plan: placements, recovery against its bound, latency against the deadline.
 
@@ -41,4 +48,4 @@ def command(
 
         draw(drawn, map_file)
         document = msgspec.structs.replace(document, map=str(map_file))
-    show(document, as_json, lambda: plan_view(document, explain=explain))
+    show(document, form, lambda: plan_view(document, explain=explain))

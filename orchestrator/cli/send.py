@@ -15,7 +15,8 @@ from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
     ClusterOption,
-    JsonOption,
+    Form,
+    FormOption,
     connected,
     progress,
     show,
@@ -60,7 +61,7 @@ def command(
         ),
     ] = None,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> int:
     """Send lines to a stream as they come, until they end.
 
@@ -73,18 +74,18 @@ def command(
     opened = nullcontext(sys.stdin.buffer) if str(file) == "-" else api.opened(file)
 
     def relayed(lines: str, written: str) -> api.SentDocument:
-        form: Any = written
-        asked = SendParameters(stream=stream, lines=lines, written=form)
+        how: Any = written
+        asked = SendParameters(stream=stream, lines=lines, written=how)
         return client.call(table.SEND, asked).sent
 
     with connected(cluster) as client, opened as lines, progress(f"To {stream}") as line:
-        form = None if written is None else written.value
+        how = None if written is None else written.value
         sent = api.send(
             lambda: client.call(table.STREAM, StreamParameters(stream=stream)), lines,
             relay=relayed,
-            written=form, is_sorted=is_sorted, skip_bad=skip_bad, on_progress=line.tell,
+            written=how, is_sorted=is_sorted, skip_bad=skip_bad, on_progress=line.tell,
         )  # fmt: skip
-    show(sent, as_json, lambda: _view(sent, is_sorted=is_sorted, skip_bad=skip_bad))
+    show(sent, form, lambda: _view(sent, is_sorted=is_sorted, skip_bad=skip_bad))
     return EXIT_FAILED if sent.late or sent.ahead else 0
 
 

@@ -14,7 +14,14 @@ from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.arguments import Option
-from orchestrator.cli.invocation import EXIT_FAILED, JsonOption, ProgressThrottle, messages, show
+from orchestrator.cli.invocation import (
+    EXIT_FAILED,
+    Form,
+    FormOption,
+    ProgressThrottle,
+    messages,
+    show,
+)
 
 SEEDS = 100
 """Schedules that are played unless said otherwise."""
@@ -50,7 +57,7 @@ def command(
     schedule: Annotated[
         Path | None, Option(help="Play this schedule (JSON), and print its transcript.")
     ] = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> int:
     """Play random faults on simulated clusters, and check every promise after each schedule.
 
@@ -72,12 +79,12 @@ def command(
             if schedule is not None
             else api.play_seed(seed or 0, kinds, shapes)
         )
-        show(played, as_json, lambda: Text(played.transcript))
+        show(played, form, lambda: Text(played.transcript))
         return EXIT_FAILED if played.findings else 0
     seeds = seeds or SEEDS
     with _Telling(seeds) as telling:
         campaign = api.simulate(seeds, first or 0, kinds, shapes, jobs, telling.tell)
-    show(campaign, as_json, lambda: _view(campaign))
+    show(campaign, form, lambda: _view(campaign))
     if campaign.played < campaign.seeds:
         raise KeyboardInterrupt
     return EXIT_FAILED if campaign.failures else 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
+    Form,
+    FormOption,
     FragmentArgument,
-    JsonOption,
     WaitOption,
     connected,
     progress,
@@ -20,7 +21,7 @@ def command(
     dry_run: DryRunOption = False,
     wait: WaitOption = True,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> int:
     """Have primary and secondary of a fragment change roles. Nothing is lost, repeated or late.
 
@@ -28,5 +29,5 @@ def command(
     """
     with connected(cluster) as client, progress("Switchover") as line:
         document = client.switchover(fragment, dry_run=dry_run, wait=wait, on_progress=line.tell)
-    show(document, as_json, lambda: moves_view(document))
+    show(document, form, lambda: moves_view(document))
     return exit_status(document)

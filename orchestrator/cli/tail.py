@@ -6,12 +6,18 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated
 
-import msgspec
 from rich.markup import escape
 
 from orchestrator import api
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import ClusterOption, connected, messages
+from orchestrator.cli.invocation import (
+    ClusterOption,
+    Form,
+    FormOption,
+    connected,
+    messages,
+    written,
+)
 from orchestrator.cli.render.rows import RowPrinter
 
 
@@ -21,17 +27,17 @@ def command(
         int | None, Option("--limit", "-n", min=1, help="End after so many tuples.")
     ] = None,
     cluster: ClusterOption = None,
-    as_json: Annotated[
-        bool, Option("--json", help="Print each tuple as a JSON document on a line.")
-    ] = False,
+    form: FormOption = Form.TABLE,
 ) -> None:
     """Print a stream's tuples, from the oldest that is still kept, until Ctrl-C.
+
+    As JSON or YAML, each tuple is a document; of JSON, on a line.
 
     [bold]Example:[/] vivace tail alerts --limit 10
     """
     with connected(cluster) as client:
         try:
-            _print(client.tail(stream, limit), as_json)
+            _print(client.tail(stream, limit), form)
         except KeyboardInterrupt:
             # The usual way to end it.
             return
@@ -41,7 +47,7 @@ def _remark(reason: str) -> None:
     messages().print(f"[dim]{escape(reason)}[/]", soft_wrap=True)
 
 
-def _print(followed: Iterator[api.TailEvent], as_json: bool) -> None:
+def _print(followed: Iterator[api.TailEvent], form: Form) -> None:
     printer = RowPrinter({})
     for event in followed:
         if event.columns is not None:
@@ -53,10 +59,8 @@ def _print(followed: Iterator[api.TailEvent], as_json: bool) -> None:
         if batch.lost:
             messages().print(f"[yellow]! {batch.lost} tuples are missing here[/]")
         for row in batch.rows:
-            if as_json:
-                document = {"_seq": row.seq, "_ts": row.timestamp_ms, **row.values}
-                line = msgspec.json.encode(document).decode()
-            else:
-                line = printer.line(row)
-            sys.stdout.write(line + "\n")
+            document = {"_seq": row.seq, "_ts": row.timestamp_ms, **row.values}
+            between = "---\n" if form is Form.YAML else ""
+            told = printer.line(row) + "\n" if form is Form.TABLE else written(document, form)
+            sys.stdout.write(between + told)
         sys.stdout.flush()

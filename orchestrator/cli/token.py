@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import Group, RenderableType
 
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import ClusterOption, JsonOption, connected, show
+from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, show
 from orchestrator.cli.render.figures import moment
 from orchestrator.cli.render.tables import Table
 from orchestrator.operations import table
@@ -40,7 +40,7 @@ def create(
     ] = None,
     note: Annotated[str, Option("--note", help="Whom or what it is for.")] = "",
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> None:
     """Draw a token. It is shown this once; the cluster keeps a digest.
 
@@ -49,23 +49,23 @@ def create(
     with connected(cluster) as client:
         asked = TokenParameters(role=role.value, days=days, note=note)
         drawn = client.call(table.TOKEN_CREATE, asked)
-    show(drawn, as_json, lambda: Group(drawn.token, _rows([drawn])))
+    show(drawn, form, lambda: Group(drawn.token, _rows([drawn])))
 
 
-def list_tokens(cluster: ClusterOption = None, as_json: JsonOption = False) -> None:
+def list_tokens(cluster: ClusterOption = None, form: FormOption = Form.TABLE) -> None:
     """List the tokens, without what was drawn.
 
     [bold]Example:[/] vivace token list
     """
     with connected(cluster) as client:
         found = client.call(table.TOKENS, Parameters())
-    show(found, as_json, lambda: _rows(found.tokens))
+    show(found, form, lambda: _rows(found.tokens))
 
 
 def revoke(
     token: Annotated[str, Argument(help="Its id, as `vivace token list` shows it.")],
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> None:
     """Have a token permit nothing any more.
 
@@ -73,7 +73,7 @@ def revoke(
     """
     with connected(cluster) as client:
         left = client.call(table.TOKEN_REVOKE, RevokeParameters(token=token))
-    show(left, as_json, lambda: _rows(left.tokens))
+    show(left, form, lambda: _rows(left.tokens))
 
 
 def _rows(tokens: Sequence[TokenDocument]) -> RenderableType:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
-    JsonOption,
+    Form,
+    FormOption,
     NodeArgument,
     connected,
     show,
@@ -17,7 +18,7 @@ def command(
     node: NodeArgument,
     dry_run: DryRunOption = False,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> None:
     """Let a node be used again. A drain of it that is under way ends.
 
@@ -25,4 +26,4 @@ def command(
     """
     with connected(cluster) as client:
         document = client.uncordon(node, dry_run=dry_run)
-    show({"cordon": document}, as_json, lambda: cordon_view(document, dry_run=dry_run))
+    show({"cordon": document}, form, lambda: cordon_view(document, dry_run=dry_run))

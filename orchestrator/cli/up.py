@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from orchestrator import api
 from orchestrator.cli.arguments import Option
-from orchestrator.cli.invocation import FilesOption, JsonOption, messages, progress, show
+from orchestrator.cli.invocation import FilesOption, Form, FormOption, messages, progress, show
 from orchestrator.cli.render.up import up_view
 
 
@@ -28,7 +28,7 @@ def command(
         int | None,
         Option(min=1, max=65535, help="Port of ZooKeeper; a free one if not given."),
     ] = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> None:
     """Start a cluster on this machine: ZooKeeper, Spark, sites and coordinators.
 
@@ -39,7 +39,7 @@ def command(
 
         def ready(document: api.UpDocument) -> None:
             line.close()
-            show(document, as_json, lambda: up_view(document, foreground=foreground))
+            show(document, form, lambda: up_view(document, foreground=foreground))
             remarks = [f"! {remark}" for remark in document.remarks]
             for remark in (*remarks, *_unapplied(manifests, files)):
                 messages().print(f"[yellow]{escape(remark)}[/]", soft_wrap=True)

@@ -7,17 +7,17 @@ from rich.markup import escape
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.invocation import FilesOption, JsonOption, show
+from orchestrator.cli.invocation import FilesOption, Form, FormOption, show
 from orchestrator.cli.render.tables import Table
 
 
-def command(files: FilesOption, as_json: JsonOption = False) -> None:
+def command(files: FilesOption, form: FormOption = Form.TABLE) -> None:
     """Check manifests offline: fields, the queries' text, and names of streams, sites and nodes.
 
     [bold]Example:[/] vivace validate -f examples/aircraft
     """
     document = api.validate(api.load(files))
-    show(document, as_json, lambda: _view(document))
+    show(document, form, lambda: _view(document))
 
 
 def _view(document: api.ValidateDocument) -> RenderableType:

@@ -12,7 +12,8 @@ from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
     ClusterOption,
-    JsonOption,
+    Form,
+    FormOption,
     connected,
     messages,
     progress,
@@ -49,7 +50,7 @@ def command(
         ),
     ] = None,
     cluster: ClusterOption = None,
-    as_json: JsonOption = False,
+    form: FormOption = Form.TABLE,
 ) -> int:
     """Compute archived results again from the input, in Spark SQL, and compare them row for row.
 
@@ -68,13 +69,13 @@ def command(
     try:
         with (
             connected(cluster) as client,
-            progress(f"Verifying {query}", shown=not as_json) as line,
+            progress(f"Verifying {query}", shown=form is Form.TABLE) as line,
         ):
             found = client.run(table.VERIFY, asked, line.tell)
     except KeyboardInterrupt:
         messages().print(f"stopped: {query} is not verified", markup=False)
         raise
-    show(found, as_json, lambda: _view(found))
+    show(found, form, lambda: _view(found))
     return 0 if found.equal else EXIT_FAILED
 
 

@@ -7,10 +7,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orchestrator import api
 from orchestrator.cli.commands import Verb
-from orchestrator.cli.invocation import fail
+from orchestrator.cli.invocation import Form, fail
 from orchestrator.cli.main import EXIT_INTERRUPTED, run
 from orchestrator.cli.verbs import GROUPS, VERBS
 from orchestrator.simulation.trials import campaign
@@ -171,6 +172,38 @@ def test_errors_are_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.err == ""
 
 
+@pytest.mark.parametrize("words", [["--json"], ["-o", "json"], ["-ojson"], ["--output=json"]])
+def test_json_is_asked_for_in_several_ways(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["config", "list", *words]) == 0
+    assert capsys.readouterr().out == "[]\n"
+
+
+def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    for words in (["config", "list"], ["status"]):
+        printed = [
+            (run([*words, "-o", form]), capsys.readouterr().out) for form in ("json", "yaml")
+        ]
+        (status, as_json), (again, as_yaml) = printed
+        assert (again, yaml.safe_load(as_yaml)) == (status, json.loads(as_json))
+
+
+def test_what_is_not_for_a_terminal_has_no_colour(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    run(["status"])
+    assert "\x1b" not in capsys.readouterr().err
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    run(["status"])
+    assert "\x1b[1;31m" in capsys.readouterr().err
+    monkeypatch.setenv("NO_COLOR", "1")
+    run(["status"])
+    assert "\x1b[1;31m" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [("fly",), ("status", "--fast"), ("tail",), ("up",)])
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
     assert run(arguments) == 2
@@ -231,7 +264,7 @@ def test_a_refusal_is_one_document_in_which_lists_are_lists(
 ) -> None:
     for guessed in ((), ("paris", "lyon")):
         refused = api.Refused("query q", "deadline", "1 ms", "is short", "", {}, guessed)
-        assert fail(refused, as_json=True) == 2
+        assert fail(refused, Form.JSON) == 2
         assert json.loads(capsys.readouterr().out)["error"]["guessed"] == list(guessed)
 
 
