@@ -71,11 +71,15 @@ class Pusher:
         self._thread.start()
 
     def _push(self) -> None:
-        stream = client.connect(self._address, patience_s=PATIENCE_S).stream("readings")
+        stream = client.site(self._address, patience_s=PATIENCE_S).stream("readings")
         while not self._ends.wait(PAUSE_S):
             numbers = range(self.acknowledged, self.acknowledged + BATCH)
             stream.send({"number": list(numbers)})
             self.acknowledged += BATCH
+
+    def check(self) -> None:
+        """Fail if the client has given up: nothing more would come."""
+        assert self._thread.is_alive(), f"nothing is pushed after {self.acknowledged} numbers"
 
     def end(self) -> int:
         """Stop; returns how many numbers were acknowledged."""
@@ -144,7 +148,11 @@ def test_what_was_acknowledged_has_its_results_after_everything_has_ended(
     def follows(count: int) -> bool:
         return len(come()) > count
 
-    wait_until(lambda: follows(200))
+    def pushed(count: int) -> bool:
+        pusher.check()
+        return follows(count)
+
+    wait_until(lambda: pushed(200))
     for kills in (True, False):
         before = pusher.acknowledged
         if kills:
@@ -152,7 +160,7 @@ def test_what_was_acknowledged_has_its_results_after_everything_has_ended(
         else:
             ok(vivace, "down")
         ok(vivace, "up", "--file", cluster, "--data", data)
-        wait_until(lambda before=before: follows(before + 200))
+        wait_until(lambda before=before: pushed(before + 200))
     acknowledged = pusher.end()
     wait_until(lambda: follows(acknowledged - 1))
     wait_until(lambda: newest(data) == acknowledged - 1)

@@ -74,6 +74,15 @@ class Site:
             self._opened.close()
             self._opened = None
 
+    def look(self) -> None:
+        """Wait until the source has looked a dozen times, and has what was sent before.
+
+        Nothing says when librdkafka has it; two seconds are long.
+        """
+        end_us = self.now_us + 12 * self.tick_us
+        time.sleep(2.0)
+        until(lambda: self.now_us >= end_us)
+
     def _tick(self) -> int:
         self.now_us += self.tick_us
         return self.now_us
@@ -325,10 +334,10 @@ def test_a_partition_is_not_silent_while_consumers_hold_the_stream_up(
     cluster.send(topic, 2, [message(30)])
     source = site.open(buffer_bytes=1)
     until(lambda: not source.has_room)
-    time.sleep(0.3)
+    site.look()
     # Its end has been read. The reader waits with what comes before its newest message ...
     cluster.send(topic, 2, [message(80)])
-    time.sleep(0.3)
+    site.look()
     # ... for a minute, in which it goes on.
     site.now_us += 60_000_000
     cluster.send(topic, 1, [message(70)])
