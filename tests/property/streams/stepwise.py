@@ -367,7 +367,10 @@ def _exact(text: str) -> Fraction:
     """The number that an exact sum stands for; 0 for a text that is none."""
     significand, _, exponent = text.partition("p")
     written = significand.removeprefix("-"), exponent.removeprefix("-")
-    if not all(written) or set(written[0]) - set("0123456789abcdef") or not written[1].isdecimal():
+    if not all(written) or set(written[0]) - set("0123456789abcdef"):
+        return Fraction()
+    # No exact sum has an exponent of more digits.
+    if set(written[1]) - set("0123456789") or len(written[1]) > 4:
         return Fraction()
     number = int(significand, 16) * Fraction(2) ** int(exponent)
     return number if abs(number) < 2**2112 else Fraction()
