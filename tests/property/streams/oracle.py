@@ -280,13 +280,17 @@ def aggregate(function: str, values: list[Any]) -> Any:
 
 
 def deviation(values: list[Any]) -> float | None:
-    """Of a sample; the root has a hundred digits before it is rounded."""
+    """Of a sample. A root that is no ratio has a hundred digits before it is rounded, once."""
     if len(values) < 2:
         return None
     exact = [Fraction(one) for one in values]
     mean = sum(exact, Fraction()) / len(exact)
     squares = [(one - mean) * (one - mean) for one in exact]
     variance = sum(squares, Fraction()) / (len(exact) - 1)
+    # Only a ratio may lie halfway between two floats.
+    root = Fraction(math.isqrt(variance.numerator), math.isqrt(variance.denominator))
+    if root * root == variance:
+        return float(root) if root < 2**1024 else math.inf
     with localcontext() as context:
         context.prec = 200
         return float((Decimal(variance.numerator) / Decimal(variance.denominator)).sqrt())
