@@ -89,6 +89,7 @@ class LongOperations:
         self._claim = EphemeralRecord(store, WEBS.key(self.web))
         self._claimed_session = 0
         self._jobs: dict[str, _Job] = {}
+        self._beginning = threading.Lock()
         self._threads = ThreadPoolExecutor(MOST_RUNNING, thread_name_prefix="operation")
         self._wake, self._ending = threading.Event(), False
         self._writer = threading.Thread(target=self._write_on, name="operations", daemon=True)
@@ -116,13 +117,19 @@ class LongOperations:
         StoreUnavailable
             Nobody could follow it.
         """
-        if len(self._jobs) >= MOST_RUNNING:
-            raise Busy(f"{MOST_RUNNING} operations are under way", retry_s=5)
         name = f"{operation}-{secrets.token_hex(6)}"
         record = OperationRecord(operation=operation, web=self.web, by=by, begun_us=self._now_us())
-        self._publish()
-        self._store.create(OPERATIONS.key(name), record)
-        job = self._jobs[name] = _Job(name, record, record)
+        job = _Job(name, record, record)
+        with self._beginning:
+            if len(self._jobs) >= MOST_RUNNING:
+                raise Busy(f"{MOST_RUNNING} operations are under way", retry_s=5)
+            self._jobs[name] = job
+        try:
+            self._publish()
+            self._store.create(OPERATIONS.key(name), record)
+        except BaseException:
+            del self._jobs[name]
+            raise
         self._threads.submit(self._carry, job, carry)
         return name
 

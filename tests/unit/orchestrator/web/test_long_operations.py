@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
+from typing import Any
 
 import msgspec
 import pytest
@@ -159,6 +160,34 @@ def test_too_many_at_once_are_refused(web: Web) -> None:
         web.begin()
     with pytest.raises(Busy):
         web.long.begin("move", "start@here", lambda _: None)
+
+
+def test_what_is_being_begun_counts(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    create, inner = web.store.create, list[BaseException]()
+
+    def slow(*given: Any, **others: Any) -> Any:
+        """While the store takes the last record that there is room for, one more is begun."""
+        monkeypatch.setattr(web.store, "create", create)
+        with pytest.raises(Busy) as refused:
+            web.long.begin("move", "start@here", lambda _: None)
+        inner.append(refused.value)
+        return create(*given, **others)
+
+    for _ in range(MOST_RUNNING - 1):
+        web.begin()
+    monkeypatch.setattr(web.store, "create", slow)
+    web.begin()
+    assert inner
+
+
+def test_what_the_store_does_not_take_leaves_room(server: MemoryServer, web: Web) -> None:
+    web.begin()
+    server.go_away()
+    for _ in range(MOST_RUNNING):
+        with pytest.raises(StoreUnavailable):
+            web.long.begin("move", "start@here", lambda _: None)
+    server.come_back()
+    web.begin()
 
 
 def test_a_process_says_that_it_is_there_and_that_it_goes(web: Web, other: Web) -> None:
