@@ -28,6 +28,10 @@ PAUSE_S = 0.2
 PERMITTED_S = 0.3
 """How often it is asked whether a client may still follow."""
 
+AHEAD_S = 3.0
+"""After so long it is known whether a number is ahead of the history: what was written before a
+client came has been read by then, if the store is there."""
+
 COMMENT = b": \n\n"
 
 
@@ -63,25 +67,35 @@ async def history_events(
     read: Callable[[], Awaitable[tuple[Sequence[EventDocument], int]]],
     bell: Bell,
     after: int | None,
+    age_s: Callable[[], float] = lambda: 0.0,
 ) -> AsyncGenerator[bytes]:
     """The history after an event, as it goes on; what is no longer kept is a `reset`.
+
+    So is a number that no event has had, as after a cluster has begun anew. Another process may be
+    ahead of this one by a moment, and by longer while the store is away.
 
     Parameters
     ----------
     read
         The events that are kept, in order, and the number from which on none is missing.
+    age_s
+        How old that may be.
     """
     last, sent_s = after, time.monotonic()
+    began_s = sent_s
     async for _ in rounds(bell):
         events, whole_from = await read()
         numbers = [each.sequence for each in events]
+        newest = numbers[-1] if numbers else -1
+        is_known = age_s() + AHEAD_S < time.monotonic() - began_s
         if last is None:
-            last = numbers[-1] if numbers else -1
+            last = newest
             # Without data it is no event, but a client that comes again knows where it was.
             yield f"id: {last}\n\n".encode()
-        elif numbers and last + 1 < whole_from:
-            last = numbers[0] - 1
-            yield written("reset", {"oldest": numbers[0]})
+        elif (numbers and last + 1 < whole_from) or (last > newest and is_known):
+            oldest = numbers[0] if numbers else 0
+            last = oldest - 1
+            yield written("reset", {"oldest": oldest})
         for event in events[bisect_right(numbers, last) :]:
             yield written(event.kind.replace(" ", "-"), event, event.sequence)
             last, sent_s = event.sequence, time.monotonic()

@@ -238,7 +238,9 @@ class Service:
                 case FollowParameters():
                     events = operation_events(lambda: self._status(asked), self._operations)
                 case EventsParameters():
-                    events = history_events(self._history, self._events, asked.after)
+                    events = history_events(
+                        self._history, self._events, asked.after, lambda: self.view.age_s
+                    )
                 case _:
                     raise AssertionError(asked)
             async for event in while_permitted(events, permitted):

@@ -121,6 +121,39 @@ def test_a_client_is_told_to_begin_anew_although_an_older_report_is_kept() -> No
     assert asyncio.run(follow())[0] == 'event: reset\ndata: {"oldest":3}\n\n'
 
 
+@pytest.mark.parametrize(("kept", "oldest"), [([0, 1], 0), ([3, 4], 3), ([], 0)])
+def test_a_client_that_is_ahead_of_the_history_is_told_to_begin_anew(
+    kept: list[int], oldest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster has begun anew, and its events have the numbers of other ones."""
+    monkeypatch.setattr(module, "AHEAD_S", 0.0)
+    told: list[bytes] = []
+
+    async def follow() -> None:
+        looks = 0
+
+        async def read() -> tuple[list[EventDocument], int]:
+            nonlocal looks
+            looks += 1
+            # What is known is old at first: another process may have told of a newer event.
+            assert not told or looks > 3
+            return [event(number) for number in kept], oldest
+
+        def age_s() -> float:
+            return float("inf") if looks < 4 else 0.0
+
+        events = history_events(read, Bell(), 7, age_s)
+        async for each in events:
+            told.append(each)
+            if len(told) == len(kept) + 1:
+                break
+        await events.aclose()
+
+    asyncio.run(asyncio.wait_for(follow(), 10))
+    assert told[0].decode() == f'event: reset\ndata: {{"oldest":{oldest}}}\n\n'
+    assert ids([each.decode() for each in told]) == kept
+
+
 def test_who_may_follow_no_more_is_told_no_more() -> None:
     ended: list[bool] = []
 
