@@ -147,7 +147,7 @@ class ApiClient:
                 for event in self._events(request, last):
                     waiting.succeeded()
                     last = event.id or last
-                    if event.name != "reset":
+                    if event.data and event.name != "reset":
                         yield msgspec.json.decode(event.data, type=operation.result)
             except (OSError, http.client.HTTPException) as error:
                 failure = error

@@ -295,17 +295,15 @@ class ClusterClient(ApiClient):
     def tail(self, stream: str, limit: int | None = None) -> Iterator[TailEvent]:
         """Follow a stream's tuples, from the oldest that is kept; first of all come its columns.
 
-        If the connection breaks, tuples that have come are left out, and no others.
+        If the connection breaks, it goes on after the last tuple that has come.
         """
         given = asked.TailParameters(stream=stream, limit=limit)
-        headed, last_seq, left = False, -1, limit
+        headed, left = False, limit
         for event in self.follow(table.TAIL, given):
-            if event.batch is not None:
-                rows = tuple(row for row in event.batch.rows if row.seq > last_seq)[:left]
-                if not rows:
-                    continue
-                last_seq = rows[-1].seq
-                left = None if left is None else left - len(rows)
+            if event.batch is not None and left is not None:
+                # A response that goes on where another one broke counts anew.
+                rows = event.batch.rows[:left]
+                left -= len(rows)
                 event = msgspec.structs.replace(
                     event, batch=msgspec.structs.replace(event.batch, rows=rows)
                 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEvent:
-    """An event.
+    """An event; without data it is none, and says only how far its client has come.
 
     Attributes
     ----------
@@ -31,9 +31,10 @@ def server_events(lines: Iterable[bytes]) -> Iterator[ServerEvent]:
     for line in lines:
         text = line.rstrip(b"\r\n")
         if not text:
-            if "data" in fields:
-                name, number = fields.get("event", b"message"), fields.get("id", b"")
-                yield ServerEvent(name=name.decode(), data=fields["data"], id=number.decode())
+            data, number = fields.get("data", b""), fields.get("id", b"")
+            if data or number:
+                name = fields.get("event", b"message")
+                yield ServerEvent(name=name.decode(), data=data, id=number.decode())
             fields = {}
             continue
         field, _, value = text.partition(b":")

@@ -87,7 +87,7 @@ def follow(
     def remark(reason: str) -> None:
         tell(TailEvent(remark=reason))
 
-    followed = tail(cluster, asked.stream, asked.limit, remark, ended)
+    followed = tail(cluster, asked.stream, asked.limit, remark, ended, asked.after)
     tell(TailEvent(columns=dict(followed.columns)))
     for batch in followed.batches:
         tell(TailEvent(batch=batch))

@@ -11,6 +11,7 @@ from orchestrator.api.cluster_status import what_for
 from orchestrator.api.connection import Cluster
 from orchestrator.api.observer import Observer
 from orchestrator.control.observe.view import ClusterView, read_view
+from orchestrator.edges.events import Deliver
 from orchestrator.errors import InvalidInput
 from orchestrator.results.streams import TailBatch, TailRow
 from streams.vectors.chunk import TIMESTAMP
@@ -50,6 +51,7 @@ def tail(
     limit: int | None = None,
     on_quiet: Callable[[str], None] = _keep_quiet,
     ended: Callable[[], bool] = lambda: False,
+    after: str | None = None,
 ) -> Tail:
     """Follow a stream from outside, or one that a query makes.
 
@@ -61,6 +63,9 @@ def tail(
         Told the likely reason, once, if no tuple comes for a while at first.
     ended
         Whether nobody follows any more; asked several times a second.
+    after
+        The id of a batch: whoever has had it gets what follows. What is no longer kept of that
+        counts as lost.
 
     Raises
     ------
@@ -72,7 +77,8 @@ def tail(
         raise InvalidInput(
             "command line", "STREAM", stream, "is not a stream here", nearest(stream, known)
         )
-    return Tail(columns=known[stream], batches=_batches(cluster, stream, limit, on_quiet, ended))
+    batches = _batches(cluster, stream, limit, on_quiet, ended, _Had.by_id(after))
+    return Tail(columns=known[stream], batches=batches)
 
 
 def why_quiet(view: ClusterView, stream: str) -> str:
@@ -110,6 +116,7 @@ def _batches(
     limit: int | None,
     on_quiet: Callable[[str], None],
     ended: Callable[[], bool],
+    had: _Had,
 ) -> Iterator[TailBatch]:
     left = limit
     quiet_at_s: float | None = time.monotonic() + QUIET_S
@@ -119,19 +126,44 @@ def _batches(
                 on_quiet(why_quiet(read_view(cluster.store), stream))
                 quiet_at_s = None
             for delivery in observer.poll(POLL_S):
-                rows = delivery.chunk.rows.to_pylist()[:left]
+                lost, first, rows = had.new_of(delivery)
+                rows = rows[:left]
                 if rows:
                     quiet_at_s = None
-                elif not delivery.lost:
+                elif not lost:
                     # A watermark that came alone.
                     continue
                 if left is not None:
                     left -= len(rows)
-                first = delivery.chunk.first_seq
                 yield TailBatch(
-                    lost=delivery.lost,
+                    lost=lost,
                     rows=tuple(_row(seq, row) for seq, row in enumerate(rows, first)),
+                    generation=delivery.generation,
                 )
+
+
+@dataclass(slots=True)
+class _Had:
+    """How far a client has come that followed the stream before."""
+
+    generation: int = 0
+    seq: int = -1
+
+    @classmethod
+    def by_id(cls, last: str | None) -> _Had:
+        """By the id of the last batch that it had."""
+        return cls() if last is None else cls(*map(int, last.split("-")))
+
+    def new_of(self, delivery: Deliver) -> tuple[int, int, list[dict[str, object]]]:
+        """What it has not had of a delivery: how many are lost before; first number; tuples."""
+        rows, first = delivery.chunk.rows.to_pylist(), delivery.chunk.first_seq
+        if delivery.generation > self.generation:
+            return delivery.lost, first, rows
+        if delivery.generation < self.generation:
+            return 0, first, []
+        next_seq = self.seq + 1
+        self.seq = max(self.seq, first + len(rows) - 1)
+        return max(0, first - next_seq), max(first, next_seq), rows[max(0, next_seq - first) :]
 
 
 def _row(seq: int, values: dict[str, object]) -> TailRow:

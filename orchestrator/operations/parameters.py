@@ -10,6 +10,9 @@ from orchestrator.operations.texts import ManifestSource, NamedText
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 
+TUPLE_ID = "^[0-9]{1,18}-[0-9]{1,18}$"
+"""Generation and sequence number of a tuple."""
+
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all parameters; what has none takes these."""
@@ -157,10 +160,17 @@ class StreamParameters(Parameters, frozen=True, kw_only=True):
 
 
 class TailParameters(Parameters, frozen=True, kw_only=True):
-    """A stream that is followed until so many tuples have come."""
+    """A stream that is followed until so many tuples have come.
+
+    Attributes
+    ----------
+    after
+        The id of an event: from the next tuple on. The header `Last-Event-ID` wins over it.
+    """
 
     stream: str
     limit: Count | None = None
+    after: Annotated[str, msgspec.Meta(pattern=TUPLE_ID)] | None = None
 
 
 class FollowParameters(Parameters, frozen=True, kw_only=True):

@@ -45,10 +45,16 @@ class TailRow(Result, frozen=True, kw_only=True):
 
 
 class TailBatch(Result, frozen=True, kw_only=True):
-    """Tuples that came together; `lost` are missing before the first of them."""
+    """Tuples of one generation that came together; `lost` are missing before the first of them."""
 
     lost: int
     rows: tuple[TailRow, ...]
+    generation: int = 1
+
+    @property
+    def id(self) -> str | None:
+        """Of its last tuple, among those of all generations; None: it has none."""
+        return f"{self.generation}-{self.rows[-1].seq}" if self.rows else None
 
 
 class SentLines(Result, frozen=True, kw_only=True):

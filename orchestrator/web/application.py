@@ -21,7 +21,12 @@ from litestar.response import Stream
 from orchestrator.errors import error_report
 from orchestrator.health import Health
 from orchestrator.operations.operation import AccessRole, Manner, Operation
-from orchestrator.operations.parameters import EventsParameters
+from orchestrator.operations.parameters import (
+    TUPLE_ID,
+    EventsParameters,
+    Parameters,
+    TailParameters,
+)
 from orchestrator.operations.table import OPERATIONS
 from orchestrator.records import TokenRecord
 from orchestrator.store.protocol import StoreUnavailable
@@ -161,10 +166,7 @@ class Application:
 
     def _stream(self, operation: Operation[Any, Any]) -> Handle:
         async def handle(request: ApiRequest, author: Author) -> Response[Any]:
-            asked = await _parameters(operation, request)
-            last = request.headers.get("Last-Event-ID", "")
-            if isinstance(asked, EventsParameters) and _event_id.fullmatch(last):
-                asked = EventsParameters(after=int(last))
+            asked = _resumed(await _parameters(operation, request), request)
 
             async def permitted() -> bool:
                 with suppress(Unauthorized):
@@ -224,6 +226,18 @@ async def _parameters(operation: Operation[Any, Any], request: ApiRequest) -> An
         body = await request.body() if operation.method == "POST" else b""
     query = request.query_params.multi_items()
     return parameters_of(operation, _in_path(request), query, body)
+
+
+def _resumed(asked: Parameters, request: ApiRequest) -> Parameters:
+    """What is asked for, from where the client says that it was; the id of no event is ignored."""
+    last = request.headers.get("Last-Event-ID", "")
+    match asked:
+        case EventsParameters() if _event_id.fullmatch(last):
+            return msgspec.structs.replace(asked, after=int(last))
+        case TailParameters() if re.fullmatch(TUPLE_ID, last):
+            return msgspec.structs.replace(asked, after=last)
+        case _:
+            return asked
 
 
 def _in_path(request: ApiRequest) -> dict[str, str]:

@@ -35,7 +35,7 @@ client came has been read by then, if the store is there."""
 COMMENT = b": \n\n"
 
 
-def written(event: str, data: object, id: int | None = None) -> bytes:
+def written(event: str, data: object, id: int | str | None = None) -> bytes:
     """An event as it is sent."""
     number = f"id: {id}\n" if id is not None else ""
     return f"event: {event}\n{number}data: ".encode() + msgspec.json.encode(data) + b"\n\n"
@@ -182,7 +182,8 @@ class Followed:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 if getting.done():
-                    yield written("tuples", getting.result())
+                    event = getting.result()
+                    yield written("tuples", event, None if event.batch is None else event.batch.id)
                     continue
                 getting.cancel()
                 if self.thread.done() and self._waiting.empty():

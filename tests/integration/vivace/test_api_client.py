@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from orchestrator.operations.parameters import ApplyParameters, SwitchoverParame
 from orchestrator.progress import Progress
 from orchestrator.results.drills import DrillDocument
 from orchestrator.results.moves import CordonDocument, MovesDocument
+from orchestrator.results.status import EventDocument
 from orchestrator.results.streams import TailBatch, TailEvent, TailRow
 from tests.fake_api import FakeApi, served
 from vivace import api_client
+from vivace.server_events import ServerEvent, server_events
 
 MOVED = MovesDocument(name="1", moves=(), done=True)
 
@@ -117,18 +120,33 @@ def tuples(_: object, asked: object, __: Progress) -> object:
     return [TailEvent(columns={"a": "int"}), *(TailEvent(batch=b) for b in batches if b.rows)]
 
 
-@pytest.mark.parametrize("ids", [False, True])
 @pytest.mark.parametrize("breaks", [[], [0, 2, 3]])
 def test_a_followed_stream_gives_each_tuple_once_through_broken_connections(
-    breaks: list[int], ids: bool
+    breaks: list[int],
 ) -> None:
-    with served(tuples, break_after=breaks, ids=ids) as api:
+    with served(tuples, break_after=breaks, ids=True) as api:
         found = [*client(api).tail("s", 5)]
     assert [each.columns for each in found if each.columns] == [{"a": "int"}]
     rows = [row.seq for each in found if each.batch for row in each.batch.rows]
     assert rows == [0, 1, 2, 3, 4]
-    if ids and breaks:
+    if breaks:
         assert api.last_ids == [None, None, "1", "4"]
+
+
+def test_a_client_that_was_told_only_where_it_is_resumes_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happened = EventDocument(sequence=8, at_us=0, kind="took over", subject="q", detail="")
+    lines = [[b"id: 7\n", b"\n"], [b"data: " + msgspec.json.encode(happened) + b"\n", b"\n"]]
+    asked: list[str | None] = []
+
+    def events(_: object, __: object, last: str | None) -> Iterator[ServerEvent]:
+        asked.append(last)
+        return server_events(lines.pop(0))
+
+    monkeypatch.setattr(api_client.ApiClient, "_events", events)
+    assert next(vivace.connect("http://nowhere").events()) == happened
+    assert asked == [None, "7"]
 
 
 def test_what_only_reads_is_asked_again_and_what_writes_is_not() -> None:

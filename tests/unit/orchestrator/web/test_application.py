@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,8 +12,9 @@ import pytest
 
 from orchestrator.operations import table
 from orchestrator.operations.operation import Manner, Operation
-from orchestrator.operations.parameters import EventsParameters, Parameters
+from orchestrator.operations.parameters import EventsParameters, Parameters, TailParameters
 from orchestrator.operations.table import HISTORY, OPERATIONS, STATUS
+from orchestrator.results.streams import TailBatch, TailEvent, TailRow
 from orchestrator.web import limits, service
 from orchestrator.web.application import MOST_BODY_BYTES
 from orchestrator.web.openapi import PREFIX
@@ -208,6 +209,28 @@ def test_the_id_of_no_event_is_ignored(here: Served, monkeypatch: pytest.MonkeyP
         response = here.client.get(f"{PREFIX}events?after=3", headers={"Last-Event-ID": last})
         assert response.status_code == 200, last
     assert followed == [EventsParameters(after=number) for number in (3, 3, 3, 3, 7, -1)]
+
+
+def test_a_stream_is_followed_from_the_last_tuple_that_came(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed: list[str | None] = []
+
+    def follow(
+        _: object, asked: TailParameters, tell: Callable[[TailEvent], None], __: object
+    ) -> None:
+        followed.append(asked.after)
+        row = TailRow(seq=8, timestamp_ms=0, values={})
+        tell(TailEvent(batch=TailBatch(lost=0, rows=(row,), generation=3)))
+
+    monkeypatch.setattr(service, "follow", follow)
+    for last in ("", "x", "7", "3-7"):
+        response = here.client.get(
+            f"{PREFIX}streams/alerts/tail?after=2-5", headers={"Last-Event-ID": last}
+        )
+        assert "\nid: 3-8\n" in response.text
+    assert followed == ["2-5", "2-5", "2-5", "3-7"]
+    assert here.client.get(f"{PREFIX}streams/alerts/tail?after=x").status_code == 400
 
 
 def test_a_stream_that_nobody_reads_is_counted_no_more(here: Served) -> None:
