@@ -26,6 +26,7 @@ from orchestrator.health import Health
 from orchestrator.store.cached import ATTEND_S, CachedStore
 from orchestrator.web.access import Access
 from orchestrator.web.application import Application
+from orchestrator.web.connections import BoundedConnection
 from orchestrator.web.service import Service
 
 END_S = 2
@@ -89,6 +90,7 @@ class _Server:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 asgi,
+                http=BoundedConnection,
                 host=endpoint.host,
                 port=endpoint.port,
                 log_level="warning",

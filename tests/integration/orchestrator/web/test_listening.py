@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import http.client
+import select
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from orchestrator.embedded.ports import free_port
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.health import Health
 from orchestrator.simulation.world.memory_store import MemoryServer
+from orchestrator.web import connections, events
 from orchestrator.web.__main__ import serve
 from tests.conftest import PATIENCE_S
 from tests.web_process import TOKEN
@@ -218,3 +221,56 @@ def test_no_page_elsewhere_may_read_unless_it_is_named(tmp_path: Path) -> None:
         assert client(port).text("/livez")
         found = asked(port, "GET", "/api/v1/drills", Origin=PAGE, **ALLOWED)
         assert found.headers["Access-Control-Allow-Origin"] is None
+
+
+def test_a_connection_on_which_nothing_is_asked_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_S", 0.1)
+    port = free_port()
+    with opened_at(configured(tmp_path, web=f"127.0.0.1:{port}")):
+        assert client(port).text("/livez")
+        for said in (
+            b"",
+            b"GET /livez HTTP/1.1\r\nHost: c\r\nX-Slow: ",
+            b"GET /livez HTTP/1.1\r\n",
+        ):
+            with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as idle:
+                idle.sendall(said)
+                assert idle.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as used:
+            used.sendall(b"GET /livez HTTP/1.1\r\nHost: c\r\n\r\n")
+            assert b"alive" in b"".join(iter(lambda: used.recv(4096), b""))
+
+
+def test_what_is_followed_is_no_idle_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_S", 0.01)
+    monkeypatch.setattr(events, "QUIET_S", 0.1)
+    port = free_port()
+    with opened_at(configured(tmp_path, web=f"127.0.0.1:{port}")):
+        assert client(port).text("/livez")
+        following = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+        following.request("GET", "/api/v1/events", headers=ALLOWED)
+        response = following.getresponse()
+        lines = [response.readline() for _ in range(6)]
+    assert lines == [b"id: -1\n", b"\n", b": \n", b"\n", b": \n", b"\n"]
+
+
+def test_more_connections_than_may_be_are_not_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 2)
+    port = free_port()
+    with opened_at(configured(tmp_path, web=f"127.0.0.1:{port}")), ExitStack() as stack:
+        assert client(port).text("/livez")
+        opened = [socket.create_connection(("127.0.0.1", port), PATIENCE_S) for _ in range(4)]
+        for each in opened:
+            stack.enter_context(each)
+        ended = set[socket.socket]()
+        while len(ended) < 2:
+            ended |= {*select.select([each for each in opened if each not in ended], [], [])[0]}
+        assert {each.recv(1) for each in ended} == {b""}
+        opened[0].sendall(b"GET /livez HTTP/1.1\r\nHost: c\r\n\r\n")
+        assert opened[0].recv(8) == b"HTTP/1.1"
