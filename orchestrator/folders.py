@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from foundation.bounds import MAX_NAME
 from orchestrator.errors import InvalidInput
@@ -17,6 +21,8 @@ from orchestrator.errors import InvalidInput
 PRIVATE = 0o700
 
 _part = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+_scratch = set[str]()
 
 
 def private_folder(folder: Path) -> Path:
@@ -56,6 +62,23 @@ def read_text(file: Path) -> str:
         raise InvalidInput(
             str(file), "", None, f"cannot be read ({problem})", "Check the path and the file."
         ) from None
+
+
+@contextmanager
+def scratch_folder(prefix: str = "vivace-") -> Generator[Path]:
+    """A folder for the time of a block, or until the process ends in order in the middle of it."""
+    with TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as made:
+        _scratch.add(made)
+        try:
+            yield Path(made)
+        finally:
+            _scratch.discard(made)
+
+
+def remove_scratch() -> None:
+    """Remove the folders of all blocks that threads are in, which the process will not wait for."""
+    for made in [*_scratch]:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def sync(path: Path) -> None:

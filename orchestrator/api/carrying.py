@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +28,7 @@ from orchestrator.api.tokens import create_token, revoke_token, tokens
 from orchestrator.api.validation import validate
 from orchestrator.api.verified_span import AskedSpan
 from orchestrator.api.verifying import verify
+from orchestrator.folders import scratch_folder
 from orchestrator.manifest import Manifests, load_texts
 from orchestrator.operations import table
 from orchestrator.operations.operation import Operation
@@ -216,8 +216,8 @@ def _stream(cluster: Cluster, asked: StreamParameters, _: Progress) -> StreamEnt
 
 
 def _send(cluster: Cluster, asked: SendParameters, on_progress: Progress) -> SentLines:
-    with tempfile.TemporaryDirectory() as folder:
-        given, left_out = Path(folder) / "lines", Path(folder) / "left-out"
+    with scratch_folder() as folder:
+        given, left_out = folder / "lines", folder / "left-out"
         given.write_text(asked.lines, encoding="utf-8")
         with given.open("rb", buffering=0) as lines:
             sent = send(

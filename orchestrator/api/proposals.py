@@ -28,6 +28,9 @@ NOTHING = Manifests(cluster=None, streams=(), queries=())
 LEADER_TIMEOUT_S = 15.0
 """How long there may be no leader: a new one has to be elected first."""
 
+RESPONSE_S = 300.0
+"""How long one leader may take to respond: nothing that is planned takes minutes."""
+
 SETTLES_S = 20.0
 """How long latencies may take to be known that speak against a query, as in a cluster that starts.
 Where links violate the triangle inequality, coordinates may never settle."""
@@ -145,9 +148,11 @@ class ProposalClient:
         Raises
         ------
         Unreachable
-            Nobody leads, or nobody knows any more that this was asked.
+            Nobody leads, or the leader does not respond, or nobody knows any more that this was
+            asked.
         """
-        began_s = led_s = time.monotonic()
+        began_s = led_s = since_s = time.monotonic()
+        leader: str | None = None
         while True:
             self._changed.clear()
             found = self._request.look()
@@ -156,8 +161,14 @@ class ProposalClient:
             if not self._request.is_there:
                 raise lost("`vivace status` shows whether it was carried out.")
             now_s = time.monotonic()
-            if self._store.get(LEADER) is not None:
+            if (leads := self._store.get(LEADER)) is not None:
                 led_s = now_s
+                if leads.record.candidate != leader:
+                    leader, since_s = leads.record.candidate, now_s
+                elif now_s - since_s > RESPONSE_S:
+                    problem = f"leads, and has not responded for {RESPONSE_S:g} s"
+                    remedy = "Its log says what it does. If it is stuck, end its process."
+                    raise Unreachable(f"Coordinator {leader}", "the cluster", problem, remedy)
             elif now_s - led_s > LEADER_TIMEOUT_S:
                 problem = f"has not led for {LEADER_TIMEOUT_S:g} s"
                 remedy = "`vivace status` shows whether one leads."

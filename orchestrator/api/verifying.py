@@ -6,7 +6,6 @@ far back as windows reach. Outputs are read from their archives. Both must be on
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -35,7 +34,7 @@ from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from orchestrator.edges.sources import restore
 from orchestrator.edges.sources.replay import Replay
 from orchestrator.errors import InvalidInput, Unreachable
-from orchestrator.folders import path_part
+from orchestrator.folders import path_part, scratch_folder
 from orchestrator.operations.texts import NamedText
 from orchestrator.progress import Progress, silent
 from orchestrator.results.verification import EvaluatedAgain, OutputVerdict, VerifyDocument
@@ -168,8 +167,7 @@ def _compared(
         stream: one.rows.drop_columns([GENERATION, SEQUENCE]) for stream, one in delivered.items()
     }
     not_in_sql: dict[str, EvaluatedAgain] = {}
-    with tempfile.TemporaryDirectory(prefix="vivace-verify-") as made:
-        work = Path(made)
+    with scratch_folder("vivace-verify-") as work:
         on_progress("starting", "Spark")
         with _spark(work / "spark") as session:
             if own is not None:

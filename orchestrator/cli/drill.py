@@ -58,7 +58,9 @@ def run(
             "a link, SOURCE:TARGET. Default: a join, or the first site."
         ),
     ] = None,
-    times: Annotated[int, Option(min=1, help="How often, each after redundancy is restored.")] = 1,
+    times: Annotated[
+        int, Option(min=1, max=1000, help="How often, each after redundancy is restored.")
+    ] = 1,
     force: ForceOption = False,
     simulate: Annotated[
         bool,

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig, read_config
 from orchestrator.errors import VivaceError
+from orchestrator.folders import remove_scratch
 from orchestrator.health import HEALTH_VARIABLE, Health, served
 
 LOOK_EVERY_S = 0.1
@@ -88,6 +89,7 @@ def leave(status: int) -> NoReturn:
     A thread that reads a source may still be in the code of Arrow. At an interpreter's ordinary end
     it would be ended inside, which aborts the process.
     """
+    remove_scratch()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

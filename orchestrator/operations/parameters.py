@@ -115,7 +115,7 @@ class DrillSeriesParameters(Parameters, frozen=True, kw_only=True):
 
     drills: tuple[str, ...] = ()
     target: str | None = None
-    times: Count = 1
+    times: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
     force: bool = False
     compare: bool = False
 

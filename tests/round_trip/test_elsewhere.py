@@ -20,6 +20,7 @@ from orchestrator.embedded.java import Java
 from orchestrator.embedded.packages import source_root
 from orchestrator.embedded.ports import free_port
 from tests.conftest import WaitUntil
+from tests.round_trip.conftest import Say
 from tests.round_trip.machines import Machine, two_machines
 
 pytestmark = [
@@ -52,8 +53,9 @@ LOCAL = {"up", "down", "demo", "simulate", "validate"}
 class Elsewhere:
     """Commands on the other machine, with a home of their own."""
 
-    def __init__(self, machine: Machine, home: Path) -> None:
+    def __init__(self, machine: Machine, home: Path, say: Say) -> None:
         assert machine.namespace is not None
+        self._say = say
         self._inside = ("ip", "netns", "exec", machine.namespace)
         self._home = home
         self.called: set[str] = set()
@@ -65,6 +67,7 @@ class Elsewhere:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Run `vivace`."""
         self.called.add(words[0])
+        self._say("elsewhere", " ".join(words))
         return self.python(*MODULE, *words)
 
     def python(self, *words: str) -> subprocess.Popen[str]:
@@ -107,7 +110,9 @@ def ended(process: subprocess.Popen[str], given: str = "") -> subprocess.Complet
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, java: Java, monkeypatch: pytest.MonkeyPatch) -> Iterator[Elsewhere]:
+def elsewhere(
+    tmp_path: Path, java: Java, monkeypatch: pytest.MonkeyPatch, say: Say
+) -> Iterator[Elsewhere]:
     """The other machine, which has a context of the cluster."""
     home, folder = tmp_path / "home", tmp_path / "data"
     monkeypatch.setenv("VIVACE_HOME", str(home))
@@ -130,7 +135,7 @@ def elsewhere(tmp_path: Path, java: Java, monkeypatch: pytest.MonkeyPatch) -> It
             (tmp_path / "web.yaml").write_text(json.dumps(config))
             web = (sys.executable, "-m", "orchestrator.web", "--config", str(tmp_path / "web.yaml"))
             first.start("web", *web)
-            other = Elsewhere(second, tmp_path / "other")
+            other = Elsewhere(second, tmp_path / "other", say)
             other.ok(
                 "config", "add", "http", f"http://{address}", "--token-file",
                 str(tmp_path / "token"),

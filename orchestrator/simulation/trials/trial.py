@@ -7,7 +7,6 @@ took the last warm replica, so that its state was lost by right.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.view import read_view
 from orchestrator.edges.events import Deliver
+from orchestrator.folders import scratch_folder
 from orchestrator.host.core.events import Report
 from orchestrator.host.core.hosted_streams import HostedSource
 from orchestrator.records import (
@@ -479,5 +479,5 @@ def _told(said: Report | HistoryEvent) -> str:
 
 def play(schedule: Schedule) -> Observed:
     """Play a schedule in a world of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        return FaultTrial(schedule, Path(folder)).run()
+    with scratch_folder() as folder:
+        return FaultTrial(schedule, folder).run()

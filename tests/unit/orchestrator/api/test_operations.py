@@ -22,9 +22,11 @@ from orchestrator.deploy.context import ClusterContext
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.live.refused import SideStream
 from orchestrator.edges.sources.side_streams import SideSource
+from orchestrator.errors import Unreachable
 from orchestrator.manifest import cluster_record
 from orchestrator.progress import Progress, silent
 from orchestrator.records import (
+    ApplyRequest,
     ClockOffset,
     ClocksRecord,
     InputStatus,
@@ -33,7 +35,16 @@ from orchestrator.records import (
     WaitingInput,
 )
 from orchestrator.results.status import FragmentStatus
-from orchestrator.store.protocol import CLUSTER, NODES, QUERIES, STREAMS, RecordInvalid
+from orchestrator.simulation.world.memory_store import MemoryServer
+from orchestrator.store.protocol import (
+    CLUSTER,
+    LEADER,
+    NODES,
+    QUERIES,
+    STREAMS,
+    LeaderRecord,
+    RecordInvalid,
+)
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 
@@ -54,6 +65,19 @@ def running() -> ObedientCluster:
     cluster.apply(aircraft())
     cluster.settle()
     return cluster
+
+
+def test_who_waits_for_a_leader_that_never_responds_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proposals, "RESPONSE_S", 0.0)
+    server = MemoryServer()
+    server.connect().create(LEADER, LeaderRecord(candidate="stuck"), ephemeral=True)
+    with (
+        proposals.ProposalClient(server.connect()) as client,
+        pytest.raises(Unreachable, match=r"Coordinator stuck .* leads, and has not responded"),
+    ):
+        client.ask(ApplyRequest(streams=(), queries=()))
 
 
 def test_example_of_the_documentation_runs(monkeypatch: pytest.MonkeyPatch) -> None:
