@@ -16,7 +16,7 @@ JSON_FILE := $(if $(JSON),--json-file $(JSON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup data demo test test-long check lint format monitoring round-trip elsewhere simulate mutate fuzz clean
+.PHONY: help setup data demo test test-long check lint format monitoring round-trip elsewhere simulate mutate fuzz fuzz-api clean
 
 help: ## List the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -107,6 +107,9 @@ mutate: setup data ## Break the product one line at a time, and check that a tes
 
 fuzz: setup ## Send two hosts random and damaged frames; SECONDS=60
 	@$(BIN)/python -m scripts.fuzz $(or $(SECONDS),60) $(ARGS)
+
+fuzz-api: setup ## Ask a cluster's HTTP API for all that its OpenAPI document permits; MINUTES=5
+	@$(BIN)/python -m scripts.fuzz_api $(or $(MINUTES),5)
 
 clean: ## Remove all that was built or fetched, but .venv
 	@rm -rf build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
