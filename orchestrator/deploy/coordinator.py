@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 import msgspec
 
@@ -20,7 +21,7 @@ from orchestrator.clock import anchor_us, machine, now_us
 from orchestrator.control.observe.clocks import CoordinatorClock, read_cluster_us
 from orchestrator.control.process import Coordinator
 from orchestrator.deploy.config import ProcessConfig
-from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
+from orchestrator.deploy.entry_point import LOOK_EVERY_S, Waiting, run
 from orchestrator.embedded.struck_process import COORDINATOR, obeying_drills
 from orchestrator.health import Health
 from orchestrator.manifest import cluster_record
@@ -28,29 +29,31 @@ from orchestrator.records import ClusterRecord
 from orchestrator.store.protocol import CLUSTER, RecordExists, RecordMissing, Store, VersionConflict
 
 
-def start_coordinator(config: ProcessConfig, health: Health) -> Coordinator:
+def start_coordinator(config: ProcessConfig, waiting: Waiting, health: Health) -> Coordinator:
     """Publish the cluster's settings if a manifest gives them, and start a candidate for election.
+
+    Without a manifest another coordinator's settings are awaited.
 
     Raises
     ------
     InvalidInput
-        Neither a Cluster manifest nor the store has settings, or the table of latencies cannot be
-        used.
+        The table of latencies cannot be used.
     StoreError
         The secret does not open the cluster's records.
-    Unreachable
-        ZooKeeper does not answer.
+    Ended
+        The process is to end before ZooKeeper and the settings are there.
     """
     settings = None if config.manifest is None else settings_of(config)
-    with closing(config.open_store()) as store:
+    open_store = partial(waiting.open_store, config)
+    with closing(open_store()) as store:
         if settings is not None:
             publish(store, settings)
-        elif store.get(CLUSTER) is None:
-            config.cluster_manifest()
+        else:
+            waiting.settings(store)
     candidate = f"{config.cluster}-{os.getpid()}-{secrets.token_hex(4)}"
     clock = CoordinatorClock(machine(), anchor_us())
     coordinator = Coordinator(
-        config.open_store,
+        open_store,
         candidate,
         now_us,
         clock=clock,
@@ -81,11 +84,12 @@ def publish(store: Store, settings: ClusterRecord) -> None:
 
 def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> None:
     """Be a coordinator until `ended` says so."""
-    coordinator = start_coordinator(config, health)
+    waiting = Waiting(ended, health)
+    coordinator = start_coordinator(config, waiting, health)
     names = {coordinator.candidate: lambda: coordinator.candidate}
     try:
         with (
-            closing(config.open_store()) as store,
+            closing(waiting.open_store(config)) as store,
             obeying_drills(store, names, lambda: read_cluster_us(store), COORDINATOR),
         ):
             while not ended():

@@ -7,17 +7,26 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig, read_config
-from orchestrator.errors import VivaceError
+from orchestrator.errors import Unreachable, VivaceError
 from orchestrator.folders import remove_scratch
 from orchestrator.health import HEALTH_VARIABLE, Health, served
+from orchestrator.records import ClusterRecord
+from orchestrator.store.protocol import CLUSTER, Store
+from orchestrator.store.zookeeper import ZooKeeperStore
 
 LOOK_EVERY_S = 0.1
 """How often a process that only waits looks whether it should end."""
+
+SAY_EVERY_S = 10.0
+"""How often a process that waits says what for."""
+
+_log = logging.getLogger("vivace.process")
 
 Serve = Callable[[ProcessConfig, Callable[[], bool], Health], None]
 """A process's work: serves until the function it is given says that the process should end, and
@@ -30,8 +39,13 @@ example:
 Environment variables win over the file:
   {variables}
 {health}=PORT serves /livez and /readyz there (0.0.0.0:PORT: to other machines, too).
-SIGTERM ends the process in order. Exit status: 0 ended in order, 2 the configuration was refused,
-3 ZooKeeper or Spark cannot be reached."""
+The process waits for ZooKeeper, and for the cluster's settings, however long it takes. SIGTERM ends
+it in order. Exit status: 0 ended in order, 2 the configuration or the secret was refused, 3 Spark
+cannot be reached."""
+
+
+class Ended(Exception):
+    """The process was told to end while it waited for what it cannot work without."""
 
 
 def run(module: str, about: str, serve: Serve, arguments: Sequence[str] | None = None) -> int:
@@ -77,10 +91,64 @@ def run(module: str, about: str, serve: Serve, arguments: Sequence[str] | None =
         config = read_config(file)
         with served(health, given):
             serve(config, lambda: ending, health)
+    except Ended:
+        return 0
     except VivaceError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_status
     return 0
+
+
+class Waiting:
+    """Waits for what other processes bring about, which may start in any order.
+
+    Parameters
+    ----------
+    ended
+        Whether the process is to end instead.
+    health
+        Told that the process turns.
+    """
+
+    def __init__(self, ended: Callable[[], bool], health: Health) -> None:
+        self._ended = ended
+        self._health = health
+        self._say_s = 0.0
+
+    def open_store(self, config: ProcessConfig) -> ZooKeeperStore:
+        """A session with the cluster's store, once ZooKeeper serves.
+
+        Raises
+        ------
+        Ended
+            The process is to end.
+        """
+        while True:
+            try:
+                return config.open_store()
+            except Unreachable as error:
+                self._wait(f"ZooKeeper: {error}")
+
+    def settings(self, store: Store) -> ClusterRecord:
+        """The cluster's settings, once a coordinator has published them.
+
+        Raises
+        ------
+        Ended
+            The process is to end.
+        """
+        while (found := store.get(CLUSTER)) is None:
+            self._wait("a coordinator to publish the cluster's settings")
+        return found.record
+
+    def _wait(self, awaited: str) -> None:
+        self._health.turned()
+        if self._ended():
+            raise Ended
+        if time.monotonic() >= self._say_s:
+            _log.info("waiting for %s", awaited)
+            self._say_s = time.monotonic() + SAY_EVERY_S
+        time.sleep(LOOK_EVERY_S)
 
 
 def leave(status: int) -> NoReturn:

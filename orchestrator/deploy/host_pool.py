@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.control.observe.clocks import read_cluster_us
 from orchestrator.deploy.config import ProcessConfig
-from orchestrator.deploy.entry_point import LOOK_EVERY_S, run
+from orchestrator.deploy.entry_point import LOOK_EVERY_S, Waiting, run
 from orchestrator.embedded.java import Java
 from orchestrator.embedded.struck_process import DRIVER, obeying_drills
 from orchestrator.errors import EXIT_UNREACHABLE, VivaceError
@@ -124,11 +124,13 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
     ------
     SparkLost
         Spark ended by itself.
+    Ended
+        `ended` said so before ZooKeeper was there.
     """
     from orchestrator.spark.hosts.session import stop_session, stop_yielding
 
     # Refused here rather than by every executor.
-    with closing(config.open_store()) as store:
+    with closing(Waiting(ended, health).open_store(config)) as store:
         yields = _anything_runs(store)
         nodes = {node.name for node in config.application_nodes()}
         session = start_spark(config, yields=yields)

@@ -6,14 +6,12 @@ as a process of its own, with the drivers of its sources and sinks.
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 from orchestrator.deploy.config import ProcessConfig
-from orchestrator.deploy.entry_point import LOOK_EVERY_S, leave, run
+from orchestrator.deploy.entry_point import Waiting, leave, run
 from orchestrator.edges import sinks, sources
 from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
@@ -23,10 +21,8 @@ from orchestrator.health import Health
 from orchestrator.host.shell.process import HostProcess
 from orchestrator.host.shell.warm_up import warm_up
 from orchestrator.records import SinkAssignment
-from orchestrator.store.protocol import CHECKS, CLUSTER, Store
+from orchestrator.store.protocol import CHECKS
 from orchestrator.store.responding import RespondingThread
-
-_log = logging.getLogger("vivace.site")
 
 
 def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> None:
@@ -36,38 +32,25 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
     ------
     InvalidInput
         The configuration names no site of the cluster.
-    Unreachable
-        ZooKeeper does not answer.
+    Ended
+        `ended` said so before ZooKeeper and the cluster's settings were there.
     """
     spec = config.site_spec()
     warm_up()
     sources.preload()
     sinks.preload()
-    store = config.open_store()
+    waiting = Waiting(ended, health)
+    store = waiting.open_store(config)
     folder = None if spec.archive is None else Path(spec.archive)
     open_sink = sinks.opener(folder) if folder is not None else _drop
     sink_drivers = SinkDrivers(open_sink, aside=True)
     with closing(store), closing(sink_drivers):
-        if _await_settings(store, ended, health):
-            checks = EdgeChecks(store, spec.node, folder)
-            with closing(RespondingThread(store, CHECKS, checks.respond)):
-                host = HostProcess(spec, store, sink_drivers, source_folder=folder)
-                with host.obeying_drills(SITE):
-                    host.run(ended, health)
-
-
-def _await_settings(store: Store, ended: Callable[[], bool], health: Health) -> bool:
-    """Wait until a coordinator has published the cluster's settings; False if ended before."""
-    said = False
-    while not ended():
-        health.turned()
-        if store.get(CLUSTER) is not None:
-            return True
-        if not said:
-            _log.info("waiting for a coordinator to publish the cluster's settings")
-            said = True
-        time.sleep(LOOK_EVERY_S)
-    return False
+        waiting.settings(store)
+        checks = EdgeChecks(store, spec.node, folder)
+        with closing(RespondingThread(store, CHECKS, checks.respond)):
+            host = HostProcess(spec, store, sink_drivers, source_folder=folder)
+            with host.obeying_drills(SITE):
+                host.run(ended, health)
 
 
 def _drop(_: SinkAssignment) -> OpenSink:

@@ -18,7 +18,7 @@ from litestar import Litestar
 
 from orchestrator.api.connection import Cluster
 from orchestrator.deploy.config import ProcessConfig
-from orchestrator.deploy.entry_point import LOOK_EVERY_S, leave, run
+from orchestrator.deploy.entry_point import LOOK_EVERY_S, Waiting, leave, run
 from orchestrator.edges.listening import Endpoint, parse_endpoint
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.folders import read_text
@@ -48,12 +48,14 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
     InvalidInput
         The address, the token or the certificate cannot be used.
     Unreachable
-        ZooKeeper does not answer, or the address is taken.
+        The address is taken.
+    Ended
+        `ended` said so before ZooKeeper was there.
     """
     endpoint = _endpoint(config)
     own = _token(config)
     _check_certificate(config)
-    with closing(CachedStore(config.open_store())) as view:
+    with closing(CachedStore(Waiting(ended, health).open_store(config))) as view:
         view.attend()
         service = Service(Cluster(config, view), view, str(endpoint))
         access = Access(own, service.now_us)

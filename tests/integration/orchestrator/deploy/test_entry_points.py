@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from orchestrator.embedded.java import Java
 from orchestrator.embedded.packages import source_root
 from orchestrator.embedded.ports import free_port
 from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
@@ -210,17 +211,38 @@ def test_a_health_port_that_is_none_is_refused_with_exit_status_2(
     assert f"environment: VIVACE_HEALTH: '{value}' is no address to listen at" in processes.log
 
 
-def test_missing_zookeeper_is_reported_with_exit_status_3(processes: Processes) -> None:
+def test_processes_wait_for_zookeeper_and_for_settings(
+    java: Java, processes: Processes, tmp_path: Path, wait_until: WaitUntil
+) -> None:
     port = free_port()
-    started = [
-        processes.start(
-            name, VIVACE_ZOOKEEPER=f"127.0.0.1:{port}", VIVACE_SITE="north", VIVACE_WORK="work"
-        )
-        for name in ("coordinator", "site", "host_pool")
-    ]
-    # Each waits for it, all at one time.
-    assert [process.wait(PATIENCE_S) for process in started] == [3, 3, 3]
-    assert processes.log.count("ZooKeeper at 127.0.0.1") == 3
+    variables = {
+        "VIVACE_ZOOKEEPER": f"127.0.0.1:{port}",
+        "VIVACE_SITE": "north",
+        "VIVACE_REGION": "x",
+        "VIVACE_WORK": "work",
+        "VIVACE_CLUSTER": "late",
+    }
+    health_port = free_port()
+    waiting = processes.start("coordinator", VIVACE_HEALTH=str(health_port), **variables)
+    others = [processes.start(name, **variables) for name in ("site", "host_pool")]
+    (tmp_path / "bare").mkdir()
+    bare = Processes(tmp_path / "bare", variables["VIVACE_ZOOKEEPER"])
+    (bare.folder / "vivace.yaml").write_text("cluster: late\nsecretFile: secret\n")
+    follower = bare.start("coordinator", **variables)
+    try:
+        wait_until(lambda: processes.log.count("waiting for ZooKeeper: ZooKeeper at 127.0.0.1") > 2)
+        assert health(health_port, "/livez") == (200, "alive\n")
+        assert health(health_port, "/readyz") == (503, "unready\n")
+        assert [end(each) for each in others] == [0, 0]
+        assert waiting.poll() is None
+        waiting.send_signal(signal.SIGSTOP)
+        with EmbeddedZooKeeper(java, tmp_path / "zookeeper", port=port):
+            wait_until(lambda: "for a coordinator to publish the cluster's settings" in bare.log)
+            waiting.send_signal(signal.SIGCONT)
+            wait_until(lambda: health(health_port, "/readyz") == (200, "ready\n"))
+            assert [end(each) for each in (follower, waiting)] == [0, 0]
+    finally:
+        bare.kill()
     assert SECRET not in processes.log
 
 

@@ -31,7 +31,7 @@ def test_process_ends_when_a_bug_ends_its_coordinator(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(threading, "excepthook", note)
 
-    def started(_config: ProcessConfig, _health: Health) -> Coordinator:
+    def started(*_: object) -> Coordinator:
         candidate = Coordinator(cluster.server.connect, "broken", broken_clock)
         candidate.start()
         return candidate
