@@ -226,7 +226,7 @@ def _carry_out(
 ) -> MovesDocument:
     """Ask the leader, consent to what it proposes, and see that through."""
     store = cluster.store
-    with ProposalClient(store, on_progress) as client:
+    with ProposalClient(store, on_progress, cluster.by) as client:
         planned = client.ask(wish).moves
         assert planned is not None
         if not dry_run:

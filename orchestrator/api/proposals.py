@@ -44,16 +44,21 @@ LOOK_EVERY_S = 0.1
 class ProposalClient:
     """Requests of one client, and the proposals that respond to them.
 
+    Parameters
+    ----------
+    by
+        Who asks, for the history.
+
     Attributes
     ----------
     began_us
         When manifests were last to be planned, cluster clock.
     """
 
-    def __init__(self, store: Store, on_progress: Progress = silent) -> None:
+    def __init__(self, store: Store, on_progress: Progress = silent, by: str = "") -> None:
         self._store = store
         self._on_progress = on_progress
-        self._request = LeaderRequest(store, uuid.uuid4().hex)
+        self._request = LeaderRequest(store, uuid.uuid4().hex, by)
         self._changed = threading.Event()
         self._watch = store.watch(PROPOSALS, self._changed.set)
         self._proposal: ProposalRecord | None = None

@@ -40,8 +40,6 @@ from orchestrator.records.fragments import (
     DisturbedLink,
     FragmentRecord,
     HistoryEvent,
-    MovePlan,
-    MoveStep,
     PlanFigures,
     RecoverySplit,
     ReplicaLoss,
@@ -73,6 +71,7 @@ from orchestrator.records.hosts import (
     SourceStatus,
     WaitingInput,
 )
+from orchestrator.records.moves import MovePlan, MoveStep, PlannedMove, PlannedMoves
 from orchestrator.records.operations import OperationRecord, OperationState, TokenRecord, WebRecord
 from orchestrator.records.proposals import (
     ApplyRequest,
@@ -81,8 +80,6 @@ from orchestrator.records.proposals import (
     DrainRequest,
     MoveRequest,
     PlanDocument,
-    PlannedMove,
-    PlannedMoves,
     ProposalRecord,
     QueryPlacement,
     Refusal,

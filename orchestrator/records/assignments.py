@@ -46,6 +46,9 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Whether those are what it gives, in place of results."""
     further_replicas: tuple[str, ...] = ()
     """Nodes of replicas besides the two, while one of them is being moved."""
+    state_rate_bytes_s: float | None = None
+    """Most bytes a second that are sent of its state, while a plan moves it that says so; None:
+    as the cluster says."""
     begins: Beginning | None = None
     """Where its input begins, if it is to begin from nothing; None: where producers keep it."""
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from ha.beginning import Beginning
 from orchestrator.records.base import LinkFault, Record, ReplicaId
+from orchestrator.records.moves import MovePlan
 
 
 class RecoverySplit(Record, frozen=True, kw_only=True):
@@ -174,50 +175,6 @@ class DisturbedLink(LinkFault, frozen=True, kw_only=True):
         return f"{self.source}:{self.target}"
 
 
-class MoveStep(Record, frozen=True, kw_only=True):
-    """One replica of a fragment is to be on another node."""
-
-    fragment: str
-    """`<query>.<fragment>`."""
-    role: Literal["primary", "secondary"]
-    node: str
-    """If it is the secondary's, and the primary is to be there, the two change roles."""
-    begun_us: int | None = None
-    """When the leader began it, cluster clock, µs."""
-    doubted_us: int | None = None
-    """When it first would have been refused by latencies that may be wrong or by load that may
-    fall, cluster clock, µs."""
-    done: bool = False
-    failed: str | None = None
-    """Why it was not done, or was taken back."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether nothing is left to do."""
-        return self.done or self.failed is not None
-
-
-class MovePlan(Record, frozen=True, kw_only=True):
-    """`/moves/<name>`: moves that are to be made in order, and the journal of how far they are.
-
-    The leader takes the steps from what it observes, and notes here how each has ended. Every
-    prefix of them is a legal state, so a new leader just goes on.
-    """
-
-    name: str
-    steps: tuple[MoveStep, ...]
-    at_a_time: int = 1
-    """Most fragments that are moved at once."""
-    drains: str | None = None
-    """The node that all of them leave, if they were planned for that."""
-    submitted_us: int
-    """Cluster clock, µs."""
-    withdrawn: bool = False
-    """Whether steps that are under way are to be taken back, and no other one is begun."""
-    ended_us: int | None = None
-    """When the last step was settled, cluster clock, µs."""
-
-
 class HistoryEvent(Record, frozen=True, kw_only=True):
     """An entry of `/history`, the audit trail."""
 
@@ -233,3 +190,5 @@ class HistoryEvent(Record, frozen=True, kw_only=True):
     empty: it happened, or the leader decided it."""
     report: dict[str, object] | None = None
     """What a drill's observer measured (`orchestrator.drills.report`); None for other events."""
+    moves: MovePlan | None = None
+    """A plan of moves as it ended (`moves ended`); None for other events."""

@@ -150,6 +150,8 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     epoch."""
     snapshot: SnapshotStatus | None = None
     """The last that it has given; None: none."""
+    giving_bytes: int | None = None
+    """How much of its state it has sent to another one by now; None: it gives none at present."""
     checkpoint_bytes: int | None = None
     """Size of the state in the last checkpoint that it was to send; None: none."""
     lost_input: dict[str, LostInput] = {}

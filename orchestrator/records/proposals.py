@@ -15,6 +15,7 @@ from orchestrator.errors import InvalidInput, Refused, VivaceError
 from orchestrator.records.base import Record
 from orchestrator.records.figures import FragmentPlan, PlaceLoad, QueryPlan
 from orchestrator.records.fragments import FragmentRecord, PlanFigures
+from orchestrator.records.moves import PlannedMoves
 from orchestrator.records.running_queries import Rewrite, RunningQueryRecord
 from orchestrator.records.spec import (
     QueryManifest,
@@ -98,6 +99,8 @@ class RequestRecord(Record, frozen=True, kw_only=True):
     """`/requests/<name>` (ephemeral, of whoever asks)."""
 
     wish: Wish
+    by: str = ""
+    """Who asks, for the history."""
 
 
 class Refusal(Record, frozen=True, kw_only=True):
@@ -164,47 +167,6 @@ class QueryPlacement(Record, frozen=True, kw_only=True):
     figures: PlanFigures
 
 
-class PlannedMove(Record, frozen=True, kw_only=True):
-    """One move, with the figures of its query if those before it are made.
-
-    Attributes
-    ----------
-    primary, secondary
-        Nodes, before and after.
-    recovery_ms, latency_ms
-        Of the fragment, and of the slowest output of its query, before and after.
-    """
-
-    fragment: str
-    """`<query>.<fragment>`."""
-    role: Literal["primary", "secondary"]
-    node: str
-    primary: tuple[str, str]
-    secondary: tuple[str, str]
-    recovery_ms: tuple[float, float]
-    bound_ms: float
-    latency_ms: tuple[float, float]
-    deadline_ms: float
-
-
-class PlannedMoves(Record, frozen=True, kw_only=True):
-    """Moves in order.
-
-    Attributes
-    ----------
-    name
-        Of the plan of moves (`MovePlan`) that the leader will write, unless there are none.
-    drains
-        The node that all of them leave, and that is cordoned first, if they were planned for that.
-    """
-
-    name: str
-    moves: tuple[PlannedMove, ...]
-    at_a_time: int = 1
-    drains: str | None = None
-    cordon_s: float | None = None
-
-
 class Deletion(Record, frozen=True, kw_only=True):
     """Queries and streams to delete, in this order; `absent` are not there, and might have been."""
 
@@ -220,6 +182,8 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
     ----------
     request
         The store's number of the creation of the request.
+    by
+        Who asks.
     refusal
         Why there is no plan.
     streams, queries, running
@@ -241,6 +205,7 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
     """
 
     request: int
+    by: str = ""
     refusal: Refusal | None = None
     plan: PlanDocument | None = None
     streams: tuple[StreamRecord, ...] = ()

@@ -30,7 +30,7 @@ The paths below `/vivace/<cluster>`:
     operations/<name>        OperationRecord      what the HTTP API carries out, and its result
     tokens/<id>              TokenRecord          of the HTTP API: role, expiry, digest
     webs/<name>              WebRecord            ephemeral: a process of the HTTP API
-    history/<e|r>-<sequence> HistoryEvent         bounded; r: with the report of a drill
+    history/<e|m|r>-<number> HistoryEvent         bounded; r: with a drill's report, m: with moves
 
 Every change of a record names the version that it rests on, 0 included; no call changes a record
 whatever its version. Two writers therefore never overwrite each other: one of them gets a
@@ -212,6 +212,9 @@ listing all of them, and a failure makes events by the hundred."""
 MOST_REPORTS = 200
 """Drills whose reports the history keeps. A drill makes dozens of other events, which would soon
 push its report out."""
+
+MOST_MOVE_PLANS = 100
+"""Plans of moves that the history keeps as they ended, for the same reason."""
 
 
 def fragment_key(query: str, fragment: str) -> Key[FragmentRecord]:
@@ -448,18 +451,19 @@ class Store(ABC):
     def append_history(self, event: HistoryEvent) -> int:
         """Append to the audit trail; now and then, drop the oldest events beyond its bound.
 
-        Those with the report of a drill have a bound of their own. Returns the event's sequence
-        number.
+        Those with the report of a drill, and those with a plan of moves, have bounds of their own.
+        Returns the event's sequence number.
         """
         folder = self._path(HISTORY)
-        name = "e-" if event.report is None else "r-"
+        name = "r-" if event.report is not None else "m-" if event.moves is not None else "e-"
         created = self._create(f"{folder}/{name}", encode(event), sequence=True)
         self._untrimmed += 1
         if self._untrimmed < self._history_limit * UNTRIMMED_SHARE:
             return _sequence(created)
         self._untrimmed = 0
         names = self._names(folder)
-        for prefix, limit in (("e-", self._history_limit), ("r-", MOST_REPORTS)):
+        limits = {"e-": self._history_limit, "r-": MOST_REPORTS, "m-": MOST_MOVE_PLANS}
+        for prefix, limit in limits.items():
             for name in [each for each in names if each.startswith(prefix)][:-limit]:
                 # Entries are never updated: their version is 0. Another writer may have dropped it.
                 with suppress(RecordMissing):

@@ -29,10 +29,13 @@ class LeaderRequest:
     ----------
     name
         That nobody else asks under.
+    by
+        Who asks, for the history.
     """
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: Store, name: str, by: str = "") -> None:
         self._store = store
+        self._by = by
         self._request = REQUESTS.key(name)
         self._proposal = PROPOSALS.key(name)
         self._made = 0
@@ -49,7 +52,7 @@ class LeaderRequest:
             The session has ended.
         """
         self.withdraw()
-        record = RequestRecord(wish=wish)
+        record = RequestRecord(wish=wish, by=self._by)
         if (size := len(encode(record))) > MOST_BYTES:
             problem = f"is {size:,} bytes, of which the store takes {MOST_BYTES:,} at once"
             raise Refused("what is asked for", "size", size, problem, "Ask for less at a time.", {})

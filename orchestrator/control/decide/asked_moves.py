@@ -61,6 +61,7 @@ def plan_moves(
                 name=f"{wish.node}-{number}",
                 moves=_checked(view, steps),
                 at_a_time=wish.at_a_time,
+                keep_going=True,
                 drains=wish.node,
                 cordon_s=wish.cordon_s,
             )

@@ -211,8 +211,26 @@ def _replica_in(
         checkpoint_ms=record.timing.checkpoint_ms,
         covered_ms=record.timing.covered_ms,
         promised=record.timing.promised,
+        state_rate_bytes_s=_state_rate_bytes_s(planning.view, record),
         begins=record.begins if record.epoch == record.generation else None,
     )
+
+
+def _state_rate_bytes_s(view: ClusterView, record: FragmentRecord) -> float | None:
+    """The least throttle of the plans for which a replica of a fragment comes; None: there is none.
+
+    Where a replica is replaced that was lost, nothing is throttled.
+    """
+    if record.third is None or record.third.becomes is None:
+        return None
+    plans = [found.record for found in view.moves.values() if found.record.ended_us is None]
+    rates = [
+        plan.throttle_bytes_s
+        for plan in plans
+        if plan.throttle_bytes_s is not None
+        and any(step.fragment == record.key and not step.settled for step in plan.steps)
+    ]
+    return min(rates, default=None)
 
 
 def _unreadable_readers(planning: Planning, known: FragmentAssignment) -> dict[str, float]:

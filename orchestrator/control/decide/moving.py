@@ -40,6 +40,7 @@ from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.planning.relocation import MoveRefused, relocate
 from orchestrator.control.planning.task import unsettled
 from orchestrator.records import FragmentRecord, MovePlan, MoveStep, ReplicaId, ThirdReplica
+from orchestrator.records.moves import NOT_BEGUN
 from orchestrator.store.protocol import MOVES
 from placement.errors import PlacementError
 
@@ -135,7 +136,7 @@ def _pursue(pending: PendingDecision, plan: MovePlan, version: int, claimed: set
             steps[number] = _withdrawn(pending, step)
         elif step.begun_us is not None or _under_way(pending, step):
             steps[number] = _advanced(pending, step)
-        elif (failed := _obstacle(plan, earlier)) is not None:
+        elif (failed := _obstacle(plan, step, earlier)) is not None:
             steps[number] = msgspec.structs.replace(step, failed=failed)
         elif _may_begin(plan, step, steps):
             steps[number] = _begun(pending, step)
@@ -149,20 +150,20 @@ def _pursue(pending: PendingDecision, plan: MovePlan, version: int, claimed: set
     told = "; ".join(f"{each.fragment}: {each.failed}" for each in failed)
     if all(step.settled for step in steps):
         after = msgspec.structs.replace(after, ended_us=pending.now_us)
-        done = sum(step.done for step in steps)
-        detail = f"{done} of {len(steps)} done" + (f"; {told}" if told else "")
-        event = pending.event(ENDED, plan.name, detail)
+        event = msgspec.structs.replace(
+            pending.event(ENDED, plan.name, after.outcome), moves=after, by=plan.by
+        )
     elif failed:
         event = pending.event(REFUSED, plan.name, told)
     pending.write(MOVES.key(plan.name), after, version, event)
 
 
-def _obstacle(plan: MovePlan, earlier: Iterable[MoveStep]) -> str | None:
-    """Why a step is not begun any more. A drain does all that can be done."""
-    failed = next((step for step in earlier if step.failed is not None), None)
-    if failed is None or plan.drains is not None:
-        return None
-    return f"not begun, because {failed.fragment} was not moved"
+def _obstacle(plan: MovePlan, step: MoveStep, earlier: Iterable[MoveStep]) -> str | None:
+    """Why a step is not begun any more; a fragment's moves rest on one another in any case."""
+    for each in earlier:
+        if each.failed is not None and not (plan.keep_going and each.fragment != step.fragment):
+            return f"{NOT_BEGUN} {each.fragment} was not moved"
+    return None
 
 
 def _may_begin(plan: MovePlan, step: MoveStep, steps: Iterable[MoveStep]) -> bool:
@@ -247,7 +248,8 @@ def _begun(pending: PendingDecision, step: MoveStep) -> MoveStep:
         from_node = "none" if now is None else now.node
         detail = f"{step.role} {from_node} → {step.node}, which fetches the state"
         pending.change_fragment(record, BEGUN, detail, third=coming)
-    return msgspec.structs.replace(step, begun_us=pending.now_us, doubted_us=None)
+    was = (record.primary.node, record.secondary.node)
+    return msgspec.structs.replace(step, begun_us=pending.now_us, was=was, doubted_us=None)
 
 
 def _advanced(pending: PendingDecision, step: MoveStep) -> MoveStep:
@@ -295,7 +297,8 @@ def _arriving(
 ) -> MoveStep:
     """The step while its third replica gets ready to take its place."""
     view = pending.view
-    if (problem := _hopeless(pending, record, third)) is not None:
+    step = _noted(pending, step)
+    if (problem := _hopeless(pending, step, third)) is not None:
         return _taken_back(pending, step, record, problem)
     if not view.ready(third.replica, record.fragment) or not _is_steady(pending, record):
         return step
@@ -323,17 +326,27 @@ def _arriving(
     return msgspec.structs.replace(step, done=True)
 
 
-def _hopeless(pending: PendingDecision, record: FragmentRecord, third: ThirdReplica) -> str | None:
-    """Why a third replica will not take its place."""
+def _noted(pending: PendingDecision, step: MoveStep) -> MoveStep:
+    """The step with as much of its state as has been sent by now."""
+    fragment = step.fragment.rpartition(".")[2]
+    reports = pending.view.reports_of(fragment).values()
+    sent = max((each.giving_bytes for each in reports if each.giving_bytes), default=0)
+    if sent <= step.moved_bytes:
+        return step
+    return msgspec.structs.replace(step, moved_bytes=sent, moved_us=pending.now_us)
+
+
+def _hopeless(pending: PendingDecision, step: MoveStep, third: ThirdReplica) -> str | None:
+    """Why a third replica will not take its place. As long as its state comes, it is awaited."""
     view, node = pending.view, third.replica.node
     if not view.alive(third.replica):
         return f"{node} was lost"
     if node in view.cordoned:
         return f"{node} was cordoned"
-    waited_us = pending.now_us - third.since_us
+    waited_us = pending.now_us - max(third.since_us, step.moved_us or 0)
     if waited_us < pending.settings.warm_up_us:
         return None
-    ready = view.ready(third.replica, record.fragment)
+    ready = view.ready(third.replica, step.fragment.rpartition(".")[2])
     why = "it was not protected" if ready else f"{node} was not ready"
     return f"{why} after {waited_us / 1e6:.0f} s"
 

@@ -69,7 +69,7 @@ def answer(
         proposal = _proposed(view, asked, tries)
     except (InvalidInput, Refused) as error:
         proposal = ProposalRecord(request=asked.created, refusal=Refusal.of(error))
-    return _that_fits(asked, proposal)
+    return _that_fits(asked, msgspec.structs.replace(proposal, by=asked.record.by))
 
 
 def _that_fits(asked: Versioned[RequestRecord], proposal: ProposalRecord) -> ProposalRecord:
@@ -193,7 +193,7 @@ def _take(pending: PendingDecision, name: str, found: Versioned[ProposalRecord])
     if proposal.is_open:
         _create(pending, proposal)
         if proposal.moves is not None:
-            _begin_moves(pending, proposal.moves)
+            _begin_moves(pending, proposal.moves, proposal.by)
         if proposal.deletion is not None:
             _delete(pending, proposal.deletion)
         pending.write(key, msgspec.structs.replace(proposal, created=True), version)
@@ -242,7 +242,7 @@ def _create(pending: PendingDecision, proposal: ProposalRecord) -> None:
         pending.write(QUERIES.key(query.name), query, None, event)
 
 
-def _begin_moves(pending: PendingDecision, planned: PlannedMoves) -> None:
+def _begin_moves(pending: PendingDecision, planned: PlannedMoves, by: str) -> None:
     """Write the cordon and the plan of moves, if they are not there yet."""
     view, node = pending.view, planned.drains
     if node is not None:
@@ -257,11 +257,21 @@ def _begin_moves(pending: PendingDecision, planned: PlannedMoves) -> None:
         plan = MovePlan(
             name=planned.name,
             steps=tuple(
-                MoveStep(fragment=each.fragment, role=each.role, node=each.node)
+                MoveStep(
+                    fragment=each.fragment,
+                    role=each.role,
+                    node=each.node,
+                    state_bytes=each.state_bytes,
+                )
                 for each in planned.moves
             ),
             at_a_time=planned.at_a_time,
+            keep_going=planned.keep_going,
+            throttle_bytes_s=planned.throttle_bytes_s,
             drains=node,
+            undo_of=planned.undo_of,
+            digest=planned.digest,
+            by=by,
             submitted_us=pending.now_us,
         )
         pending.write(MOVES.key(planned.name), plan, None)

@@ -213,10 +213,21 @@ class HostCore:
         if (hosted := self.replica_manager.replicas.get(fragment)) is not None:
             hosted.snapshot_asked_us = now_us
 
-    def snapshot_was_written(self, fragment: str, size_bytes: int, took_us: float) -> None:
-        """Note that a replica's state has gone to another one as a whole."""
-        if (hosted := self.replica_manager.replicas.get(fragment)) is not None:
+    def snapshot_was_written(
+        self, fragment: str, size_bytes: int, took_us: float, whole: bool
+    ) -> None:
+        """Note how much of a replica's state has gone to another one."""
+        if (hosted := self.replica_manager.replicas.get(fragment)) is None:
+            return
+        hosted.giving_bytes = None if whole else size_bytes
+        if whole:
             hosted.snapshot = SnapshotStatus(bytes=size_bytes, ms=took_us / 1000)
+
+    def state_rate_bytes_s(self, fragment: str) -> float | None:
+        """Most bytes a second of a replica's state that are sent; None: it has no bound of its
+        own."""
+        hosted = self.replica_manager.replicas.get(fragment)
+        return None if hosted is None else hosted.assignment.state_rate_bytes_s
 
     def handle(self, event: Event, now_us: int) -> list[Command]:
         """React to an event."""
@@ -448,6 +459,7 @@ class HostCore:
                 throttled=hosted.replica.throttle.lately,
                 recovered=hosted.recovered,
                 snapshot=hosted.snapshot,
+                giving_bytes=hosted.giving_bytes,
                 checkpoint_bytes=hosted.replica.sender.state_bytes,
                 lost_input=dict(hosted.lost_input),
             )

@@ -69,6 +69,8 @@ class HostedReplica:
         generation and has said so; `NO_WATERMARK` if not.
     snapshot
         The last state that it has given another replica.
+    giving_bytes
+        How much it has sent of one that it has not given as a whole yet.
     lost_input
         Input stream → input that was lost when the replica began from nothing.
     told, tellings
@@ -95,6 +97,7 @@ class HostedReplica:
     succeeds: str | None = None
     standby_ms: int = NO_WATERMARK
     snapshot: SnapshotStatus | None = None
+    giving_bytes: int | None = None
     lost_input: dict[str, LostInput] = field(default_factory=dict[str, LostInput])
 
     def __post_init__(self) -> None:

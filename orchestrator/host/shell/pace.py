@@ -3,7 +3,8 @@
 A state of hundreds of megabytes that comes to a new secondary shares the links with data. On one
 machine, or where links are wide, the receiver's pace suffices (`orchestrator.host.shell.parts`).
 Where they are not, the cluster's `stateRate` leaves the rest of a link to data, at the price of a
-longer time until a new secondary is warm.
+longer time until a new secondary is warm. A plan of moves may say less for the states that it moves
+(`--throttle`); then the lesser of the two counts.
 """
 
 from __future__ import annotations

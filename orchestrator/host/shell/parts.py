@@ -22,6 +22,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from orchestrator.host.shell.pace import StatePace
+
 PART_BYTES = 256 * 1024
 """A millisecond on a link of 2 Gbit/s, and cheap compared with the handling of a message."""
 
@@ -192,6 +194,7 @@ class BulkMessage:
     confirmed: int = 0
     moved_us: int = 0
     size: int = 0
+    pace: StatePace = field(default_factory=StatePace)
 
 
 class BulkLane:
@@ -200,21 +203,27 @@ class BulkLane:
     def __init__(self, counters: Counter[str]) -> None:
         self._sent_us = 0
         self._counters = counters
-        self._waiting: deque[tuple[str, Iterable[bytes]]] = deque()
+        self._waiting: deque[tuple[str, Iterable[bytes], StatePace]] = deque()
         self._active: BulkMessage | None = None
         self._number = 0
 
     def is_sending(self, key: str) -> bool:
         """Whether a message of this key is on its way."""
         is_active = self._active is not None and self._active.key == key
-        return is_active or any(waiting == key for waiting, _ in self._waiting)
+        return is_active or any(waiting == key for waiting, *_ in self._waiting)
 
-    def send(self, key: str, frames: Iterable[bytes]) -> None:
-        """Send a message after those before it; if one of this key is still on its way, drop it."""
+    def send(self, key: str, frames: Iterable[bytes], pace: StatePace | None = None) -> None:
+        """Send a message after those before it; if one of this key is still on its way, drop it.
+
+        Parameters
+        ----------
+        pace
+            Of this message alone.
+        """
         if self.is_sending(key):
             self._counters["bulk_messages_repeated"] += 1
             return
-        self._waiting.append((key, frames))
+        self._waiting.append((key, frames, pace or StatePace()))
 
     def give_up(self) -> None:
         """Drop the message on its way: parts of it were lost."""
@@ -237,11 +246,13 @@ class BulkLane:
         if active is None:
             if not self._waiting:
                 return
-            key, frames = self._waiting.popleft()
+            key, frames, pace = self._waiting.popleft()
             self._number += 1
             made = parts(BULK, self._number, frames)
-            active = self._active = BulkMessage(key=key, parts=made, moved_us=now_us)
+            active = self._active = BulkMessage(key=key, parts=made, moved_us=now_us, pace=pace)
         for _ in range(min(most, PARTS_UNDER_WAY - (active.sent - active.confirmed))):
+            if not active.pace.allows(now_us):
+                return
             try:
                 following = next(active.parts, None)
             except Exception:  # noqa: BLE001  A state that cannot be written must not end its host.
@@ -254,7 +265,9 @@ class BulkLane:
                 self._active = None
                 return
             active.sent += 1
-            active.size += sum(map(len, following))
+            size = sum(map(len, following))
+            active.size += size
+            active.pace.spend(size, now_us)
             if active.size > MAX_MESSAGE_BYTES:
                 self._counters["messages_too_large"] += 1
                 self._active = None
@@ -272,8 +285,13 @@ class BulkLane:
         return self._active is None, self._sent_us
 
     @property
+    def free_us(self) -> int:
+        """When the message on its way may send its next part."""
+        return 0 if self._active is None else self._active.pace.free_us
+
+    @property
     def ready(self) -> bool:
-        """Whether `due` may have a part to send now."""
+        """Whether `due` may have a part to send once the pace allows it."""
         active = self._active
         if active is None:
             return bool(self._waiting)

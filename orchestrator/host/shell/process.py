@@ -241,7 +241,8 @@ class HostProcess:
                 thread_us,
                 partial(self._loop.core.snapshot_was_written, message.fragment),
             )
-            self._transport.send_bulk(to, message.fragment, frames)
+            rate_bytes_s = self._loop.core.state_rate_bytes_s(message.fragment)
+            self._transport.send_bulk(to, message.fragment, frames, StatePace(rate_bytes_s))
             return
         frames = self._frames(message)
         if (counter := self._loop.core.replica_manager.sent_for_standbys(to, message)) is not None:

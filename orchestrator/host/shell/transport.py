@@ -258,7 +258,9 @@ class Transport:
         for part in parts(IN_ORDER, outlet.in_parts, frames):
             self._send_part(outlet, part)
 
-    def send_bulk(self, to: str, key: str, frames: Iterable[bytes]) -> None:
+    def send_bulk(
+        self, to: str, key: str, frames: Iterable[bytes], pace: StatePace | None = None
+    ) -> None:
         """Send a message at the peer's pace, while others overtake it.
 
         Parameters
@@ -269,12 +271,14 @@ class Transport:
             While a message of the same key is on its way to the peer, another is dropped.
         frames
             Taken one after the other, when they are sent.
+        pace
+            Of this message, beside that of all.
         """
         outlet = self._outlets.get(to)
         if outlet is None:
             self.counters["sends_to_unknown_peer"] += 1
             return
-        outlet.bulk.send(key, frames)
+        outlet.bulk.send(key, frames, pace)
 
     def is_sending(self, to: str, key: str) -> bool:
         """Whether a bulky message of this key is on its way to a peer."""
@@ -297,6 +301,11 @@ class Transport:
                 self._pace.spend(sum(map(len, part)), now_us)
                 if self._used_us() >= until_us or not self._pace.allows(now_us):
                     break
+
+    def _bulk_due_us(self) -> int | None:
+        """When a part of a bulky message may be sent; None: none waits."""
+        lanes = [outlet.bulk for outlet in self._outlets.values() if outlet.bulk.ready]
+        return min((max(lane.free_us, self._pace.free_us) for lane in lanes), default=None)
 
     def _flush(self, outlet: Outlet) -> None:
         if outlet.lengths:
@@ -344,8 +353,8 @@ class Transport:
         self.flush()
         until_us = self._clock_us() + timeout_us
         while True:
-            is_ready = any(outlet.bulk.ready for outlet in self._outlets.values())
-            if is_ready and self._pace.allows(self._clock_us()):
+            bulky_us = self._bulk_due_us()
+            if bulky_us is not None and bulky_us <= self._clock_us():
                 latest_us = 0
             else:
                 gathers_us = min(pause_us, until_us - self._clock_us())
@@ -355,8 +364,8 @@ class Transport:
                 latest_us = until_us + late_us
                 if due_us is not None:
                     latest_us = min(latest_us, due_us)
-                if is_ready:
-                    latest_us = min(latest_us, self._pace.free_us)
+                if bulky_us is not None:
+                    latest_us = min(latest_us, bulky_us)
             next_us = min(until_us, latest_us)
             woken = self._listen(next_us - self._clock_us(), latest_us - next_us)
             due = self._shaper.due(self._clock_us())

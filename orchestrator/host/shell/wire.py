@@ -181,11 +181,15 @@ def encode_frames(message: Message) -> Iterator[bytes]:
 
 
 def measured(
-    frames: Iterator[bytes], clock_us: Callable[[], float], done: Callable[[int, float], None]
+    frames: Iterator[bytes], clock_us: Callable[[], float], tell: Callable[[int, float, bool], None]
 ) -> Iterator[bytes]:
-    """The same frames; `done` is told their size, bytes, and how long making them took, µs.
+    """The same frames.
 
-    It is not if they are not all taken.
+    Parameters
+    ----------
+    tell
+        Told after each frame the size of all so far, bytes, how long making them took, µs, and
+        whether there are no more.
     """
     size_bytes, took_us = 0, 0.0
     while True:
@@ -195,8 +199,9 @@ def measured(
         if frame is None:
             break
         size_bytes += len(frame)
+        tell(size_bytes, took_us, False)
         yield frame
-    done(size_bytes, took_us)
+    tell(size_bytes, took_us, True)
 
 
 def as_received(message: Message) -> Message:

@@ -60,13 +60,16 @@ def submit(
     *steps: tuple[str, Role, str],
     name: str = "test",
     at_a_time: int = 1,
-    drains: str | None = None,
+    keep_going: bool = False,
+    throttle_bytes_s: float | None = None,
 ) -> None:
     plan = MovePlan(
         name=name,
         steps=tuple(MoveStep(fragment=f, role=role, node=node) for f, role, node in steps),
         at_a_time=at_a_time,
-        drains=drains,
+        keep_going=keep_going,
+        throttle_bytes_s=throttle_bytes_s,
+        by="somebody",
         submitted_us=cluster.now_us,
     )
     cluster.store.create(MOVES.key(name), plan)
@@ -552,17 +555,91 @@ def test_other_fragments_have_their_time_until_the_third_replica_takes_its_place
     assert record(cluster, south).timing.sub_deadline_ms < due_ms
 
 
-def test_refused_move_ends_a_plan_but_not_a_drain(cluster: ObedientCluster) -> None:
+NORTH, SOUTH = "proximity.north_tracks", "proximity.south_tracks"
+
+
+def test_refused_move_ends_a_plan_unless_it_is_to_keep_going(cluster: ObedientCluster) -> None:
     steps: tuple[tuple[str, Role, str], ...] = (
+        (SOUTH, "secondary", free(cluster, SOUTH)),
         (ALERTS, "secondary", "nowhere"),
-        ("proximity.north_tracks", "secondary", free(cluster, "proximity.north_tracks")),
+        (NORTH, "secondary", free(cluster, NORTH)),
+        (ALERTS, "primary", free(cluster)),
     )
     submit(cluster, *steps)
     cluster.settle()
-    assert [step.done for step in plan(cluster).steps] == [False, False]
-    submit(cluster, *steps, name="drain", drains="nowhere")
+    assert [step.done for step in plan(cluster).steps] == [True, False, False, False]
+    told = "proximity.alerts: nowhere is not a live node; live nodes: "
+    assert plan(cluster).outcome.startswith(f"stopped after 1 of 4: {told}")
+    assert "not begun" not in plan(cluster).outcome
+    submit(cluster, *steps, name="going", keep_going=True)
     cluster.settle()
-    assert [step.done for step in plan(cluster, "drain").steps] == [False, True]
+    # What rests on the move that failed is not begun in any case.
+    assert [step.done for step in plan(cluster, "going").steps] == [True, False, True, False]
+    assert plan(cluster, "going").steps[3].failed == f"not begun, because {ALERTS} was not moved"
+
+
+def test_what_is_under_way_is_ended_before_a_plan_stops(cluster: ObedientCluster) -> None:
+    submit(
+        cluster,
+        (SOUTH, "primary", free(cluster, SOUTH)),
+        (ALERTS, "secondary", "nowhere"),
+        (NORTH, "secondary", free(cluster, NORTH)),
+        at_a_time=2,
+    )
+    cluster.settle_coordinator()
+    assert plan(cluster).steps[1].failed is not None
+    assert plan(cluster).ended_us is None
+    cluster.settle()
+    assert [step.done for step in plan(cluster).steps] == [True, False, False]
+
+
+def test_the_history_keeps_a_plan_as_it_ended_beyond_its_record(cluster: ObedientCluster) -> None:
+    before = nodes(record(cluster))
+    submit(cluster, (ALERTS, "primary", free(cluster)))
+    cluster.settle()
+    ended = plan(cluster)
+    assert [step.was for step in ended.steps] == [before]
+    assert ended.ended_us is not None
+    cluster.now_us = ended.ended_us + KEPT_US
+    cluster.settle()
+    assert not cluster.view().moves
+    (kept,) = [each.event for each in cluster.store.history() if each.event.moves]
+    assert (kept.kind, kept.detail, kept.by) == ("moves ended", "1 of 1 done", "somebody")
+    assert kept.moves == ended
+
+
+def test_only_the_states_that_a_plan_moves_are_throttled(cluster: ObedientCluster) -> None:
+    target, primary = free(cluster), record(cluster).primary.node
+
+    def rates() -> dict[str, float | None]:
+        found = cluster.assignment(primary).fragments
+        return {each.fragment: each.state_rate_bytes_s for each in found}
+
+    submit(cluster, (ALERTS, "secondary", target), throttle_bytes_s=2e6)
+    cluster.settle_coordinator()
+    assert rates()["alerts"] == 2e6
+    assert not any(rate for name, rate in rates().items() if name != "alerts")
+    cluster.settle()
+    assert plan(cluster).steps[0].done
+    assert not any(rates().values())
+
+
+def test_a_state_is_awaited_as_long_as_more_of_it_comes(cluster: ObedientCluster) -> None:
+    """At a throttle a large one takes longer than a replica may else take to get warm."""
+    target, giver = free(cluster), cluster.hosts[record(cluster).primary.node]
+    cluster.hosts[target].cold = True
+    submit(cluster, (ALERTS, "secondary", target), throttle_bytes_s=1e6)
+    cluster.settle()
+    for sent in (20_000_000, 40_000_000, 60_000_000):
+        cluster.now_us += DecisionSettings().warm_up_us - 1
+        status = msgspec.structs.replace(giver.record.replicas["alerts"], giving_bytes=sent)
+        giver.tell(replicas=giver.record.replicas | {"alerts": status})
+        cluster.settle_coordinator()
+        assert plan(cluster).steps[0].moved_bytes == plan(cluster).moved_bytes == sent
+        assert not plan(cluster).steps[0].settled
+    cluster.now_us += DecisionSettings().warm_up_us
+    cluster.settle_coordinator()
+    assert "was not ready after 30 s" in (plan(cluster).steps[0].failed or "")
 
 
 def test_third_replica_that_no_plan_wants_ends(cluster: ObedientCluster) -> None:
@@ -592,7 +669,7 @@ def moves_of_everything(cluster: ObedientCluster) -> None:
             case _:
                 steps.append((key, "primary", secondary))
                 at[key] = secondary, primary
-    submit(cluster, *steps, at_a_time=2)
+    submit(cluster, *steps, at_a_time=2, throttle_bytes_s=1e6)
 
 
 def test_leader_killed_at_every_write_of_ten_moves(cluster: ObedientCluster) -> None:

@@ -122,9 +122,13 @@ def test_costs_of_replicas_are_reported() -> None:
 
 def test_states_that_were_given_are_reported() -> None:
     core = host(Assignment(incarnation="1", fragments=(fragment("f"), fragment("g"))))
-    core.snapshot_was_written("f", 2048, 1500.0)
-    core.snapshot_was_written("gone", 1, 1.0)
+    core.snapshot_was_written("f", 1024, 1000.0, False)
+    core.snapshot_was_written("gone", 1, 1.0, True)
+    replica = told(core).replicas["f"]
+    assert (replica.giving_bytes, replica.snapshot) == (1024, None)
+    core.snapshot_was_written("f", 2048, 1500.0, True)
     replicas = told(core).replicas
+    assert replicas["f"].giving_bytes is None
     assert replicas["f"].snapshot == SnapshotStatus(bytes=2048, ms=1.5)
     assert (replicas["g"].snapshot, replicas["f"].checkpoint_bytes) == (None, None)
 

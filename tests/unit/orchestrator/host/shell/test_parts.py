@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.host.shell.pace import StatePace
 from orchestrator.host.shell.parts import (
     BULK,
     IN_ORDER,
@@ -160,3 +161,18 @@ def test_a_message_that_cannot_be_written_to_its_end_is_given_up() -> None:
     assert counters["bulk_messages_given_up"] == 1
     (only,) = lane.due(0, 100)
     assert only[-1] == b"other"
+
+
+def test_a_message_keeps_to_its_own_pace_and_the_next_one_to_none() -> None:
+    lane = BulkLane(Counter())
+    lane.send("throttled", [bytes(PART_BYTES)] * 2, StatePace(PART_BYTES))
+    lane.send("free", [bytes(PART_BYTES)] * 3)
+    assert len([*lane.due(0, 10)]) == 1
+    assert lane.ready
+    # A second for a part, and a little for its header.
+    assert 1_000_000 <= lane.free_us < 1_001_000
+    assert not [*lane.due(lane.free_us - 1, 10)]
+    at_us = lane.free_us
+    assert len([*lane.due(at_us, 10)]) == 1
+    assert not [*lane.due(lane.free_us, 10)]
+    assert len([*lane.due(at_us, 10)]) == 3
