@@ -9,7 +9,7 @@ from typing import Literal
 
 from orchestrator.records.base import Record
 from orchestrator.records.figures import PlaceLoad
-from orchestrator.records.fragments import MoveStep
+from orchestrator.records.moves import MoveStep
 
 
 class RebalanceLimits(Record, frozen=True, kw_only=True):
