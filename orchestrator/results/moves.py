@@ -19,6 +19,8 @@ class MoveDocument(Result, frozen=True, kw_only=True):
     recovery_ms, latency_ms
         Of the fragment, and of the slowest output of its query, before and after as planned; None
         if nobody knows.
+    state_bytes
+        Of the state that goes with it; None if nobody knows.
     """
 
     fragment: str
@@ -32,6 +34,7 @@ class MoveDocument(Result, frozen=True, kw_only=True):
     bound_ms: float | None = None
     latency_ms: tuple[float, float] | None = None
     deadline_ms: float | None = None
+    state_bytes: float | None = None
 
 
 class MovesDocument(Result, frozen=True, kw_only=True):

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import msgspec
 
 from orchestrator.control.decide.drain import drain_steps
-from orchestrator.control.decide.moving import after
+from orchestrator.control.decide.move_steps import after, reason
 from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.observe.named import check_node, fragment_named
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
-from orchestrator.control.planning.relocation import MoveRefused, relocate
+from orchestrator.control.planning.relocation import relocate
 from orchestrator.errors import Refused
 from orchestrator.records import (
     DrainRequest,
@@ -109,8 +109,7 @@ def _planned(planning: Planning, record: FragmentRecord, step: MoveStep) -> Plan
     try:
         made = relocate(planning, step.fragment, places.primary, places.secondary)
     except (PlacementError, InvalidQuery) as error:
-        problem = error.reason if isinstance(error, MoveRefused) else str(error)
-        raise _refused(subject, step.role, step.node, problem) from None
+        raise _refused(subject, step.role, step.node, reason(error)) from None
     assert record.secondary is not None
     before, now = made.before[0], made.after[0]
     return PlannedMove(

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 from orchestrator.control.decide.beginning import patient
 from orchestrator.control.decide.decision import PendingDecision
-from orchestrator.control.decide.drain import make
-from orchestrator.control.decide.moving import KEPT_US, after
+from orchestrator.control.decide.move_steps import in_legal_order, steps_to
+from orchestrator.control.decide.moving import KEPT_US
 from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.observe.readiness import names
 from orchestrator.control.planning.planner import Planning, order
@@ -158,17 +158,9 @@ def _steps(
     """
     plan = _planned_anew(planning, query, {record.fragment for record in records})
     wanted = {each.operator: (each.primary, each.secondary) for each in plan.placements}
-    left = [step for record in records for step in _moved(record, wanted[record.fragment])]
-    steps: list[MoveStep] = []
-    while left:
-        legal = next(
-            (step for step in left if _is_first(step, left) and _made(planning, step)), None
-        )
-        if legal is None:
-            break
-        left.remove(legal)
-        steps.append(legal)
-    return (*steps, *left)
+    steps = [s for r in records for s in steps_to(planning, r, wanted[r.fragment])]
+    legal, refused = in_legal_order(planning, steps)
+    return (*legal, *(step for step, _ in refused))
 
 
 def _planned_anew(planning: Planning, query: str, fragments: set[str]) -> Plan:
@@ -184,34 +176,3 @@ def _planned_anew(planning: Planning, query: str, fragments: set[str]) -> Plan:
         return planning.place(query, relaxed=True)
     finally:
         planning.running = running
-
-
-def _moved(record: FragmentRecord, wanted: tuple[str, str]) -> list[MoveStep]:
-    """The moves of one fragment, its primary first."""
-    assert record.secondary is not None, "a fragment that is protected has a secondary"
-    steps: list[MoveStep] = []
-    primary, secondary = wanted
-    stays = record.secondary.node
-    if record.primary.node != primary:
-        step = MoveStep(fragment=record.key, role="primary", node=primary)
-        places = after(record, step)
-        assert places is not None, "it has a secondary"
-        steps.append(step)
-        stays = places.secondary
-    if stays != secondary:
-        steps.append(MoveStep(fragment=record.key, role="secondary", node=secondary))
-    return steps
-
-
-def _is_first(step: MoveStep, left: Sequence[MoveStep]) -> bool:
-    """Whether no other move of the same fragment comes before."""
-    return next(each for each in left if each.fragment == step.fragment) is step
-
-
-def _made(planning: Planning, step: MoveStep) -> bool:
-    """Whether a step may be done; then the planning problem goes on from there."""
-    try:
-        make(planning, planning.fragments[step.fragment], step)
-    except (PlacementError, InvalidQuery):
-        return False
-    return True

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
-from orchestrator.control.decide.moving import after
+from orchestrator.control.decide.move_steps import make, reason, relocated
 from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.planning.planner import Planning
-from orchestrator.control.planning.relocation import MoveRefused, relocate
+from orchestrator.control.planning.relocation import MoveRefused
 from orchestrator.records import FragmentRecord, MoveStep
 from placement.errors import PlacementError
 
@@ -34,7 +32,7 @@ def drain_steps(planning: Planning, node: str) -> tuple[tuple[MoveStep, ...], di
         try:
             steps += _leave(planning, record, node)
         except (PlacementError, InvalidQuery) as error:
-            stuck[record.key] = error.reason if isinstance(error, MoveRefused) else str(error)
+            stuck[record.key] = reason(error)
     return tuple(steps), stuck
 
 
@@ -64,7 +62,7 @@ def _cheapest(planning: Planning, record: FragmentRecord, node: str) -> MoveStep
     for step in _steps(planning, record, node):
         running = dict(planning.running)
         try:
-            usage = _relocated(planning, record, step)
+            usage = relocated(planning, record, step)
         except (PlacementError, InvalidQuery) as error:
             refused = error
             continue
@@ -95,33 +93,3 @@ def _steps(planning: Planning, record: FragmentRecord, node: str) -> Iterator[Mo
     for target in sorted(view.executors.keys() - taken - view.cordoned):
         if not view.suspected(target):
             yield MoveStep(fragment=record.key, role=role, node=target)
-
-
-def _relocated(planning: Planning, record: FragmentRecord, step: MoveStep) -> float:
-    """Network usage of the fragment's query once a step is done, bytes."""
-    places = after(record, step)
-    if places is None:
-        raise MoveRefused(record.key, "it has no secondary at present")
-    made = relocate(planning, record.key, places.primary, places.secondary)
-    return sum(plan.queries[0].network_usage for plan in made.after)
-
-
-def make(planning: Planning, record: FragmentRecord, step: MoveStep) -> None:
-    """Note in the planning problem that a step is done.
-
-    Raises
-    ------
-    PlacementError, InvalidQuery
-        It may not be done; the planning problem is as before.
-    """
-    _relocated(planning, record, step)
-    running = planning.running[record.fragment]
-    assert running.secondary is not None
-    planning.note(
-        msgspec.structs.replace(
-            record,
-            primary=planning.view.replica(running.primary),
-            secondary=planning.view.replica(running.secondary),
-            timing=running.timing,
-        )
-    )

@@ -30,11 +30,11 @@ start there.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import msgspec
 
 from orchestrator.control.decide.decision import PendingDecision
+from orchestrator.control.decide.move_steps import after, reason
 from orchestrator.control.decide.placing import put_retimed, retimed
 from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.planning.relocation import MoveRefused, relocate
@@ -57,32 +57,6 @@ BEGUN, MOVED, SWITCHED = "move begun", "moved", "switched over"
 
 REFUSED, TAKEN_BACK, ENDED = "move refused", "move taken back", "moves ended"
 """Kinds of the others."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """The nodes of a fragment's primary and secondary."""
-
-    primary: str
-    secondary: str
-
-    def __str__(self) -> str:
-        return f"{self.primary} and {self.secondary}"
-
-
-def after(record: FragmentRecord, step: MoveStep) -> Places | None:
-    """Where a fragment is once a step is done; None if it has no secondary that could stay."""
-    if record.secondary is None:
-        return None
-    primary, secondary = record.primary.node, record.secondary.node
-    if step.node in (primary, secondary):
-        other = secondary if step.node == primary else primary
-        primary, secondary = (step.node, other) if step.role == "primary" else (other, step.node)
-    elif step.role == "primary":
-        primary = step.node
-    else:
-        secondary = step.node
-    return Places(primary=primary, secondary=secondary)
 
 
 def pursue(pending: PendingDecision) -> None:
@@ -227,28 +201,25 @@ def _begun(pending: PendingDecision, step: MoveStep) -> MoveStep:
         return step
     places = after(record, step)
     assert places is not None, "a fragment that is protected has a secondary"
-    switches = {places.primary, places.secondary} == {
-        each.node for each in (record.primary, record.secondary) if each is not None
-    }
+    assert record.secondary is not None
+    was = (record.primary.node, record.secondary.node)
+    switches = {places.primary, places.secondary} == {*was}
     running = dict(pending.planning.running)
     try:
         relocate(pending.planning, record.key, places.primary, places.secondary)
     except (PlacementError, InvalidQuery) as error:
         doubted = _doubted(pending, step, error)
-        return doubted or _failed(step, _reason(error))
+        return doubted or _failed(step, reason(error))
     if switches:
-        assert record.secondary is not None
         _change_primary(pending, record, record.secondary, third=None)
     else:
         pending.planning.running = running
         coming = ThirdReplica(
             replica=pending.view.replica(step.node), becomes=step.role, since_us=pending.now_us
         )
-        now = record.primary if step.role == "primary" else record.secondary
-        from_node = "none" if now is None else now.node
-        detail = f"{step.role} {from_node} → {step.node}, which fetches the state"
+        detail = f"{step.role} {was[step.role == 'secondary']} → {step.node}, "
+        detail += "which fetches the state"
         pending.change_fragment(record, BEGUN, detail, third=coming)
-    was = (record.primary.node, record.secondary.node)
     return msgspec.structs.replace(step, begun_us=pending.now_us, was=was, doubted_us=None)
 
 
@@ -278,7 +249,7 @@ def _doubted(pending: PendingDecision, step: MoveStep, error: Exception) -> Move
     since_us = pending.now_us if step.doubted_us is None else step.doubted_us
     if awaited is None or pending.now_us - since_us >= SETTLES_US:
         return None
-    pending.problems.append(f"the move of {step.fragment} waits until {awaited}: {_reason(error)}")
+    pending.problems.append(f"the move of {step.fragment} waits until {awaited}: {reason(error)}")
     return msgspec.structs.replace(step, doubted_us=since_us)
 
 
@@ -309,7 +280,7 @@ def _arriving(
         relocate(pending.planning, record.key, places.primary, places.secondary)
     except (PlacementError, InvalidQuery) as error:
         doubted = _doubted(pending, step, error)
-        return doubted or _taken_back(pending, step, record, _reason(error))
+        return doubted or _taken_back(pending, step, record, reason(error))
     if step.role == "primary":
         going = ThirdReplica(replica=record.primary, becomes=None, since_us=pending.now_us)
         _change_primary(pending, record, third.replica, third=going)
@@ -438,7 +409,3 @@ def _put_others(pending: PendingDecision, record: FragmentRecord) -> None:
 
 def _failed(step: MoveStep, why: str) -> MoveStep:
     return msgspec.structs.replace(step, failed=why)
-
-
-def _reason(error: Exception) -> str:
-    return error.reason if isinstance(error, MoveRefused) else str(error)
