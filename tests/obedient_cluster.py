@@ -21,8 +21,6 @@ from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.process import Coordination
 from orchestrator.control.publishing import EVERY_US
 from orchestrator.edges.site_checks import EdgeChecks
-from orchestrator.host.core.events import RecordLoss, RecordTakeover
-from orchestrator.host.shell.fragment_changes import FragmentChange, revised
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import (
     ApplyRequest,
@@ -30,6 +28,7 @@ from orchestrator.records import (
     ClusterRecord,
     CostStatus,
     Estimate,
+    FragmentAssignment,
     FragmentRecord,
     NodeCoordinate,
     NodeKind,
@@ -41,13 +40,11 @@ from orchestrator.records import (
     ReplicaStatus,
     RequestRecord,
     RunningQueryRecord,
-    SinkStatus,
-    SourceStatus,
     StreamRecord,
     Wish,
 )
+from orchestrator.simulation.paper.host import PaperHost
 from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
-from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
     CHECKS,
@@ -58,7 +55,6 @@ from orchestrator.store.protocol import (
     REQUESTS,
     RUNNING_QUERIES,
     STREAMS,
-    fragment_key,
 )
 
 places_ms: dict[str, tuple[float, float]] = {
@@ -76,27 +72,14 @@ places_ms: dict[str, tuple[float, float]] = {
 
 EXECUTORS = tuple(places_ms)[:6]
 
-NO_SINK = SinkStatus(
-    next_seq=0,
-    watermark_ms=None,
-    rows=0,
-    latency_ms_p50=None,
-    latency_ms_p99=None,
-    deadline_misses=0,
-    completed_timestamps=0,
-    lost=0,
-    repeated=0,
-)
 
-
-class ObedientHost:
+class ObedientHost(PaperHost):
     """One host: a session, and what it says of itself."""
 
     def __init__(
         self, server: MemoryServer, name: str, life: int, folder: Path | None = None
     ) -> None:
         x_ms, y_ms = places_ms[name]
-        self.store = server.connect()
         self.cold = False
         """Whether its secondaries stay cold."""
         self.lags_since_us: int | None = None
@@ -105,7 +88,7 @@ class ObedientHost:
         """Costs that it reports, by fragment."""
         self.loads: dict[str, ReplicaLoad] = {}
         """Loads that it reports, by fragment."""
-        self.record = NodeRecord(
+        record = NodeRecord(
             node=name,
             incarnation=f"{name}-{life}",
             kind=NodeKind.EXECUTOR if name in EXECUTORS else NodeKind.SITE,
@@ -122,46 +105,21 @@ class ObedientHost:
                 if other != name
             },
         )
-        self._published = EphemeralRecord(self.store, NODES.key(name))
-        self._published.publish(self.record)
+        super().__init__(server, record, runs_trials=False)
         if name not in EXECUTORS:
             checks = EdgeChecks(self.store, name, folder)
             self.checks = self.store.watch(CHECKS, checks.respond)
 
-    def obey(self) -> None:
-        """Run what is assigned, and say so."""
-        found = self.store.get(ASSIGNMENTS.key(self.record.node))
-        if found is None or found.record.incarnation != self.record.incarnation:
-            return
-        assignment: Assignment = found.record
-        self.record = msgspec.structs.replace(
-            self.record,
-            replicas={
-                a.fragment: ReplicaStatus(
-                    role=self._role(a.role),
-                    epoch=a.epoch,
-                    generation=a.generation,
-                    output_watermark_ms=None,
-                    lags_since_us=self.lags_since_us if a.role == "secondary" else None,
-                    cost=self.costs.get(a.fragment),
-                    load=self.loads.get(a.fragment),
-                )
-                for a in assignment.fragments
-            },
-            sources={a.stream: SourceStatus(next_seq=0) for a in assignment.sources},
-            sinks={a.stream: NO_SINK for a in assignment.sinks},
+    def replica(self, asked: FragmentAssignment) -> ReplicaStatus:
+        """What it says of a replica."""
+        warm = ReplicaRole.WARMING if self.cold else ReplicaRole.STANDBY
+        return msgspec.structs.replace(
+            super().replica(asked),
+            role=ReplicaRole.PRIMARY if asked.role == "primary" else warm,
+            lags_since_us=self.lags_since_us if asked.role == "secondary" else None,
+            cost=self.costs.get(asked.fragment),
+            load=self.loads.get(asked.fragment),
         )
-        self._published.publish(self.record)
-
-    def tell(self, **changes: object) -> None:
-        """Say something else of itself."""
-        self.record = msgspec.structs.replace(self.record, **changes)
-        self._published.publish(self.record)
-
-    def _role(self, role: str) -> ReplicaRole:
-        if role == "primary":
-            return ReplicaRole.PRIMARY
-        return ReplicaRole.WARMING if self.cold else ReplicaRole.STANDBY
 
 
 class ObedientCluster:
@@ -320,46 +278,20 @@ class ObedientCluster:
     def take_over(self, fragment: FragmentRecord, version: int, cause: str = "silent") -> None:
         """The secondary takes over and records it, as a host does."""
         assert fragment.secondary is not None
-        event = RecordTakeover(
-            query=fragment.query,
-            fragment=fragment.fragment,
-            epoch=fragment.epoch + 1,
-            previous=fragment.primary.node,
-            cause=cause,
-            detected_at_us=self.now_us,
-        )
         report = self._report(fragment.primary.node)
-        change = FragmentChange(
-            event=event, by=fragment.secondary, lost=fragment.primary, report=report
-        )
-        self._record(fragment, version, change)
+        by = self.hosts[fragment.secondary.node]
+        by.take_over(fragment, version, report, self.now_us, cause)
 
     def lose_secondary(self, fragment: FragmentRecord, version: int, cause: str = "silent") -> None:
         """The primary loses its secondary and records it, as a host does."""
         assert fragment.secondary is not None
-        event = RecordLoss(
-            query=fragment.query,
-            fragment=fragment.fragment,
-            epoch=fragment.epoch,
-            lost=fragment.secondary.node,
-            cause=cause,
-            detected_at_us=self.now_us,
-        )
         report = self._report(fragment.secondary.node)
-        change = FragmentChange(
-            event=event, by=fragment.primary, lost=fragment.secondary, report=report
-        )
-        self._record(fragment, version, change)
+        by = self.hosts[fragment.primary.node]
+        by.lose_secondary(fragment, version, report, self.now_us, cause)
 
     def _report(self, node: str) -> tuple[int, int] | None:
         found = self.store.get(NODES.key(node))
         return None if found is None else found.report
-
-    def _record(self, fragment: FragmentRecord, version: int, change: FragmentChange) -> None:
-        after = revised(fragment, change, lambda: False)
-        assert isinstance(after, FragmentRecord)
-        key = fragment_key(fragment.query, fragment.fragment)
-        self.hosts[change.by.node].store.update(key, after, version)
 
     def view(self) -> ClusterView:
         """What is in the store."""

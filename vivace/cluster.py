@@ -29,6 +29,7 @@ from orchestrator.results.streams import TailEvent
 from orchestrator.results.tokens import NewToken, TokenDocument
 from orchestrator.results.validation import ValidateDocument
 from orchestrator.results.verification import VerifyDocument
+from orchestrator.results.whatif import WhatIfDocument
 from vivace import contexts
 from vivace.api_client import PATIENCE_S, ApiClient
 
@@ -255,6 +256,25 @@ class ClusterClient(ApiClient):
         """Play a drill in the simulated world."""
         given = asked.PredictParameters(drill=drill, target=target)
         return self.run(table.PREDICT, given, on_progress)
+
+    def what_if(
+        self,
+        *,
+        without: Sequence[str] = (),
+        load: float = 1.0,
+        latency: Sequence[str] = (),
+        add_query: PathLike | Sequence[PathLike] = (),
+        add_node: Sequence[str] = (),
+        each: bool = False,
+        play_s: float | None = None,
+        on_progress: Progress = silent,
+    ) -> WhatIfDocument:
+        """What the leader would decide if something were lost, added or otherwise."""
+        given = asked.WhatIfParameters(
+            manifests=_sources(add_query), folder=_here(), without=tuple(without), load=load,
+            latency=tuple(latency), add_node=tuple(add_node), each=each, play_s=play_s,
+        )  # fmt: skip
+        return self.run(table.WHAT_IF, given, on_progress)
 
     def verify(
         self,

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from orchestrator.api.verified_input import Unverifiable
     from orchestrator.api.verified_span import AskedSpan
     from orchestrator.api.verifying import verify
+    from orchestrator.api.whatif import what_if
     from orchestrator.documents.written import lasting, moment
     from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError, error_report
     from orchestrator.manifest import Manifests, load
@@ -88,6 +89,16 @@ if TYPE_CHECKING:
     from orchestrator.results.streams import SentDocument, TailBatch, TailEvent, TailRow
     from orchestrator.results.validation import ValidateDocument
     from orchestrator.results.verification import OutputVerdict, VerifyDocument
+    from orchestrator.results.whatif import (
+        FragmentOutlook,
+        LoadOutlook,
+        LossOutlook,
+        PlayedDocument,
+        PlayedOutput,
+        QueryOutlook,
+        RefusedQuery,
+        WhatIfDocument,
+    )
 
 MODULES = {
     "api.applying": ("apply",),
@@ -115,6 +126,7 @@ MODULES = {
     "api.verified_input": ("Unverifiable",),
     "api.verified_span": ("AskedSpan",),
     "api.verifying": ("verify",),
+    "api.whatif": ("what_if",),
     "documents.written": ("lasting", "moment"),
     "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError", "error_report"),
     "manifest": ("Manifests", "load"),
@@ -134,6 +146,10 @@ MODULES = {
     "results.streams": ("SentDocument", "TailBatch", "TailEvent", "TailRow"),
     "results.validation": ("ValidateDocument",),
     "results.verification": ("OutputVerdict", "VerifyDocument"),
+    "results.whatif": (
+        *("FragmentOutlook", "LoadOutlook", "LossOutlook", "PlayedDocument", "PlayedOutput"),
+        *("QueryOutlook", "RefusedQuery", "WhatIfDocument"),
+    ),
 }
 """Module → its names that the API exports."""
 

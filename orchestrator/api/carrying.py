@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from orchestrator.api.apart import carry_apart
 from orchestrator.api.applying import apply
 from orchestrator.api.auditing import drill_audit
 from orchestrator.api.cluster_status import history, status
@@ -19,7 +20,6 @@ from orchestrator.api.mapping import coordinate_map
 from orchestrator.api.metric_samples import metrics
 from orchestrator.api.moving import cordon, drain, move, switch, uncordon, withdraw
 from orchestrator.api.plans import plan
-from orchestrator.api.predicting import predict
 from orchestrator.api.proposals import NOTHING
 from orchestrator.api.sending import send
 from orchestrator.api.stream_entries import stream_entry
@@ -43,7 +43,6 @@ from orchestrator.operations.parameters import (
     ManifestParameters,
     MoveParameters,
     Parameters,
-    PredictParameters,
     SendParameters,
     StreamParameters,
     SwitchoverParameters,
@@ -202,8 +201,8 @@ def _drill_series(
     )
 
 
-def _predict(cluster: Cluster, asked: PredictParameters, on_progress: Progress) -> DrillReport:
-    return predict(cluster, asked.drill, asked.target, on_progress)
+def _apart(operation: Operation[Any, Any]) -> Carry:
+    return lambda cluster, asked, on_progress: carry_apart(operation, cluster, asked, on_progress)
 
 
 def _verify(cluster: Cluster, asked: VerifyParameters, on_progress: Progress) -> VerifyDocument:
@@ -253,7 +252,8 @@ _CARRIED: Mapping[str, Carry] = {
     table.DRILL_AUDIT.name: lambda cluster, _, __: drill_audit(cluster),
     table.DRILL.name: _drill,
     table.DRILL_SERIES.name: _drill_series,
-    table.PREDICT.name: _predict,
+    table.PREDICT.name: _apart(table.PREDICT),
+    table.WHAT_IF.name: _apart(table.WHAT_IF),
     table.VERIFY.name: _verify,
     table.STREAM.name: _stream,
     table.SEND.name: _send,

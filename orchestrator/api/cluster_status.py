@@ -20,10 +20,10 @@ from orchestrator.records import (
     HistoryEvent,
     NodeRecord,
     ReplicaId,
-    SinkStatus,
     SourceStatus,
 )
 from orchestrator.records.durations import NO_RECOVERY
+from orchestrator.records.hosts import NOTHING_DELIVERED, NOTHING_ENTERED
 from orchestrator.results.status import (
     EventDocument,
     FragmentStatus,
@@ -40,14 +40,6 @@ RECENT = 6
 """Events of the history that the status shows."""
 
 NO_LEADER = "no coordinator leads: nothing is planned, and no lost standby is replaced"
-
-
-NOTHING_ENTERED = SourceStatus(next_seq=0)
-
-NOTHING_DELIVERED = SinkStatus(
-    next_seq=0, watermark_ms=None, rows=0, latency_ms_p50=None, latency_ms_p99=None,
-    deadline_misses=0, completed_timestamps=0, lost=0, repeated=0,
-)  # fmt: skip
 
 
 def status(cluster: Cluster) -> StatusDocument:

@@ -8,8 +8,9 @@ machine takes for everything else, such as a scheduler that is late, is no part 
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 
@@ -18,17 +19,17 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.drilling import CALM_S, DrillMoves, asking, known, region_of
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills import disturbances
-from orchestrator.drills.acting import LOOK_S, Acting, DrillFailed, Inapplicable
+from orchestrator.drills.acting import LOOK_S, Acting, DrillFailed
+from orchestrator.drills.drill import Drill
 from orchestrator.drills.report import measured
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
-from orchestrator.edges.sources import played, recorded
 from orchestrator.progress import Progress, silent
-from orchestrator.records import StreamRecord
 from orchestrator.results.drill_report import DrillReport
 from orchestrator.simulation.world.drill_hands import SimulatedHands
 from orchestrator.simulation.world.scenario import Scenario, ScenarioStuck
 from orchestrator.simulation.world.stage import Stage
+from orchestrator.simulation.world.synthetic import played_stage
 from streams.vectors.chunk import stream_schema
 
 WARM_S = 3.0
@@ -45,15 +46,21 @@ def predict(
     InvalidInput
         There is no such drill.
     Inapplicable
-        It does not fit the cluster, or cannot be simulated.
+        It does not fit the cluster.
     Refused
         There is no such target.
     DrillFailed
         The simulated cluster does not recover.
     """
-    chosen = known(name)
-    stage = Stage.of_view(read_view(cluster.store))
-    stage = replace(stage, streams=[_again(name, stream) for stream in stage.streams])
+    with tempfile.TemporaryDirectory() as folder:
+        stage, made_up = played_stage(read_view(cluster.store), Path(folder))
+        report = _played(cluster, known(name), target, on_progress, stage)
+    return msgspec.structs.replace(report, simulated=True, synthetic=tuple(made_up))
+
+
+def _played(
+    cluster: Cluster, chosen: Drill, target: str | None, on_progress: Progress, stage: Stage
+) -> DrillReport:
     scenario = Scenario(stage, seed=0, candidates=2)
     simulated = Cluster(cluster.reach, scenario.store)
     try:
@@ -61,7 +68,7 @@ def predict(
         scenario.begin()
         hands = SimulatedHands(scenario)
         view, blast = aimed(simulated, chosen, target, on_progress, hands)
-        on_progress("simulate", f"{name}: {blast.summary}")
+        on_progress("simulate", f"{chosen.name}: {blast.summary}")
         scenario.observe(blast.outputs, region_of(view, list(blast.outputs)))
         scenario.run_for(WARM_S)
         acting = Acting(
@@ -83,20 +90,7 @@ def predict(
         for all_of in (scenario.observed, scenario.deliveries)
     )
     events = [entry.event for entry in scenario.store.history()]
-    report = measured(chosen, view, blast, found, delivered, kept, events)
-    return msgspec.structs.replace(report, simulated=True)
-
-
-def _again(drill: str, stream: StreamRecord) -> StreamRecord:
-    """A stream that is played for as long as the drill takes."""
-    if recorded(stream) is None:
-        driver = "no source" if stream.source is None else f"the driver {stream.source.driver}"
-        raise Inapplicable(
-            drill,
-            f"it cannot be simulated: stream {stream.name} has {driver}, and only tuples of "
-            "recordings are known beforehand",
-        )
-    return played(stream, repeat=True)
+    return measured(chosen, view, blast, found, delivered, kept, events)
 
 
 def _delivered(

@@ -38,6 +38,36 @@ class ManifestParameters(Parameters, frozen=True, kw_only=True):
     folder: str = ""
 
 
+class WhatIfParameters(ManifestParameters, frozen=True, kw_only=True):
+    """What is assumed to be otherwise; see `orchestrator.api.whatif.what_if`.
+
+    Attributes
+    ----------
+    manifests
+        Streams and queries that are assumed to be applied.
+    without
+        What is assumed to be lost: nodes, and `<kind>:<name>`.
+    load
+        By how much more comes in.
+    latency
+        Round trips, each `A:B=DURATION`.
+    add_node
+        Nodes, each `NAME=like:NODE`.
+    each
+        Whether everything that can be lost is, one after the other, instead of `without`.
+    play_s
+        For how many virtual seconds it is played in the simulated world; None: it is not.
+    """
+
+    manifests: tuple[ManifestSource, ...] = ()
+    without: tuple[str, ...] = ()
+    load: float = 1.0
+    latency: tuple[str, ...] = ()
+    add_node: tuple[str, ...] = ()
+    each: bool = False
+    play_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] | None = None
+
+
 class ApplyParameters(ManifestParameters, frozen=True, kw_only=True):
     """What is applied; see `orchestrator.api.applying.apply`."""
 

@@ -30,6 +30,7 @@ from orchestrator.operations.parameters import (
     TailParameters,
     TokenParameters,
     VerifyParameters,
+    WhatIfParameters,
     WithdrawParameters,
 )
 from orchestrator.records import PlanDocument
@@ -46,6 +47,7 @@ from orchestrator.results.streams import SentLines, StreamEntry, TailEvent
 from orchestrator.results.tokens import NewToken, TokensDocument
 from orchestrator.results.validation import ValidateDocument
 from orchestrator.results.verification import VerifyDocument
+from orchestrator.results.whatif import WhatIfDocument
 
 READ, OPERATE = AccessRole.READ, AccessRole.OPERATE
 LONG = Manner.LONG
@@ -186,6 +188,13 @@ PREDICT = Operation(
     summary="Play a drill in the simulated world. Changes nothing.",
 )  # fmt: skip
 
+WHAT_IF = Operation(
+    name="what-if", method="POST", path="whatif", verb="whatif",
+    parameters=WhatIfParameters, result=WhatIfDocument, role=OPERATE, manner=LONG,
+    summary="What the leader would decide if something were lost, added or otherwise. "
+    "Changes nothing.",
+)  # fmt: skip
+
 VERIFY = Operation(
     name="verify", method="POST", path="queries/{query}/verify", verb="verify",
     parameters=VerifyParameters, result=VerifyDocument, role=OPERATE, manner=LONG,
@@ -249,7 +258,7 @@ TOKEN_REVOKE = Operation(
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
     STATUS, HISTORY, METRICS, PLAN, PREVIEW, MAP, PREVIEW_MAP, VALIDATE, APPLY, DELETE,
     MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
-    DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, VERIFY,
+    DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, WHAT_IF, VERIFY,
     STREAM, SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS, TOKENS, TOKEN_CREATE, TOKEN_REVOKE,
 )  # fmt: skip
 """In the order in which the documentation has them."""

@@ -68,8 +68,6 @@ class ReplicaLoad(Record, frozen=True, kw_only=True):
     timestamps_s: float
     tuples_s: float
     """Input tuples."""
-    emitted_s: float = 0.0
-    """Output tuples."""
     window_share: float = 1.0
     """How much of the time over which the load of its host is taken it has run, 0 to 1."""
 
@@ -154,8 +152,6 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     """The last that it has given; None: none."""
     giving_bytes: int | None = None
     """How much of its state it has sent to another one by now; None: it gives none at present."""
-    state_bytes: int | None = None
-    """Size of its state, estimated by the rows and groups that it holds; None: it has none yet."""
     checkpoint_bytes: int | None = None
     """Size of the state in the last checkpoint that it was to send; None: none."""
     lost_input: dict[str, LostInput] = {}
@@ -390,8 +386,6 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     coordinate: NodeCoordinate | None = None
     latencies_ms: dict[str, float] = {}
     """Round trips it measured, by peer."""
-    spreads_ms: dict[str, float] = {}
-    """By how much the last five of them differ, by peer."""
     replicas: dict[str, ReplicaStatus] = {}
     sources: dict[str, SourceStatus] = {}
     """Those that have been opened."""
@@ -409,3 +403,13 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """Parts of its assignment that the host cannot carry out, a sentence each."""
     incidents: tuple[Incident, ...] = ()
     """The last failures of sources and sinks, and input that was lost."""
+
+
+NOTHING_ENTERED = SourceStatus(next_seq=0)
+"""Of a source that has just been opened."""
+
+NOTHING_DELIVERED = SinkStatus(
+    next_seq=0, watermark_ms=None, rows=0, latency_ms_p50=None, latency_ms_p99=None,
+    deadline_misses=0, completed_timestamps=0, lost=0, repeated=0,
+)  # fmt: skip
+"""Of a sink that has just been opened."""

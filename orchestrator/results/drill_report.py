@@ -241,6 +241,8 @@ class DrillReport(FailoverFigures, frozen=True, kw_only=True):
         Whether the fault was ended early, because an output was silent for too long.
     simulated
         Whether these are predictions of the simulated world.
+    synthetic
+        Streams whose input was made up for a prediction.
     predicted_ms
         The recovery that the simulated world had predicted; None: it was not asked.
     input_lost
@@ -267,6 +269,7 @@ class DrillReport(FailoverFigures, frozen=True, kw_only=True):
     aborted: bool = False
     input_lost: tuple[str, ...] = ()
     simulated: bool = False
+    synthetic: tuple[str, ...] = ()
     predicted_ms: float | None = None
     remarks: tuple[str, ...] = ()
     late_ms: float | None = None

@@ -51,6 +51,7 @@ def _rows(report: api.DrillReport) -> dict[str, RenderableType]:
         ("hosts were late by", _late(report)),
         ("processors used", "–" if report.processors is None else report.processors.summary),
     ]
+    rows += [("synthetic input", ", ".join(report.synthetic))] if report.synthetic else []
     rows += [("input lost", "; ".join(report.input_lost))] if report.input_lost else []
     rows += [("remarks", "; ".join(report.remarks))] if report.remarks else []
     return dict(rows)

@@ -15,7 +15,6 @@ from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.relocation import MoveRefused
 from orchestrator.records import FragmentRecord, MoveStep
 from placement.errors import PlacementError
-from placement.rebalancing.moves import Reason
 
 
 def drain_steps(planning: Planning, node: str) -> tuple[tuple[MoveStep, ...], dict[str, str]]:
@@ -59,17 +58,16 @@ def _cheapest(planning: Planning, record: FragmentRecord, node: str) -> MoveStep
         There is none; the reason of the last node that was tried.
     """
     best: tuple[float, str, MoveStep] | None = None
-    refused: Exception = MoveRefused(record.key, _nowhere(planning, record), Reason.NOT_THERE)
+    refused: Exception = MoveRefused(record.key, _nowhere(planning, record))
     for step in _steps(planning, record, node):
         running = dict(planning.running)
         try:
-            made = relocated(planning, record, step)
+            usage = relocated(planning, record, step)
         except (PlacementError, InvalidQuery) as error:
             refused = error
             continue
         finally:
             planning.running = running
-        usage = sum(plan.queries[0].network_usage for plan in made.after)
         if best is None or (usage, step.node) < best[:2]:
             best = usage, step.node, step
     if best is None:

@@ -254,7 +254,7 @@ def _portions(
     for stream in streams:
         if stream.name not in found:
             begin_ms = min(begins_ms, default=0)
-            found[stream.name] = _generated(stream, _every_ms(stream, batch_ms), begin_ms)
+            found[stream.name] = generated(stream, _every_ms(stream, batch_ms), begin_ms)
     return found
 
 
@@ -293,13 +293,15 @@ def _recorded(stream: StreamRecord, batch_ms: float) -> Iterator[Portion] | None
     return portions()
 
 
-def _generated(stream: StreamRecord, every_ms: float, since_ms: int) -> Iterator[Portion]:
+def generated(
+    stream: StreamRecord, every_ms: float, since_ms: int, portions: int = PORTIONS
+) -> Iterator[Portion]:
     """Rows of the stream's columns at its rate, each with a timestamp of its own if time allows."""
     rng = np.random.default_rng(SEED)
     schema = stream_schema(stream.columns)
     tuples_s = stream.rate_bytes_s / row_bytes(stream.columns)
     emitted = 0
-    for number in range(PORTIONS):
+    for number in range(portions):
         begin_ms, end_ms = (since_ms + round(n * every_ms) for n in (number, number + 1))
         count = int((number + 1) * every_ms * tuples_s / 1e3) - emitted
         emitted += count

@@ -18,22 +18,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
 from orchestrator.embedded.child_process import ChildProcess
+from orchestrator.embedded.linked_child import linked_child, yield_processors
 from orchestrator.host.shell.trial import run_trial
 from orchestrator.records import Trial, TrialResult
 from orchestrator.records.host_trials import LONGEST_S
 
 IDLE_S = 60.0
 """After so long without a trial the process ends: a second `apply` soon after finds it running."""
-
-NICENESS = 5
-"""Hosts, at 0, get three times as much of a processor that both want. At 10 it would be nine times:
-where a machine has much to do, starting alone took most of the time that a trial may last."""
 
 PROGRAM = (sys.executable, "-m", "orchestrator.host.shell.trial_process")
 
@@ -104,15 +99,10 @@ class TrialProcess:
         """A link to the process, which is started if it does not run."""
         if self._link is not None:
             return self._link
-        link, other = socket.socketpair()
-        with self._lock, other:
+        with self._lock:
             if self._closed:
-                link.close()
                 raise ConnectionAbortedError("the host ends")
-            path = os.pathsep.join(filter(None, sys.path))
-            self._process = ChildProcess(
-                PROGRAM, log=None, stdin=other.fileno(), env={**os.environ, "PYTHONPATH": path}
-            )
+            self._process, link = linked_child(PROGRAM)
             self._link = link
         return link
 
@@ -124,14 +114,6 @@ class TrialProcess:
             process.kill()
         if link is not None:
             link.close()
-
-
-def yield_processors() -> None:
-    """Have this process get out of the way of others."""
-    os.nice(NICENESS)
-    # Linux divides processors among sessions first, and this process has one of its own.
-    with suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(NICENESS), encoding="ascii")
 
 
 def main() -> None:

@@ -8,12 +8,13 @@ through the same encoding, so that both stores refuse the same records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
 
 from orchestrator.records import Record
+from orchestrator.store.copied import StoreCopy
 from orchestrator.store.protocol import (
     Condition,
     Key,
@@ -90,6 +91,19 @@ class MemoryServer:
         self.away = False
         for client in list(self.clients):
             client.resume()
+
+    def restore(self, copy: StoreCopy, leave_out: Collection[str] = ()) -> None:
+        """Have what a copy has, in an empty store.
+
+        Parameters
+        ----------
+        leave_out
+            Folders.
+        """
+        for path, each in copy.records.items():
+            if path.partition("/")[0] not in leave_out:
+                self.entries[path] = _Entry(each.data, each.version, each.created)
+        self.changes = count(max((e.created for e in copy.records.values()), default=0) + 1)
 
     def plant(self, path: str, data: bytes) -> None:
         """Write raw bytes, as somebody with a ZooKeeper shell could."""

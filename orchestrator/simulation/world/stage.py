@@ -7,7 +7,7 @@ places that its fragments have there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -58,6 +58,21 @@ class Stage:
             streams=streams or [m.record for m in manifests.streams],
             queries=[m.record for m in manifests.queries],
         )
+
+    def with_latency(self, here: str, there: str, one_way_ms: float) -> Stage:
+        """The same, with another delay between two hosts: each becomes a region of its own."""
+        delays = {region: dict(row) for region, row in self.cluster.delays_ms.items()}
+        hosts = {host.node: host for host in self.hosts}
+        for name in (here, there):
+            region, own = hosts[name].region, f"{hosts[name].region} of {name}"
+            for row in delays.values():
+                row[own] = row.get(region, 0.0)
+            delays[own] = dict(delays.get(region, {}))
+            hosts[name] = msgspec.structs.replace(hosts[name], region=own)
+        one, other = hosts[here].region, hosts[there].region
+        delays[one][other] = delays[other][one] = one_way_ms
+        cluster = msgspec.structs.replace(self.cluster, delays_ms=delays)
+        return replace(self, cluster=cluster, hosts=[*hosts.values()])
 
     @staticmethod
     def of_view(view: ClusterView) -> Stage:

@@ -36,6 +36,7 @@ VERBS = (
     "drain nowhere", "cordon paris", "cordon lyon --dry-run", "cordon nowhere", "uncordon paris",
     "drill list", "drill report", "drill run nothing", "drill run nothing --times 2",
     "drill run hang --simulate --target nothing",
+    "whatif --without lyon", "whatif --without nowhere",
     "verify proximity", "verify nothing", "send north EXAMPLE/cluster.yaml", "tail nothing",
     "token create --role operate --days 2", "token list", "token revoke nothing",
     "delete proximity", "delete nothing", "delete -f EXAMPLE",

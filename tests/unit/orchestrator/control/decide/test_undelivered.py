@@ -14,8 +14,9 @@ from orchestrator.control.decide.undelivered import undelivered
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import Overflow, ReplicaStatus
+from orchestrator.records.hosts import NOTHING_DELIVERED
 from streams.vectors.chunk import NO_WATERMARK
-from tests.obedient_cluster import NO_SINK, ObedientCluster, query_manifest, stream_manifest
+from tests.obedient_cluster import ObedientCluster, query_manifest, stream_manifest
 
 STATEMENTS = """
 REGISTER QUERY high RSTREAM(SELECT x FROM north [NOW] WHERE x > 1);
@@ -42,7 +43,7 @@ def apply(cluster: ObedientCluster, *queries: QueryManifest) -> None:
 
 def keep(cluster: ObedientCluster, site: str, **kept_ms: int | None) -> None:
     """Have a site say up to where its sinks have kept results."""
-    sinks = {s: structs.replace(NO_SINK, kept_ms=ms) for s, ms in kept_ms.items()}
+    sinks = {s: structs.replace(NOTHING_DELIVERED, kept_ms=ms) for s, ms in kept_ms.items()}
     cluster.hosts[site].tell(sinks=sinks)
 
 

@@ -1,0 +1,70 @@
+"""What can be lost alone: a node, an application, a machine or a site, with its hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from foundation.suggestions import closest
+from orchestrator.control.observe.view import ClusterView
+from orchestrator.drills.drill import owner
+from orchestrator.errors import InvalidInput
+from orchestrator.records import NodeKind, NodeRecord
+
+NODE, APPLICATION, MACHINE, SITE = KINDS = ("node", "application", "machine", "site")
+
+OPTION = "--without"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Something that is lost, and the hosts that go with it."""
+
+    kind: str
+    name: str
+    hosts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def possible_losses(view: ClusterView) -> tuple[Loss, ...]:
+    """Everything that can be lost alone, in the order of `KINDS`."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, host in sorted(view.hosts.items()):
+        for kind, group in _groups_of(host).items():
+            found.setdefault((kind, group), []).append(name)
+    order = sorted(found.items(), key=lambda each: (KINDS.index(each[0][0]), each[0][1]))
+    return tuple(Loss(kind=kind, name=name, hosts=tuple(hosts)) for (kind, name), hosts in order)
+
+
+def named_loss(view: ClusterView, text: str) -> Loss:
+    """What is written after `--without`: a node, or a kind and a name.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such thing.
+    """
+    kind, colon, name = text.partition(":")
+    if not colon:
+        kind, name = NODE, text
+    if kind not in KINDS:
+        raise InvalidInput(
+            "command line", OPTION, text, f"names {kind!r}, which is no kind of what can be lost",
+            f"Write NODE, or {', '.join(f'{each}:NAME' for each in KINDS[1:])}.",
+        )  # fmt: skip
+    known = {each.name: each for each in possible_losses(view) if each.kind == kind}
+    if name in known:
+        return known[name]
+    close = closest(name, known)
+    told = f"Did you mean {close}?" if close else f"There are {', '.join(known) or 'none'}."
+    raise InvalidInput("command line", OPTION, text, f"is no {kind} that runs", told)
+
+
+def _groups_of(host: NodeRecord) -> Mapping[str, str]:
+    """Kind → name of what a host is lost with."""
+    machine = host.machine if host.processors is None else host.processors.machine
+    if host.kind is NodeKind.SITE:
+        return {SITE: host.node, MACHINE: machine}
+    return {NODE: host.node, APPLICATION: owner(host.domain), MACHINE: machine}
