@@ -64,6 +64,23 @@ def read_text(file: Path) -> str:
         ) from None
 
 
+def read_secret(subject: str, field: str, file: Path) -> str:
+    """The secret in a file.
+
+    Raises
+    ------
+    InvalidInput
+        The file that this field of a subject names cannot be read, or is empty.
+    """
+    problem = "is empty"
+    try:
+        if secret := file.read_text(encoding="utf-8").strip():
+            return secret
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"cannot be read ({error})"
+    raise InvalidInput(subject, field, str(file), problem, "Write the cluster's secret into it.")
+
+
 @contextmanager
 def scratch_folder(prefix: str = "vivace-") -> Generator[Path]:
     """A folder for the time of a block, or until the process ends in order in the middle of it."""

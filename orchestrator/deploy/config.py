@@ -29,6 +29,7 @@ from orchestrator.documents.document import Field, documents, slug
 from orchestrator.documents.units import UnitError, servers
 from orchestrator.embedded.ports import LOOPBACK
 from orchestrator.errors import InvalidInput
+from orchestrator.folders import read_secret
 from orchestrator.manifest import ClusterManifest, PlaceManifest, cluster_record, load
 from orchestrator.manifest.applications import nodes_of
 from orchestrator.records import MACHINE, HostSpec, NodeKind
@@ -46,6 +47,9 @@ _address = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 """A host name or an IP address, as sockets take it."""
 
 SECRET_VARIABLE = "VIVACE_SECRET"
+
+SECRET_OF_EXECUTORS = "spark.executorEnv.VIVACE_SECRET_FILE"
+"""The Spark setting with which a host pool does not send the secret to its executors."""
 
 WEB = f"{LOOPBACK}:8650"
 """Where the HTTP API is served unless something else is said."""
@@ -163,11 +167,16 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             region=place.region,
             domain=domain,
             zookeeper=self.zookeeper,
-            secret=self.secret,
+            secret="" if kind is NodeKind.EXECUTOR and self.executors_read_secret else self.secret,
             bind=self.bind,
             advertise=self.advertise,
             archive=str(self.archive) if kind is NodeKind.SITE and self.archive else None,
         )
+
+    @property
+    def executors_read_secret(self) -> bool:
+        """Whether the environment of executors says where the secret lies."""
+        return SECRET_OF_EXECUTORS in self.spark_settings
 
     def application_nodes(self) -> tuple[PlaceManifest, ...]:
         """The nodes that a host pool runs.
@@ -296,14 +305,7 @@ def _check_names(file: Path, given: Mapping[str, str]) -> None:
 def _secret(file: Path, secret_file: Path | None) -> str:
     if secret_file is None:
         raise _missing(file, "secretFile")
-    problem = "is empty"
-    try:
-        if secret := secret_file.read_text(encoding="utf-8").strip():
-            return secret
-    except (OSError, UnicodeDecodeError) as error:
-        problem = f"cannot be read ({error})"
-    remedy = "Write the cluster's secret into it."
-    raise InvalidInput(str(file), "secretFile", str(secret_file), problem, remedy)
+    return read_secret(str(file), "secretFile", secret_file)
 
 
 def _missing(file: Path | str, name: str) -> InvalidInput:

@@ -18,6 +18,7 @@ from orchestrator.edges.sinks.sink_drivers import HandingSink, SinkDrivers
 from orchestrator.edges.site_checks import EdgeChecks
 from orchestrator.embedded.struck_process import SITE
 from orchestrator.health import Health
+from orchestrator.host.shell.own_environment import in_its_environment
 from orchestrator.host.shell.process import HostProcess
 from orchestrator.host.shell.warm_up import warm_up
 from orchestrator.records import SinkAssignment
@@ -35,7 +36,7 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
     Ended
         `ended` said so before ZooKeeper and the cluster's settings were there.
     """
-    spec = config.site_spec()
+    spec = in_its_environment(config.site_spec())
     warm_up()
     sources.preload()
     sinks.preload()

@@ -75,9 +75,11 @@ class HostSpec(Record, frozen=True, kw_only=True):
     """Failure domain, which may contain `MACHINE`: Spark decides where an executor runs."""
     zookeeper: str
     secret: str
-    """Digest credential for the store."""
+    """Digest credential for the store; empty if the host's environment says where it lies."""
     bind: str = "127.0.0.1"
     advertise: str = ""
     """Address that peers are told; see `orchestrator.host.shell.addresses`."""
+    port: int = 0
+    """On which links come in; 0: any."""
     archive: str | None = None
     """Folder for the files of a site's sinks."""

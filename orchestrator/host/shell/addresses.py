@@ -1,4 +1,4 @@
-"""The address that a host's peers are told, and the machine that its failure domain names.
+"""The address that a host's peers are told.
 
 A host that listens on one address tells that one. A host that listens on all interfaces must
 choose. The name of a machine often stands for its loopback address (Debian: 127.0.1.1), which is of
@@ -11,17 +11,13 @@ from __future__ import annotations
 import socket
 from contextlib import closing, suppress
 
-import msgspec
-
-from orchestrator.records import MACHINE, HostSpec
-
-ANY_ADDRESS = "0.0.0.0"
+ANY_ADDRESSES = ("0.0.0.0", "::")
 
 
-def on_this_machine(spec: HostSpec) -> HostSpec:
-    """The start parameters of a host that has come to run here."""
-    domain = spec.domain.replace(MACHINE, socket.gethostname())
-    return msgspec.structs.replace(spec, domain=domain)
+def endpoint(address: str, port: int | str) -> str:
+    """Of an IP address or a host name, as ZeroMQ has it."""
+    address = address.strip("[]")
+    return f"tcp://[{address}]:{port}" if ":" in address else f"tcp://{address}:{port}"
 
 
 def advertised_address(bind: str, advertise: str, zookeeper: str) -> str:
@@ -41,12 +37,17 @@ def advertised_address(bind: str, advertise: str, zookeeper: str) -> str:
     >>> advertised_address("127.0.0.2", "", "zk:2181"), advertised_address("0.0.0.0", "me", "zk:1")
     ('127.0.0.2', 'me')
     """
-    if advertise or bind != ANY_ADDRESS:
+    if advertise or bind.strip("[]") not in ANY_ADDRESSES:
         return advertise or bind
+    family = socket.AF_UNSPEC if ":" in bind else socket.AF_INET
     for server in zookeeper.partition("/")[0].split(","):
         host, _, port = server.strip().rpartition(":")
-        with suppress(OSError), closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
-            # Nothing is sent: this only asks the system for the way.
-            probe.connect((host, int(port)))
-            return probe.getsockname()[0]
+        with suppress(OSError):
+            for kind, *_, address in socket.getaddrinfo(
+                host.strip("[]"), int(port), family, socket.SOCK_DGRAM
+            ):
+                with suppress(OSError), closing(socket.socket(kind, socket.SOCK_DGRAM)) as probe:
+                    # Nothing is sent: this only asks the system for the way.
+                    probe.connect(address)
+                    return probe.getsockname()[0]
     return socket.gethostbyname(socket.gethostname())

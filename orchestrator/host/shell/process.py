@@ -29,11 +29,12 @@ from orchestrator.errors import InvalidInput
 from orchestrator.health import Health, served
 from orchestrator.host.core.core import Worked
 from orchestrator.host.core.events import Event, MessageArrived, PeerLost
-from orchestrator.host.shell.addresses import advertised_address, on_this_machine
+from orchestrator.host.shell.addresses import advertised_address
 from orchestrator.host.shell.garbage import FullCollections
 from orchestrator.host.shell.kernels import KernelLoader
 from orchestrator.host.shell.loop import LATE_US, PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.shell.name_claim import TOKEN_BITS, claim_name
+from orchestrator.host.shell.own_environment import in_its_environment
 from orchestrator.host.shell.own_process import (
     CpuMeter,
     ParentWatchdog,
@@ -124,7 +125,6 @@ class HostProcess:
             raise InvalidInput(
                 "store", "cluster", spec.cluster, "does not exist", "Start it with `vivace up`."
             )
-        spec = on_this_machine(spec)
         claimed = claim_name(store, spec, secrets.randbits(TOKEN_BITS))
         check_claim = nobody_else
         if source_folder is not None:
@@ -136,7 +136,7 @@ class HostProcess:
         advertised = advertised_address(spec.bind, spec.advertise, spec.zookeeper)
         pace = StatePace(found.record.state_rate_bytes_s)
         self._transport = Transport(
-            spec.node, keys, spec.bind, monotonic_us,
+            spec.node, keys, spec.bind, monotonic_us, port=spec.port,
             budget=budget, advertised=advertised, pace=pace,
         )  # fmt: skip
         self._arrived: deque[FramesArrived | PeerLost] = deque()
@@ -383,6 +383,7 @@ def run_host(spec: HostSpec) -> None:
 
     The store may be away when a host starts; it is looked for until the executor ends.
     """
+    spec = in_its_environment(spec)
     parent_watchdog, health = ParentWatchdog(), Health()
     with served(health):
         warm_up()

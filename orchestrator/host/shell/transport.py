@@ -44,6 +44,7 @@ from ha.memory import MemoryBudget
 from orchestrator.clock import thread_us
 from orchestrator.host.core.events import PeerLost
 from orchestrator.host.core.link_faults import link_delay_us
+from orchestrator.host.shell.addresses import endpoint
 from orchestrator.host.shell.bundles import PART_FLAG, head, opened
 from orchestrator.host.shell.link_shaper import LinkShaper
 from orchestrator.host.shell.pace import StatePace
@@ -176,6 +177,7 @@ class Transport:
         budget: MemoryBudget = DEFAULT_BUDGET,
         advertised: str | None = None,
         pace: StatePace | None = None,
+        port: int = 0,
     ) -> None:
         self.node = node
         self.transit_bytes = 0
@@ -204,8 +206,10 @@ class Transport:
         self._router.curve_server = True
         self._router.curve_publickey = keys.public
         self._router.curve_secretkey = keys.secret
-        port = self._router.bind_to_random_port(f"tcp://{address}")
-        self.endpoint = f"tcp://{advertised or address}:{port}"
+        self._router.ipv6 = ":" in address
+        self._router.bind(endpoint(address, port or "*"))
+        bound = self._router.get_string(zmq.LAST_ENDPOINT).rpartition(":")[2]
+        self.endpoint = endpoint(advertised or address, bound)
         self._poll = select.poll()
         self._ears: dict[int, Callable[[], None]] = {}
         self._listen_to(self._zap.fileno(), self._authenticate)
@@ -396,6 +400,7 @@ class Transport:
         dealer.setsockopt(zmq.LINGER, 0)
         dealer.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
         dealer.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+        dealer.setsockopt(zmq.IPV6, 1)
         dealer.setsockopt(zmq.RECONNECT_IVL, 20)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
         dealer.curve_publickey = self._keys.public

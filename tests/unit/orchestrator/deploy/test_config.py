@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,6 +70,18 @@ def test_environment_variables_win_over_the_file(tmp_path: Path) -> None:
 def test_spark_settings_keep_their_dotted_names(tmp_path: Path) -> None:
     file = write(tmp_path, f"{CONFIG}sparkSettings: {{spark.app.id: vivace}}\n")
     assert read_config(file, {}).spark_settings == {"spark.app.id": "vivace"}
+
+
+def test_executors_whose_environment_says_where_the_secret_lies_are_not_sent_it(
+    tmp_path: Path,
+) -> None:
+    setting = "sparkSettings: {spark.executorEnv.VIVACE_SECRET_FILE: /run/secret}\n"
+    for text, is_sent in ((CONFIG, True), (CONFIG + setting, False)):
+        config = read_config(write(tmp_path, f"{text}site: receiver\n"), {})
+        (node, _) = config.application_nodes()
+        spec = config.host_spec(node, NodeKind.EXECUTOR, "application-1")
+        assert (b"hidden" in pickle.dumps(spec)) is is_sent
+        assert config.site_spec().secret == "hidden"
 
 
 def test_site_takes_region_and_domain_from_the_manifest(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import zmq
 
 from ha.memory import MemoryBudget
 from orchestrator.clock import now_us
+from orchestrator.embedded.ports import free_port
 from orchestrator.host.core.events import PeerLost
 from orchestrator.host.shell.pace import StatePace
 from orchestrator.host.shell.parts import PART_BYTES, PART_FRAMES
@@ -497,6 +498,37 @@ def test_hosts_on_different_addresses_reach_each_other(hosts: Hosts, wait_until:
         return all(len(each.arrived) == 2 for each in (one, other, everywhere))
 
     wait_until(all_there)
+
+
+def test_a_link_over_ipv6_comes_in_at_the_port_that_is_named(wait_until: WaitUntil) -> None:
+    port = free_port()
+    keys = [KeyPair.generate(), KeyPair.generate()]
+    with (
+        closing(Transport("one", keys[0], "[::1]", now_us, port=port)) as one,
+        closing(Transport("other", keys[1], "::1", now_us)) as other,
+    ):
+        assert one.endpoint == f"tcp://[::1]:{port}"
+        pairs = zip((one, other), keys, strict=True)
+        peers = [
+            Peer(
+                node=each.node,
+                incarnation="1",
+                endpoint=each.endpoint,
+                public_key=key.public.decode(),
+                delay_ms=0.0,
+            )
+            for each, key in pairs
+        ]
+        for each in (one, other):
+            each.set_peers(peers)
+        other.send("one", [b"\x00hello"])
+        other.flush()
+
+        def came() -> bool:
+            other.receive(2000)
+            return any(isinstance(each, FramesArrived) for each in one.receive(2000))
+
+        wait_until(came)
 
 
 def test_wake_ends_a_wait(hosts: Hosts) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
-from orchestrator.host.shell.addresses import ANY_ADDRESS, advertised_address, on_this_machine
-from orchestrator.records import MACHINE, HostSpec, NodeKind
+from orchestrator.host.shell.addresses import advertised_address, endpoint
+
+ANY_ADDRESS = "0.0.0.0"
 
 
 @pytest.mark.parametrize(
@@ -32,14 +31,11 @@ def test_a_server_without_a_way_is_passed_over() -> None:
     assert advertised_address(ANY_ADDRESS, "", servers) == "127.0.0.1"
 
 
-def test_a_failure_domain_names_the_machine_on_which_the_host_runs() -> None:
-    spec = HostSpec(
-        cluster="c",
-        node="one",
-        kind=NodeKind.EXECUTOR,
-        region="",
-        domain=f"app@{MACHINE}/rack",
-        zookeeper="",
-        secret="",
-    )
-    assert on_this_machine(spec).domain == f"app@{socket.gethostname()}/rack"
+@pytest.mark.parametrize("bind", ["::", "[::]"])
+def test_a_host_that_listens_on_ipv6_tells_such_an_address(bind: str) -> None:
+    assert advertised_address(bind, "", "[::1]:2181") == "::1"
+
+
+def test_an_ipv6_address_has_brackets_in_an_endpoint() -> None:
+    assert endpoint("::1", 9) == endpoint("[::1]", "9") == "tcp://[::1]:9"
+    assert endpoint("10.0.0.9", 9) == "tcp://10.0.0.9:9"

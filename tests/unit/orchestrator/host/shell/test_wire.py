@@ -238,17 +238,23 @@ def test_the_log_of_a_snapshot_is_written_and_read_in_pieces() -> None:
         next(unread.log)
 
 
-def test_frames_tell_their_size_and_how_long_making_them_took_once_all_are_taken() -> None:
-    told: list[tuple[int, float]] = []
+def test_frames_tell_their_size_so_far_and_how_long_making_them_took() -> None:
+    told: list[tuple[int, float, bool]] = []
     now_us = iter(range(0, 1000, 10))
-    frames = measured(
-        encode_frames(SNAPSHOT), lambda: next(now_us), lambda size, took: told.append((size, took))
-    )
+
+    def tell(size: int, took_us: float, ended: bool) -> None:
+        told.append((size, took_us, ended))
+
+    frames = measured(encode_frames(SNAPSHOT), lambda: next(now_us), tell)
     first = next(frames)
-    assert told == []
-    assert [first, *frames] == encode(SNAPSHOT)
+    assert told == [(len(first), 10.0, False)]
+    whole = encode(SNAPSHOT)
+    assert [first, *frames] == whole
     # A look at the clock before and after each, and after the last.
-    assert told == [(sum(map(len, encode(SNAPSHOT))), 10.0 * (len(encode(SNAPSHOT)) + 1))]
+    assert told[-2:] == [
+        (sum(map(len, whole)), 10.0 * len(whole), False),
+        (sum(map(len, whole)), 10.0 * (len(whole) + 1), True),
+    ]
 
 
 def test_many_rows_make_a_piece_of_the_log_of_their_own() -> None:
