@@ -36,6 +36,16 @@ class VivaceError(Exception):
     report: ErrorReport | None = None
 
 
+class Cancelled(VivaceError):
+    """Somebody wants what is under way to end; raised where it tells its progress."""
+
+    def __init__(self, operation: str, by: str) -> None:
+        super().__init__(
+            f"operation {operation} was cancelled by {by}. The leader carries on what was "
+            "consented to: the history says whether it did."
+        )
+
+
 @dataclass(eq=False)
 class InvalidInput(VivaceError):
     """A file holds something that cannot be used.

@@ -24,6 +24,7 @@ from orchestrator.results.drill_report import DrillReport
 from orchestrator.results.drills import DrillAudit, DrillDocument, DrillRun
 from orchestrator.results.metrics import Sample
 from orchestrator.results.moves import CordonDocument, MovesDocument
+from orchestrator.results.operations import OperationStatus
 from orchestrator.results.status import EventDocument, StatusDocument
 from orchestrator.results.streams import TailEvent
 from orchestrator.results.tokens import NewToken, TokenDocument
@@ -293,6 +294,11 @@ class ClusterClient(ApiClient):
             everything=everything, sql=sql,
         )  # fmt: skip
         return self.run(table.VERIFY, given, on_progress)
+
+    def cancel(self, operation: str) -> OperationStatus:
+        """Have a long operation end at its next step, by the name of its record."""
+        given = asked.FollowParameters(operation=operation)
+        return self.call(table.OPERATION_CANCEL, given)
 
     def tokens(self) -> tuple[TokenDocument, ...]:
         """The tokens of the API."""

@@ -10,7 +10,7 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.drilling import DRILLS, drill, known
 from orchestrator.api.predicting import predict
 from orchestrator.drills.acting import Inapplicable
-from orchestrator.errors import InvalidInput, VivaceError
+from orchestrator.errors import Cancelled, InvalidInput, VivaceError
 from orchestrator.progress import Progress, silent
 from orchestrator.results.drills import DrillRun
 from orchestrator.store.protocol import StoreError
@@ -49,6 +49,8 @@ def run_series(
         if compare:
             try:
                 predicted_ms = predict(cluster, name, target, on_progress).recovery_ms
+            except Cancelled:
+                raise
             except (VivaceError, StoreError) as error:
                 unpredicted = error.why if isinstance(error, Inapplicable) else str(error)
         run = _run(cluster, name, target, on_progress, force, predicted_ms)
@@ -67,6 +69,8 @@ def _run(
 ) -> DrillRun:
     try:
         found = drill(cluster, name, target, on_progress, force=force, predicted_ms=predicted_ms)
+    except Cancelled:
+        raise
     except Inapplicable as error:
         return DrillRun(drill=name, inapplicable=error.why)
     except (VivaceError, StoreError) as error:

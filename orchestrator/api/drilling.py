@@ -38,7 +38,7 @@ from orchestrator.drills.report import for_history, measured
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks import DEFAULT, read_back
 from orchestrator.edges.sinks.delivered import Delivered
-from orchestrator.errors import InvalidInput, Refused
+from orchestrator.errors import Cancelled, InvalidInput, Refused
 from orchestrator.host.shell.garbage import set_aside
 from orchestrator.progress import Progress, silent
 from orchestrator.records import HistoryEvent
@@ -119,7 +119,7 @@ def drill(
 
     try:
         report = _with_several_aims(attempt)
-    except DrillFailed as error:
+    except (DrillFailed, Cancelled) as error:
         _note(cluster, FAILED, name, str(error))
         raise
     detail = "; ".join(report.failures) or (

@@ -16,6 +16,7 @@ VERBS = (
 GROUPS = {
     "drill": ("list", "run", "report"),
     "config": ("list", "use", "add", "remove"),
+    "operations": ("cancel",),
     "token": ("create", "list", "revoke"),
 }
 """Groups of verbs, each a module, and their verbs."""

@@ -231,6 +231,13 @@ OPERATION_EVENTS = Operation(
     summary="Follow a long operation to its result.",
 )  # fmt: skip
 
+OPERATION_CANCEL = Operation(
+    name="operation-cancel", method="DELETE", path="operations/{operation}",
+    verb="operations cancel",
+    parameters=FollowParameters, result=OperationStatus, role=OPERATE, changes=True,
+    summary="Have a long operation end at its next step.",
+)  # fmt: skip
+
 EVENTS = Operation(
     name="events", method="GET", path="events",
     parameters=EventsParameters, result=EventDocument, role=READ, manner=Manner.STREAM,
@@ -259,6 +266,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
     STATUS, HISTORY, METRICS, PLAN, PREVIEW, MAP, PREVIEW_MAP, VALIDATE, APPLY, DELETE,
     MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
     DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, WHAT_IF, VERIFY,
-    STREAM, SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS, TOKENS, TOKEN_CREATE, TOKEN_REVOKE,
+    STREAM, SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS, OPERATION_CANCEL,
+    TOKENS, TOKEN_CREATE, TOKEN_REVOKE,
 )  # fmt: skip
 """In the order in which the documentation has them."""

@@ -33,6 +33,8 @@ class OperationRecord(Record, frozen=True, kw_only=True):
         Cluster clock, µs.
     step, detail
         What was under way last.
+    cancelled_by
+        Who wants it to end; empty: nobody does.
     result, error
         Of one that is done, and of one that has failed, as JSON; else null.
     """
@@ -45,6 +47,7 @@ class OperationRecord(Record, frozen=True, kw_only=True):
     ended_us: int | None = None
     step: str = ""
     detail: str = ""
+    cancelled_by: str = ""
     result: msgspec.Raw = NOTHING
     error: msgspec.Raw = NOTHING
 

@@ -27,6 +27,8 @@ class OperationStatus(Result, frozen=True, kw_only=True):
         Cluster clock, µs.
     step, detail
         What was under way last.
+    cancelled_by
+        Who wants it to end, which it does at its next step; empty: nobody.
     result
         That of the operation, once it is done; else null.
     error
@@ -41,5 +43,6 @@ class OperationStatus(Result, frozen=True, kw_only=True):
     ended_us: int | None = None
     step: str = ""
     detail: str = ""
+    cancelled_by: str = ""
     result: msgspec.Raw
     error: msgspec.Raw

@@ -77,7 +77,9 @@ class Application:
             Manner.LONG: self._begun,
             Manner.STREAM: self._stream,
         }
-        routes = [
+        # Those of OPTIONS first: else litestar adds its own.
+        routes = _options()
+        routes += [
             self._guarded(PREFIX + each.path, each.method, each, handles[each.manner](each))
             for each in OPERATIONS
         ]
@@ -117,9 +119,7 @@ class Application:
                     await self._service.refused(operation, by, str(error))
                 return self._failure(request, error)
 
-        return route(_field.sub(rf"{{{_OF}\1:str}}", path), http_method=method, status_code=200)(
-            guarded
-        )
+        return route(_routed(path), http_method=method, status_code=HTTPStatus.OK)(guarded)
 
     async def _author(self, request: ApiRequest, address: str) -> Author:
         """Whose request it is; counted."""
@@ -210,6 +210,28 @@ class Application:
         response = _raised(request, error)
         response.headers.update(self._age())
         return response
+
+
+def _routed(path: str) -> str:
+    """A path as litestar has it."""
+    return _field.sub(rf"{{{_OF}\1:str}}", path)
+
+
+def _options() -> list[HTTPRouteHandler]:
+    """What may be done with a path; of one with several methods litestar itself tells only one."""
+    methods: dict[str, set[str]] = {}
+    for each in OPERATIONS:
+        methods.setdefault(PREFIX + each.path, {"OPTIONS"}).add(each.method)
+
+    def told(path: str, allowed: set[str]) -> HTTPRouteHandler:
+        async def options() -> Response[None]:
+            headers = {"Allow": ", ".join(sorted(allowed))}
+            return Response(None, status_code=HTTPStatus.NO_CONTENT, headers=headers)
+
+        status = HTTPStatus.NO_CONTENT
+        return route(_routed(path), http_method="OPTIONS", status_code=status)(options)
+
+    return [told(path, allowed) for path, allowed in methods.items()]
 
 
 def _cors(allowed: Sequence[str]) -> CORSConfig:

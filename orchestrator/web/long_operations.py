@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from orchestrator.errors import Refused, Unreachable, error_report
+from orchestrator.errors import Cancelled, Refused, Unreachable, error_report
 from orchestrator.progress import Progress
 from orchestrator.records import OperationRecord, OperationState, WebRecord
 from orchestrator.results.operations import OperationStatus
@@ -62,12 +62,15 @@ class _Job:
         What its record is to say; replaced as a whole.
     written, version
         What it says, and its version.
+    cancelled_by
+        Who wants it to end; empty: nobody does.
     """
 
     name: str
     wanted: OperationRecord
     written: OperationRecord
     version: int = 0
+    cancelled_by: str = ""
 
 
 class LongOperations:
@@ -159,11 +162,29 @@ class LongOperations:
             OperationStatus,
         )
 
+    def cancel(self, name: str, by: str) -> None:
+        """Have an operation that is under way end at its next step, whoever carries it out.
+
+        Raises
+        ------
+        NotFound
+            There is none of that name, or it ended some time ago.
+        """
+        while self.status(name).state == "running":
+            key = OPERATIONS.key(name)
+            if (found := self._store.get(key)) is None or found.record.cancelled_by:
+                return
+            with suppress(VersionConflict, RecordMissing):
+                cancelled = msgspec.structs.replace(found.record, cancelled_by=by)
+                self._store.update(key, cancelled, found.version)
+
     def _is_abandoned(self, name: str, record: OperationRecord) -> bool:
         return name not in self._jobs and self._store.get(WEBS.key(record.web)) is None
 
     def _carry(self, job: _Job, carry: Callable[[Progress], object]) -> None:
         def on_progress(step: str, detail: str) -> None:
+            if job.cancelled_by:
+                raise Cancelled(job.name, job.cancelled_by)
             job.wanted = msgspec.structs.replace(job.wanted, step=step, detail=detail)
 
         state, result, error = OperationState.DONE, b"null", b"null"
@@ -203,21 +224,26 @@ class LongOperations:
         """Have the store say what is so."""
         self._publish()
         for job in [*self._jobs.values()]:
-            wanted = job.wanted
+            self._look_whether_cancelled(job)
+            wanted = msgspec.structs.replace(job.wanted, cancelled_by=job.cancelled_by)
             try:
                 if wanted != job.written:
                     job.version = self._store.update(OPERATIONS.key(job.name), wanted, job.version)
                     job.written = wanted
             except VersionConflict:
-                # Its answer was lost: nobody else writes it.
-                found = self._store.get(OPERATIONS.key(job.name))
-                job.version = job.version if found is None else found.version
+                # Its answer was lost, or somebody has cancelled it: the next round knows.
                 continue
             except RecordMissing:
                 del self._jobs[job.name]
                 continue
             if wanted.state is not OperationState.RUNNING:
                 del self._jobs[job.name]
+
+    def _look_whether_cancelled(self, job: _Job) -> None:
+        """Read what others have written of it; this process's own writes are read at once."""
+        if (found := self._store.get(OPERATIONS.key(job.name))) is not None:
+            job.written, job.version = found.record, found.version
+            job.cancelled_by = found.record.cancelled_by
 
     def sweep(self) -> None:
         """Forget what ended some time ago."""

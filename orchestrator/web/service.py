@@ -111,9 +111,11 @@ class Service:
                 raise late()
 
         def carry() -> bytes:
-            if isinstance(asked, FollowParameters):
-                return msgspec.json.encode(self.long.status(asked.operation))
             self._note(operation, asked, author)
+            if isinstance(asked, FollowParameters):
+                if operation.changes:
+                    self.long.cancel(asked.operation, str(author))
+                return msgspec.json.encode(self.long.status(asked.operation))
             return msgspec.json.encode(carry_out(operation, cluster, asked, waiting))
 
         if operation.method != "GET":

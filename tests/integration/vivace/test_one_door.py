@@ -38,6 +38,7 @@ VERBS = (
     "drill run hang --simulate --target nothing",
     "whatif --without lyon", "whatif --without nowhere",
     "verify proximity", "verify nothing", "send north EXAMPLE/cluster.yaml", "tail nothing",
+    "operations cancel nothing",
     "token create --role operate --days 2", "token list", "token revoke nothing",
     "delete proximity", "delete nothing", "delete -f EXAMPLE",
 )  # fmt: skip

@@ -148,6 +148,15 @@ def test_another_method_is_refused(here: Served) -> None:
     assert response.json()["error"]["type"] == "MethodNotAllowed"
 
 
+def test_a_path_tells_all_of_its_methods(here: Served) -> None:
+    paths = here.client.get(f"{PREFIX}openapi.json").json()["paths"]
+    for path, methods in paths.items():
+        response = here.client.options(path)
+        assert response.status_code == 204
+        allowed = {each.lower() for each in response.headers["Allow"].split(", ")}
+        assert allowed == {*methods, "options"}, path
+
+
 def test_a_body_that_is_too_large_is_refused(here: Served) -> None:
     response = here.client.post(f"{PREFIX}validate", content=b" " * (MOST_BODY_BYTES + 1))
     assert response.status_code == 413

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Generator
 from typing import Any
 
@@ -160,6 +161,40 @@ def test_too_many_at_once_are_refused(web: Web) -> None:
         web.begin()
     with pytest.raises(Busy):
         web.long.begin("move", "start@here", lambda _: None)
+
+
+def begun_in_steps(web: Web) -> str:
+    """Have something done that goes on, step by step, for ever."""
+
+    def carry(on_progress: Progress) -> object:
+        while True:
+            on_progress("drilling", "again")
+            time.sleep(0)
+
+    return web.long.begin("drill-series", "start@here", carry)
+
+
+def test_what_any_process_cancels_ends_at_its_next_step(web: Web, other: Web) -> None:
+    name = begun_in_steps(web)
+    web.long.write()
+    other.long.cancel(name, "5f3a@there")
+    assert other.long.status(name).state == "running"
+    assert other.long.status(name).cancelled_by == "5f3a@there"
+    other.long.cancel(name, "somebody else")
+    while web.long.status(name).state == "running":
+        web.long.write()
+    status = other.long.status(name)
+    assert (status.state, status.cancelled_by) == ("failed", "5f3a@there")
+    error = msgspec.json.decode(status.error)
+    assert error["type"] == "Cancelled"
+    assert f"operation {name} was cancelled by 5f3a@there" in error["message"]
+    other.long.cancel(name, "too late")
+    assert other.long.status(name) == status
+
+
+def test_what_is_unknown_cannot_be_cancelled(web: Web) -> None:
+    with pytest.raises(NotFound):
+        web.long.cancel("none", "start@here")
 
 
 def test_what_is_being_begun_counts(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
