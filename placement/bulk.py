@@ -39,8 +39,8 @@ from placement.errors import (
 )
 from placement.evaluation.load import ROUNDING_CORES, Load
 from placement.network import NetworkView
-from placement.planner import check_requests, free_points, place_query
-from placement.records import PlacedOperator, Plan, QueryFigures, Request
+from placement.planner import free_points, place_query
+from placement.records import PlacedOperator, Plan, QueryFigures, Request, check_requests
 from placement.settings import Settings
 
 REPLICAS = 2

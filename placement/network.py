@@ -66,6 +66,8 @@ class NetworkView:
         With distinct names and coordinates of the same dimension.
     rtt_ms
         Measured round trips, ms, by pair. Where both directions were measured their mean counts.
+    spread_ms
+        By how much the last measurements of a pair differ, ms, as far as known; the same mean.
 
     Attributes
     ----------
@@ -92,6 +94,7 @@ class NetworkView:
 
     nodes: tuple[Node, ...]
     rtt_ms: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    spread_ms: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     by_name: dict[str, Node] = field(init=False, repr=False)
     index: dict[str, int] = field(init=False, repr=False)
     positions_ms: FloatArray = field(init=False, repr=False)
@@ -102,6 +105,7 @@ class NetworkView:
     capacity_cores: FloatArray = field(init=False, repr=False)
     _errors_ms: FloatArray = field(init=False, repr=False)
     _measured: _MeasuredPairs = field(init=False, repr=False)
+    _spreads: _MeasuredPairs = field(init=False, repr=False)
     _tree: cKDTree | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -129,6 +133,7 @@ class NetworkView:
             "capacity_cores": np.array([node.capacity_cores for node in self.nodes]),
             "_errors_ms": np.array([node.error_ms for node in self.nodes], dtype=np.float64),
             "_measured": _MeasuredPairs.of(self.rtt_ms, index),
+            "_spreads": _MeasuredPairs.of(self.spread_ms, index),
             "_tree": cKDTree(positions_ms[host_indices]) if hosts else None,
         }
         for name, value in derived.items():
@@ -204,12 +209,13 @@ class NetworkView:
     def uncertainty_between(self, sources: IntArray, targets: IntArray) -> FloatArray:
         """How far round trips of `one_way_between` may be off, shape (s, t), ms.
 
-        The errors of both coordinates together; zero where the round trip was measured, and
-        within a node.
+        The errors of both coordinates together. Where the round trip was measured, half the spread
+        of its last measurements, zero if that is not known. Zero within a node.
         """
         errors_ms = self._errors_ms[sources][:, None] + self._errors_ms[targets]
         _, measured = self._measured.find(sources[:, None], targets)
-        errors_ms[measured] = 0.0
+        spread_ms = self._spreads.over(np.zeros(errors_ms.shape), sources[:, None], targets)
+        errors_ms[measured] = spread_ms[measured] / 2
         errors_ms[sources[:, None] == targets] = 0.0
         return errors_ms
 

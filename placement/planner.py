@@ -30,8 +30,6 @@ from placement.equilibrium import least_usage
 from placement.errors import (
     BoundUnattainable,
     DeadlineUnattainable,
-    GraphError,
-    NetworkError,
     NoNode,
 )
 from placement.evaluation import single
@@ -39,7 +37,15 @@ from placement.evaluation.load import Load
 from placement.evaluation.single import Places
 from placement.network import NetworkView
 from placement.primaries import PrimaryTask, choose_primaries
-from placement.records import Keep, PlacedOperator, Plan, QueryFigures, Request, Secondary
+from placement.records import (
+    Keep,
+    PlacedOperator,
+    Plan,
+    QueryFigures,
+    Request,
+    Secondary,
+    check_requests,
+)
 from placement.relaxation import relax
 from placement.secondaries import StandbyTask, place_secondaries
 from placement.settings import Placer, Settings
@@ -298,40 +304,3 @@ def still_running(keep: Keep, view: NetworkView) -> Keep:
         if alive:
             running[name] = (alive[0], alive[1] if len(alive) > 1 else None)
     return running
-
-
-def check_requests(requests: Sequence[Request], view: NetworkView) -> None:
-    """Check that queries can be planned together on a network.
-
-    Raises
-    ------
-    GraphError
-        Naming the query, and the field or operator that contradicts the rest.
-    """
-    placed_by: dict[str, str] = {}
-    names: set[str] = set()
-    for request in requests:
-        graph = request.graph
-        if graph.name in names:
-            raise GraphError(graph.name, "name", "is given to two queries")
-        names.add(graph.name)
-        for field, value in zip(Request._fields[1:], request[1:], strict=True):
-            if not math.isfinite(value) or value < 0:
-                raise GraphError(graph.name, field, f"{value} is not a number of ms ≥ 0")
-        for operator in graph.operators:
-            if operator.pinned is not None:
-                try:
-                    view.node(operator.pinned)
-                except NetworkError as error:
-                    raise GraphError(
-                        graph.name, f"operator {operator.name}", f"cannot be pinned: {error}"
-                    ) from None
-            elif operator.name in placed_by:
-                raise GraphError(
-                    graph.name,
-                    f"operator {operator.name}",
-                    f"is placed with query {placed_by[operator.name]} already; "
-                    "pin it to the node that runs it there",
-                )
-            else:
-                placed_by[operator.name] = graph.name

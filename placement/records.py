@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from placement.errors import GraphError, NetworkError
 from placement.graph import QueryGraph
+from placement.network import NetworkView
 
 Keep = Mapping[str, tuple[str, str | None]]
 """Operator → nodes of its running primary and secondary (None: it lost its secondary)."""
@@ -143,3 +146,40 @@ class Plan:
 
     placements: tuple[PlacedOperator, ...]
     queries: tuple[QueryFigures, ...]
+
+
+def check_requests(requests: Sequence[Request], view: NetworkView) -> None:
+    """Check that queries can be planned together on a network.
+
+    Raises
+    ------
+    GraphError
+        Naming the query, and the field or operator that contradicts the rest.
+    """
+    placed_by: dict[str, str] = {}
+    names: set[str] = set()
+    for request in requests:
+        graph = request.graph
+        if graph.name in names:
+            raise GraphError(graph.name, "name", "is given to two queries")
+        names.add(graph.name)
+        for field, value in zip(Request._fields[1:], request[1:], strict=True):
+            if not math.isfinite(value) or value < 0:
+                raise GraphError(graph.name, field, f"{value} is not a number of ms ≥ 0")
+        for operator in graph.operators:
+            if operator.pinned is not None:
+                try:
+                    view.node(operator.pinned)
+                except NetworkError as error:
+                    raise GraphError(
+                        graph.name, f"operator {operator.name}", f"cannot be pinned: {error}"
+                    ) from None
+            elif operator.name in placed_by:
+                raise GraphError(
+                    graph.name,
+                    f"operator {operator.name}",
+                    f"is placed with query {placed_by[operator.name]} already; "
+                    "pin it to the node that runs it there",
+                )
+            else:
+                placed_by[operator.name] = graph.name

@@ -68,6 +68,8 @@ class ReplicaLoad(Record, frozen=True, kw_only=True):
     timestamps_s: float
     tuples_s: float
     """Input tuples."""
+    emitted_s: float = 0.0
+    """Output tuples."""
     window_share: float = 1.0
     """How much of the time over which the load of its host is taken it has run, 0 to 1."""
 
@@ -152,6 +154,8 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     """The last that it has given; None: none."""
     giving_bytes: int | None = None
     """How much of its state it has sent to another one by now; None: it gives none at present."""
+    state_bytes: int | None = None
+    """Size of its state, estimated by the rows and groups that it holds; None: it has none yet."""
     checkpoint_bytes: int | None = None
     """Size of the state in the last checkpoint that it was to send; None: none."""
     lost_input: dict[str, LostInput] = {}
@@ -386,6 +390,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     coordinate: NodeCoordinate | None = None
     latencies_ms: dict[str, float] = {}
     """Round trips it measured, by peer."""
+    spreads_ms: dict[str, float] = {}
+    """By how much the last five of them differ, by peer."""
     replicas: dict[str, ReplicaStatus] = {}
     sources: dict[str, SourceStatus] = {}
     """Those that have been opened."""

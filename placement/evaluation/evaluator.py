@@ -1,8 +1,8 @@
-"""Cost and promises of placements: network usage, recovery time and latency of the outputs.
+"""Promises of placements: recovery time, and latency of the outputs.
 
-Network usage and recovery time are those of reliable placement, §3.3, (2) and (1), with Lat and K
-one-way latencies. The paper's (1) leaves out the time until the death is noticed. Here it is part
-of the recovery time, because users state their bound about silence at the output:
+Recovery time is that of reliable placement, §3.3, (1), with K a one-way latency. The paper's (1)
+leaves out the time until the death is noticed. Here it is part of the recovery time, because users
+state their bound about silence at the output:
 
     R = detection + max_i K_i + Σ_i Q_i·p
 
@@ -89,15 +89,6 @@ def tabled(nodes: IntArray, size: int, table: FloatArray) -> PairLookup:
     return look_up
 
 
-class FlowingStream(NamedTuple):
-    """A stream that flows: columns of its two operators, and whether it feeds a secondary."""
-
-    source: int
-    target: int
-    rate_bytes_s: float
-    to_secondary: bool
-
-
 class Evaluator:
     """Evaluates placements of one query.
 
@@ -116,8 +107,6 @@ class Evaluator:
         Operator → o.
     placed
         o of the operators to be placed, in topological order.
-    streams
-        All streams between primaries, then those to secondaries, each by their target's order.
     reprocess_ms
         ΣQ·p by operator, shape (o,), ms.
     """
@@ -139,23 +128,7 @@ class Evaluator:
             [self.column[link.source] for link in graph.inputs[name]] for name in graph.order
         ]
         self._cost_ms = [graph.by_name[name].cost_us / 1e3 for name in graph.order]
-        self.streams = [
-            FlowingStream(
-                self.column[link.source], self.column[name], link.rate_bytes_s, to_secondary
-            )
-            for to_secondary, names in ((False, graph.order), (True, graph.to_place))
-            for name in names
-            for link in graph.inputs[name]
-        ]
         self.reprocess_ms = np.array([reprocess_ms(graph, n, batch_size) for n in graph.order])
-
-    def primary_usage(self, batch: PlacementBatch) -> FloatArray:
-        """Network usage (2) of the links between primaries, shape (f,), bytes/s × s = bytes."""
-        return self._usage(batch, to_secondary=False)
-
-    def standby_usage(self, batch: PlacementBatch) -> FloatArray:
-        """Network usage (2) of the same streams to the secondaries, every tuple sent, bytes."""
-        return self._usage(batch, to_secondary=True)
 
     def transfer_ms(
         self, o: int, batch: PlacementBatch, secondaries: IntArray, catch_up_ms: FloatArray
@@ -218,20 +191,6 @@ class Evaluator:
         """Latency of the slowest output from its farthest source, shape (f,), ms."""
         arrived_ms, _ = self.arrivals_ms(batch)
         return arrived_ms.max(axis=1, initial=0.0)
-
-    def _usage(self, batch: PlacementBatch, *, to_secondary: bool) -> FloatArray:
-        """Σ DR·Lat, bytes."""
-        total = np.zeros(len(batch.primaries))
-        targets = batch.secondaries if to_secondary else batch.primaries
-        streams = [stream for stream in self.streams if stream.to_secondary is to_secondary]
-        if streams:
-            ends = np.array([(stream.source, stream.target) for stream in streams])
-            delays_ms = self.one_way_of(batch.primaries[:, ends[:, 0]], targets[:, ends[:, 1]])
-            if to_secondary:
-                delays_ms *= (targets != batch.primaries)[:, ends[:, 1]]
-            for stream, delay_ms in zip(streams, delays_ms.T, strict=True):
-                total += stream.rate_bytes_s * delay_ms / 1e3
-        return total
 
 
 def reprocess_ms(graph: QueryGraph, operator: str, batch_size: int) -> float:

@@ -94,7 +94,7 @@ class Load:
         replicas: IntArray | None = None,
         used_cores: FloatArray | None = None,
     ) -> None:
-        self._view = view
+        self.view = view
         self._operator_load = operator_load
         self._cpu = cpu
         nodes, none = view.nodes, np.zeros(len(view.nodes))
@@ -122,7 +122,7 @@ class Load:
         count
             −1: one less.
         """
-        at = np.array([self._view.index[node] for node in nodes], dtype=np.int64)
+        at = np.array([self.view.index[node] for node in nodes], dtype=np.int64)
         return self._plus(at, count, count * cores, count * input_bytes_s) if len(at) else self
 
     def with_operators(
@@ -212,7 +212,7 @@ class Load:
 
     def room_cores(self) -> FloatArray:
         """CPU that is left, cores; below 0 where replicas need too much."""
-        return self._view.capacity_cores - self.used_cores
+        return self.view.capacity_cores - self.used_cores
 
     def has_room_for(self, delta: LoadDelta, rows: int) -> BoolArray:
         """Whether no node gets more than it has cores for, by placement, shape (rows,).

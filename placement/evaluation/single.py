@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placement.evaluation.cost import StreamEnd, TrafficCost
 from placement.evaluation.evaluator import Evaluator, PlacementBatch
 from placement.graph import QueryGraph
 from placement.network import NetworkView
@@ -54,7 +55,7 @@ def as_batch(
 def primary_usage(graph: QueryGraph, primaries: Places, view: NetworkView) -> float:
     """Network usage (2) of the links between primaries, bytes."""
     batch = as_batch(graph, view, primaries)
-    return float(Evaluator(graph, view.one_way_of).primary_usage(batch)[0])
+    return _usage(graph, batch, view, StreamEnd.PRIMARY)
 
 
 def standby_usage(
@@ -62,7 +63,12 @@ def standby_usage(
 ) -> float:
     """Network usage (2) that Active Standby adds, bytes."""
     batch = as_batch(graph, view, primaries, secondaries)
-    return float(Evaluator(graph, view.one_way_of).standby_usage(batch)[0])
+    return _usage(graph, batch, view, StreamEnd.SECONDARY)
+
+
+def _usage(graph: QueryGraph, batch: PlacementBatch, view: NetworkView, end: StreamEnd) -> float:
+    traffic = TrafficCost(graph, view)
+    return float(traffic.of(batch, traffic.ending(end))[0])
 
 
 def running_secondaries(

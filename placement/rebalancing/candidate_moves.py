@@ -19,6 +19,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from foundation.arrays import FloatArray, IntArray
+from placement.evaluation.cost import TrafficCost
 from placement.evaluation.evaluator import PlacementBatch, stacked
 from placement.evaluation.load import Load
 from placement.graph import QueryGraph
@@ -26,7 +27,6 @@ from placement.network import NetworkView
 from placement.rebalancing.move_evaluation import LEGAL, MoveEvaluation
 from placement.rebalancing.moves import RebalanceSettings
 from placement.rebalancing.running import RunningQuery
-from placement.rebalancing.traffic_terms import traffic_terms_at, usage_by_host
 from placement.settings import Settings
 
 Group = tuple[str, ...]
@@ -61,9 +61,12 @@ class CandidateMoves:
         self._graph = graph
         self._hosts = view.host_indices
         self._limit = rebalancing.candidates
+        movable = set(graph.to_place if running.movable is None else running.movable)
+        self._movable = [name for name in graph.to_place if name in movable]
         primary = _costs_by_host(running, load, view, secondary=False)
         secondary = _costs_by_host(running, load, view, secondary=True)
-        self._groups = colocated(graph, {name: pair[0] for name, pair in running.places.items()})
+        primaries = {name: pair[0] for name, pair in running.places.items() if name in movable}
+        self._groups = colocated(graph, primaries)
         singles = [(name,) for name in graph.to_place]
         self._elsewhere = {
             group: self._cheapest(np.sum([primary[name] for name in group], axis=0))
@@ -73,12 +76,13 @@ class CandidateMoves:
         tried = [*self._elsewhere.values(), *self._standing_by.values()]
         here = [i for pair in running.places.values() for i in pair]
         here += [view.index[o.pinned] for o in graph.operators if o.pinned is not None]
+        here += [view.at(reader.node) for reader in running.readers]
         nodes = np.unique(np.concatenate([np.array(here, dtype=np.int64), *tried]))
         self.evaluation = MoveEvaluation(running, view, nodes, state_bytes, settings, rebalancing)
 
     def batch(self) -> PlacementBatch:
         """All placements with one change, after the running one."""
-        base, placed = self.evaluation.base, self.evaluation.evaluator.placed
+        base, placed = self.evaluation.base, self._columns
         swaps = self.swaps()
         # Unless roles may be swapped, nothing may come after the swap.
         swappable: list[int] = np.flatnonzero(self.evaluation.findings(swaps) == LEGAL).tolist()
@@ -91,6 +95,11 @@ class CandidateMoves:
                 *(self._together(group) for group in self._groups),
             ]
         )
+
+    @property
+    def _columns(self) -> list[int]:
+        """Of the operators that may move."""
+        return [self.evaluation.evaluator.column[name] for name in self._movable]
 
     def elsewhere(self, o: int, start: PlacementBatch) -> PlacementBatch:
         """One replica of an operator on every other node that is worth trying; primary first."""
@@ -105,7 +114,7 @@ class CandidateMoves:
 
     def swaps(self) -> PlacementBatch:
         """Roles of one operator swapped; a row for each in topological order."""
-        base, placed = self.evaluation.base, self.evaluation.evaluator.placed
+        base, placed = self.evaluation.base, self._columns
         batch = base.repeated(len(placed))
         at = np.arange(len(placed))
         batch.primaries[at, placed] = base.secondaries[0, placed]
@@ -148,7 +157,7 @@ def colocated(graph: QueryGraph, primaries: Mapping[str, int]) -> tuple[Group, .
         return tuple(o for o in graph.order if o in found)
 
     groups: dict[Group, None] = {}
-    for name in graph.to_place:
+    for name in filter(primaries.__contains__, graph.to_place):
         for directions in ((True, True), (True, False), (False, True)):
             groups[reach(name, *directions)] = None
     return tuple(group for group in groups if len(group) > 1)
@@ -158,9 +167,15 @@ def _costs_by_host(
     running: RunningQuery, load: Load, view: NetworkView, *, secondary: bool
 ) -> dict[str, FloatArray]:
     """Cost of each operator's primary or secondary on each host, all else as it is, bytes."""
-    graph = running.request.graph
-    return {
-        name: load.price_bytes(graph.input_rate(name))[view.host_indices]
-        + usage_by_host(traffic_terms_at(running, view, name, secondary=secondary), view)
-        for name in graph.to_place
-    }
+    graph, hosts = running.request.graph, view.host_indices
+    traffic = TrafficCost(graph, view, standbys=running.standbys, readers=running.readers)
+    everywhere = running.as_batch(view).repeated(len(hosts))
+    found: dict[str, FloatArray] = {}
+    for name in graph.to_place:
+        replicas = everywhere.secondaries if secondary else everywhere.primaries
+        before = replicas[:, traffic.column[name]].copy()
+        replicas[:, traffic.column[name]] = hosts
+        usage = traffic.of(everywhere, traffic.touching(name, secondary=secondary))
+        found[name] = load.price_bytes(graph.input_rate(name))[hosts] + usage
+        replicas[:, traffic.column[name]] = before
+    return found

@@ -2,37 +2,121 @@
 
 For each of its two replicas: the streams that pull at it, the cost of every node, and the obstacle
 to the best of the others. The figures are those of rebalancing, so the difference between two
-candidates' totals is the gain of a move between them, all else staying where it is. The result is a
-record (`placement.rebalancing.explanation`); rendering it is left to the caller.
+candidates' totals is the gain of a move between them, all else staying where it is.
+
+Forces are those of reliable placement, Algorithm 3: a stream of DR bytes/s pulls at both its ends.
+Costs are in the planner's currency, bytes/s × s = bytes (`placement.evaluation.cost`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from foundation.arrays import FloatArray
 from placement.errors import RunningError
-from placement.evaluation.evaluator import PlacementBatch
+from placement.evaluation.cost import PricedStream, StreamEnd
 from placement.evaluation.load import Load
 from placement.network import NetworkView
 from placement.rebalancing.candidate_moves import CandidateMoves
-from placement.rebalancing.explanation import (
-    CandidateNode,
-    Explanation,
-    Force,
-    Obstacle,
-    ReplicaExplanation,
-)
 from placement.rebalancing.move_evaluation import LEGAL, REASONS, MoveEvaluation
-from placement.rebalancing.moves import Reason, RebalanceSettings
+from placement.rebalancing.moves import Obstacle, Reason, RebalanceSettings
 from placement.rebalancing.running import RunningQuery, as_running, running_load
-from placement.rebalancing.traffic_terms import TrafficTerm, traffic_terms_at, usage_by_host
 from placement.records import Pairs, Request
 from placement.settings import Settings
+
+ObstacleOf = Callable[[str, str], Obstacle | None]
+"""What stands against nodes of an operator's primary and secondary; None: nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Force:
+    """One stream that pulls at a replica.
+
+    Attributes
+    ----------
+    operator, is_secondary, node
+        The replica at its other end; no operator if that is a reader in another query.
+    incoming
+        Whether the stream comes from there.
+    latency_ms, usage
+        One way, ms, and what the stream costs at present, bytes.
+    """
+
+    operator: str
+    is_secondary: bool
+    node: str
+    incoming: bool
+    rate_bytes_s: float
+    latency_ms: float
+    usage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateNode:
+    """The cost of a replica on a node, bytes, and the obstacle to it.
+
+    Attributes
+    ----------
+    usage
+        Of its streams to and from primaries, and to readers in other queries.
+    standby
+        Of its streams to or as a secondary.
+    load_price
+        Its own, for the CPU axis there.
+    crowding
+        The increase of the load prices of the other replicas there.
+    obstacle
+        None for the node where it is.
+    """
+
+    node: str
+    usage: float
+    standby: float
+    load_price: float
+    crowding: float
+    obstacle: Obstacle | None
+
+    @property
+    def total(self) -> float:
+        """All of it, bytes."""
+        return self.usage + self.standby + self.load_price + self.crowding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaExplanation:
+    """Why one replica is on its node.
+
+    Attributes
+    ----------
+    forces
+        Strongest first, by rate.
+    candidates
+        All nodes that may run operators, cheapest first; the replica's own among them.
+    binding
+        The obstacle to the cheapest node of all; None if the replica is there, or if only the
+        effort of moving keeps it away.
+    best_rejected
+        The cheapest of the others; None if there is no other.
+    """
+
+    node: str
+    forces: tuple[Force, ...]
+    candidates: tuple[CandidateNode, ...]
+    binding: Obstacle | None
+    best_rejected: CandidateNode | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why an operator's replicas are where they are."""
+
+    query: str
+    operator: str
+    primary: ReplicaExplanation
+    secondary: ReplicaExplanation
 
 
 def explain(
@@ -60,22 +144,32 @@ def explain(
     GraphError, NetworkError
         If queries and network contradict each other.
     """
-    settings = settings or Settings()
     queries = as_running(requests, running, view)
+    return explain_running(queries, view, operator, settings or Settings())
+
+
+def explain_running(
+    queries: Sequence[RunningQuery],
+    view: NetworkView,
+    operator: str,
+    settings: Settings,
+    obstacle_of: ObstacleOf | None = None,
+) -> Explanation:
+    """Explain the places of one operator; see `explain`.
+
+    Parameters
+    ----------
+    obstacle_of
+        Judges nodes instead of the quick test of rebalancing.
+    """
     found = [query for query in queries if operator in query.places]
     if not found:
         raise RunningError(operator, "is in none of the queries given, or is pinned")
     load = running_load(view, settings, queries)
-    evaluation = CandidateMoves(
-        found[0],
-        load,
-        view,
-        {},
-        settings,
-        RebalanceSettings(candidates=len(view.hosts)),
-    ).evaluation
+    every = RebalanceSettings(candidates=max(len(view.hosts), 1))
+    evaluation = CandidateMoves(found[0], load, view, {}, settings, every).evaluation
     primary, secondary = (
-        _Replica(operator, is_secondary, found[0], load, view, evaluation).explained()
+        _Replica(operator, is_secondary, found[0], load, view, evaluation).explained(obstacle_of)
         for is_secondary in (False, True)
     )
     return Explanation(
@@ -101,39 +195,62 @@ class _Replica:
     def _column(self) -> int:
         return self.evaluation.evaluator.column[self.operator]
 
-    def explained(self) -> ReplicaExplanation:
+    @property
+    def _at(self) -> int:
+        return self.query.places[self.operator][self.is_secondary]
+
+    def explained(self, obstacle_of: ObstacleOf | None) -> ReplicaExplanation:
         """Forces, candidates and obstacles."""
-        terms = traffic_terms_at(self.query, self.view, self.operator, secondary=self.is_secondary)
-        at = self.query.places[self.operator][self.is_secondary]
-        candidates = self._candidates(at, terms)
-        node = self.view.nodes[at].name
+        streams = self.evaluation.traffic.touching(self.operator, secondary=self.is_secondary)
+        candidates = self._candidates(streams, obstacle_of)
+        node = self.view.nodes[self._at].name
         cheapest = candidates[0].obstacle
         free = cheapest is None or cheapest.reason is Reason.MARGIN
         return ReplicaExplanation(
             node=node,
-            forces=self._forces(at, terms),
+            forces=tuple(sorted(map(self._force, streams), key=lambda force: -force.rate_bytes_s)),
             candidates=candidates,
             binding=None if free else cheapest,
             best_rejected=next((c for c in candidates if c.node != node), None),
         )
 
-    def _candidates(self, at: int, terms: list[TrafficTerm]) -> tuple[CandidateNode, ...]:
+    def _candidates(
+        self, streams: Sequence[PricedStream], obstacle_of: ObstacleOf | None
+    ) -> tuple[CandidateNode, ...]:
         """All hosts, cheapest first; of equally cheap ones the present node, then by name."""
-        to_secondaries = [term for term in terms if self.is_secondary or term.is_secondary]
-        to_primaries = [term for term in terms if term not in to_secondaries]
-        hosts = self.view.host_indices
-        rate = self.query.request.graph.input_rate(self.operator)
+        hosts, graph = self.view.host_indices, self.query.request.graph
+        batch = self.evaluation.base.repeated(len(hosts))
+        replicas = batch.secondaries if self.is_secondary else batch.primaries
+        replicas[:, self._column] = hosts
+        standby = [each for each in streams if each.end is StreamEnd.SECONDARY]
+        others = [each for each in streams if each.end is not StreamEnd.SECONDARY]
+        rate = graph.input_rate(self.operator)
         share_ms = self.query.shares_ms[self.operator][self.is_secondary]
-        own, others = self.load.price_of_replica(at, rate, share_ms)
-        parts = (
-            usage_by_host(to_primaries, self.view),
-            usage_by_host(to_secondaries, self.view),
-            own[hosts],
-            others[hosts],
-        )
-        totals = np.sum(parts, axis=0)
-        obstacles = self._obstacles(totals, int(np.flatnonzero(hosts == at)[0]))
-        order: list[int] = np.lexsort((hosts != at, totals)).tolist()
+        own, crowding = self.load.price_of_replica(self._at, rate, share_ms)
+        price = self.evaluation.traffic.of
+        parts = (price(batch, others), price(batch, standby), own[hosts], crowding[hosts])
+        totals: FloatArray = np.sum(parts, axis=0)
+        evaluated = self.evaluation.evaluate(batch)
+        full = ~self.load.has_room_for(evaluated.load_delta, len(hosts))
+        capacity = REASONS.index(Reason.CAPACITY)
+        findings = np.where((evaluated.findings == LEGAL) & full, capacity, evaluated.findings)
+        here = np.flatnonzero(hosts == self._at)
+        present = float(totals[here[0]]) if len(here) else float("inf")
+
+        def obstacle(row: int) -> Obstacle | None:
+            if hosts[row] == self._at:
+                return None
+            if obstacle_of is not None:
+                pair = (int(batch.primaries[row, self._column]),)
+                pair += (int(batch.secondaries[row, self._column]),)
+                found = obstacle_of(*self.view.names(pair))
+            elif (finding := int(findings[row])) == LEGAL:
+                found = None
+            else:
+                found = self.evaluation.obstacle(evaluated, row, finding, self.load)
+            return found or self._dearer(float(totals[row]), present)
+
+        order: list[int] = np.lexsort((hosts != self._at, totals)).tolist()
         return tuple(
             CandidateNode(
                 node=self.view.hosts[i].name,
@@ -141,93 +258,34 @@ class _Replica:
                 standby=float(parts[1][i]),
                 load_price=float(parts[2][i]),
                 crowding=float(parts[3][i]),
-                obstacle=obstacles[i],
+                obstacle=obstacle(i),
             )
             for i in order
         )
 
-    def _obstacles(self, totals: FloatArray, here: int) -> list[Obstacle | None]:
-        """The obstacle to each host; None to the one at `here`."""
-        hosts = self.view.host_indices
-        batch = self.evaluation.base.repeated(len(hosts))
-        replicas = batch.secondaries if self.is_secondary else batch.primaries
-        replicas[:, self._column] = hosts
-        evaluated = self.evaluation.evaluate(batch)
-        full = ~self.load.has_room_for(evaluated.load_delta, len(hosts))
-        recovery_ms = self.evaluation.recovery_ms(batch)
-        latency_ms = self.evaluation.evaluator.latency_ms(batch)
-        findings: list[int] = evaluated.findings.tolist()
-        obstacles: list[Obstacle | None] = []
-        for i, finding in enumerate(findings):
-            if i == here:
-                obstacles.append(None)
-            elif finding != LEGAL:
-                reason, late_ms = REASONS[finding], float(latency_ms[i])
-                obstacles.append(self._broken(reason, batch, i, recovery_ms[i], late_ms))
-            elif full[i]:
-                obstacles.append(self._full(int(hosts[i])))
-            else:
-                obstacles.append(self._dearer(float(totals[i]), float(totals[here]), here))
-        return obstacles
-
-    def _broken(
-        self,
-        reason: Reason,
-        batch: PlacementBatch,
-        row: int,
-        recovery_ms: FloatArray,
-        latency_ms: float,
-    ) -> Obstacle:
-        if reason is Reason.DEADLINE:
-            name, limit_ms = self.query.request.graph.name, self.evaluation.latency_limit_ms
-            return Obstacle(reason=reason, subject=name, value=latency_ms, limit=limit_ms)
-        if reason is Reason.RECOVERY_BOUND:
-            limits_ms = self.evaluation.recovery_limits_ms
-            worst = int(np.argmax(recovery_ms - limits_ms))
-            return Obstacle(
-                reason=reason,
-                subject=self.query.request.graph.order[worst],
-                value=float(recovery_ms[worst]),
-                limit=float(limits_ms[worst]),
-            )
-        primary = int(batch.primaries[row, self._column])
-        secondary = int(batch.secondaries[row, self._column])
-        node = self.view.nodes[primary]
-        subject = node.name if primary == secondary else node.domain
-        return Obstacle(reason=reason, subject=subject)
-
-    def _full(self, node: int) -> Obstacle:
-        cores = self.query.request.graph.cores(self.operator)
-        return Obstacle(
-            reason=Reason.CAPACITY,
-            subject=self.view.nodes[node].name,
-            value=float(self.load.used_cores[node]) + cores,
-            limit=float(self.view.capacity_cores[node]),
-        )
-
-    def _dearer(self, total: float, present: float, here: int) -> Obstacle:
+    def _dearer(self, total: float, present: float) -> Obstacle:
         """A legal host is dearer, or not cheap enough to be moved to."""
         reason = Reason.MARGIN if total < present else Reason.COST
-        subject = self.view.hosts[here].name
+        subject = self.view.nodes[self._at].name
         return Obstacle(reason=reason, subject=subject, value=total, limit=present)
 
-    def _forces(self, at: int, terms: list[TrafficTerm]) -> tuple[Force, ...]:
-        forces: list[Force] = []
-        for term in terms:
-            apart = self.view.positions_ms[term.node] - self.view.positions_ms[at]
-            length_ms = math.hypot(*apart)
-            here, there = self.view.nodes[at].name, self.view.nodes[term.node].name
-            latency_ms = self.view.one_way_ms(here, there)
-            forces.append(
-                Force(
-                    operator=term.operator,
-                    is_secondary=term.is_secondary,
-                    node=there,
-                    incoming=term.incoming,
-                    rate_bytes_s=term.rate_bytes_s,
-                    direction=tuple((apart / (length_ms or 1.0)).tolist()),
-                    latency_ms=latency_ms,
-                    usage=term.rate_bytes_s * latency_ms / 1e3,
-                )
-            )
-        return tuple(sorted(forces, key=lambda force: -force.rate_bytes_s))
+    def _force(self, stream: PricedStream) -> Force:
+        base, graph = self.evaluation.base, self.query.request.graph
+        left, right = (int(nodes[0]) for nodes in stream.ends(base))
+        incoming = stream.target == self._column and stream.end is not StreamEnd.NODE
+        if stream.source == self._column:
+            # The checkpoints of its own secondary go out of it.
+            incoming = self.is_secondary and incoming
+        other = left if incoming else right
+        is_node = stream.end is StreamEnd.NODE
+        named = "" if is_node else graph.order[stream.source if incoming else stream.target]
+        here, there = self.view.nodes[self._at].name, self.view.nodes[other].name
+        return Force(
+            operator=named,
+            is_secondary=stream.end is StreamEnd.SECONDARY and not incoming,
+            node=there,
+            incoming=incoming,
+            rate_bytes_s=stream.rate_bytes_s,
+            latency_ms=self.view.one_way_ms(here, there),
+            usage=float(self.evaluation.traffic.of(base, [stream])[0]),
+        )

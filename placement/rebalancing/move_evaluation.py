@@ -14,24 +14,25 @@ before                after                  steps
 (a, s)                (s, c)                 swap, then the secondary, now on a, goes to c
 ====================  =====================  ====================================================
 
-*Legal* is a placement that keeps failure domains, recovery bound and deadline. Where the network
-has broken one of them since the query was placed, a change may not make it worse.
+*Legal* is a placement that keeps failure domains, recovery bound and deadline, with its primaries
+on nodes that they may take. Where the network has broken one of them since the query was placed, a
+change may not make it worse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from foundation.arrays import BoolArray, FloatArray, IntArray
-from placement.evaluation.evaluator import Evaluator, PlacementBatch, tabled
-from placement.evaluation.load import LoadDelta
-from placement.evaluation.single import as_batch
+from placement.evaluation.cost import StreamEnd, TrafficCost
+from placement.evaluation.evaluator import Evaluator, PlacementBatch, stacked, tabled
+from placement.evaluation.load import Load, LoadDelta
 from placement.network import NetworkView
-from placement.rebalancing.moves import MoveKind, Reason, RebalanceSettings
+from placement.rebalancing.moves import MoveKind, Obstacle, Reason, RebalanceSettings
 from placement.rebalancing.running import RunningQuery
 from placement.settings import Settings
 
@@ -39,6 +40,10 @@ REASONS = tuple(Reason)
 """A *finding* is `LEGAL`, or the position in here of the first reason against a placement."""
 
 LEGAL = -1
+
+ORDERS_TRIED = 64
+"""Placements on the way that are looked beyond before a change counts as having no legal order.
+Changes have few moves, and nearly always the first order is legal."""
 
 
 class ChangeStep(NamedTuple):
@@ -57,13 +62,15 @@ class EvaluatedMoves:
     Attributes
     ----------
     usage_gain
-        By how much network usage and standby traffic fall, shape (f,), bytes.
+        By how much the cost of traffic falls, shape (f,), bytes.
     uncertainty
         Shape (f,), bytes (`placement.rebalancing.moves`).
     price, bytes_to_ship, seconds
         Of the replica that comes to a new node, by operator, shape (f, o). A swap is free.
     moves
         Steps that lead there, shape (f,).
+    recovery_ms, latency_ms
+        Of every operator, shape (f, o), and of the slowest output, shape (f,).
     findings
         Shape (f,), see `REASONS`.
     load_delta
@@ -77,6 +84,8 @@ class EvaluatedMoves:
     bytes_to_ship: FloatArray
     seconds: FloatArray
     moves: IntArray
+    recovery_ms: FloatArray
+    latency_ms: FloatArray
     findings: IntArray
     load_delta: LoadDelta
 
@@ -93,14 +102,16 @@ class MoveEvaluation:
     state_bytes
         State of each operator; one that is not in there has none.
     settings, rebalancing
-        Overhead of a link and batch size; horizon and bandwidth.
+        Overhead and price of a link, and batch size; horizon and bandwidth.
 
     Attributes
     ----------
     base
         The running placement, as a single row.
+    traffic
+        Prices the streams.
     usage
-        Its network usage and standby traffic, bytes.
+        Their cost in the running placement, bytes.
     recovery_limits_ms, latency_limit_ms
         The legal recovery time by operator, shape (o,), and latency of the slowest output.
     """
@@ -124,8 +135,23 @@ class MoveEvaluation:
             hop_overhead_ms=settings.hop_overhead_ms,
             batch_size=settings.batch_size,
         )
-        self.base = _as_batch(running, view)
-        self.usage = float(self._usage(self.base)[0])
+        self.traffic = TrafficCost(
+            graph,
+            view,
+            self.one_way_of,
+            crossing_ms=settings.crossing_ms,
+            standbys=running.standbys,
+            readers=running.readers,
+        )
+        self._view = view
+        self._request = request
+        self.base = running.as_batch(view)
+        self.usage = float(self.traffic.of(self.base)[0])
+        self._allowed = {
+            o: np.array([node.name in allowed for node in view.nodes])
+            for o, name in enumerate(graph.order)
+            if (allowed := graph.by_name[name].allowed)
+        }
         self._input_bytes_s = np.array([graph.input_rate(name) for name in graph.order])
         self._cores = np.array([graph.cores(name) for name in graph.order])
         self._state_bytes = np.array([state_bytes.get(name, 0.0) for name in graph.order])
@@ -153,33 +179,131 @@ class MoveEvaluation:
         bytes_to_ship = np.where(came, self._state_bytes, 0.0)
         seconds = bytes_to_ship / self._rebalancing.bandwidth_bytes_s + ship_s
         price = bytes_to_ship * ship_s + self._input_usage(batch, target) * seconds
+        recovery_ms, latency_ms = self.recovery_ms(batch), self.evaluator.latency_ms(batch)
         return EvaluatedMoves(
             batch=batch,
-            usage_gain=self.usage - self._usage(batch),
+            usage_gain=self.usage - self.traffic.of(batch),
             uncertainty=self._uncertainty(batch),
             price=np.where(came, price / self._rebalancing.horizon_s, 0.0),
             bytes_to_ship=bytes_to_ship,
             seconds=np.where(came, seconds, 0.0),
             moves=changes.swapped[:, self.evaluator.placed].sum(axis=1) + came.sum(axis=1),
-            findings=self.findings(batch),
+            recovery_ms=recovery_ms,
+            latency_ms=latency_ms,
+            findings=self._findings(batch, recovery_ms, latency_ms),
             load_delta=self._load_delta(changes),
         )
 
     def findings(self, batch: PlacementBatch) -> IntArray:
         """The first condition that each placement breaks, shape (f,), see `REASONS`."""
+        return self._findings(batch, self.recovery_ms(batch), self.evaluator.latency_ms(batch))
+
+    def _findings(
+        self, batch: PlacementBatch, recovery_ms: FloatArray, latency_ms: FloatArray
+    ) -> IntArray:
         placed = self.evaluator.placed
         together = self.domains[batch.primaries] == self.domains[batch.secondaries]
         were_together = self.domains[self.base.primaries] == self.domains[self.base.secondaries]
         same_node = batch.primaries == batch.secondaries
         broken = {
             Reason.FAILURE_DOMAIN: ((together & ~were_together) | same_node)[:, placed],
-            Reason.RECOVERY_BOUND: self.recovery_ms(batch) > self.recovery_limits_ms,
-            Reason.DEADLINE: self.evaluator.latency_ms(batch)[:, None] > self.latency_limit_ms,
+            Reason.PRIMARIES: self._not_allowed(batch),
+            Reason.RECOVERY_BOUND: recovery_ms > self.recovery_limits_ms,
+            Reason.DEADLINE: latency_ms[:, None] > self.latency_limit_ms,
         }
         findings = np.full(len(batch.primaries), LEGAL, dtype=np.int64)
         for reason, found in broken.items():
             findings[(findings == LEGAL) & found.any(axis=1)] = REASONS.index(reason)
         return findings
+
+    def _not_allowed(self, batch: PlacementBatch) -> BoolArray:
+        """Where a primary would go to a node that it may not take, shape (f, o)."""
+        found = np.zeros(batch.primaries.shape, dtype=np.bool_)
+        for o, allowed in self._allowed.items():
+            at = batch.primaries[:, o]
+            found[:, o] = ~allowed[at] & (at != self.base.primaries[0, o])
+        return found
+
+    def obstacle(self, evaluated: EvaluatedMoves, row: int, finding: int, load: Load) -> Obstacle:
+        """What a finding says of one placement, with its figure and limit."""
+        reason, graph = REASONS[finding], self._request.graph
+        batch = evaluated.batch
+        if reason is Reason.DEADLINE:
+            late_ms = float(evaluated.latency_ms[row])
+            limit_ms = self.latency_limit_ms
+            return Obstacle(reason=reason, subject=graph.name, value=late_ms, limit=limit_ms)
+        if reason is Reason.RECOVERY_BOUND:
+            worst = int(np.argmax(evaluated.recovery_ms[row] - self.recovery_limits_ms))
+            return Obstacle(
+                reason=reason,
+                subject=graph.order[worst],
+                value=float(evaluated.recovery_ms[row, worst]),
+                limit=float(self.recovery_limits_ms[worst]),
+            )
+        if reason is Reason.CAPACITY:
+            delta = evaluated.load_delta.of(row)
+            most = int(np.argmax(delta.cores - load.room_cores()[delta.nodes]))
+            at = int(delta.nodes[most])
+            return Obstacle(
+                reason=reason,
+                subject=self._view.nodes[at].name,
+                value=float(load.used_cores[at] + delta.cores[most]),
+                limit=float(self._view.capacity_cores[at]),
+            )
+        changed = np.flatnonzero(
+            (batch.primaries[row] != self.base.primaries[0])
+            | (batch.secondaries[row] != self.base.secondaries[0])
+        )
+        for o in changed.tolist():
+            primary, secondary = int(batch.primaries[row, o]), int(batch.secondaries[row, o])
+            node = self._view.nodes[primary]
+            if reason is Reason.PRIMARIES and o in self._allowed and not self._allowed[o][primary]:
+                told = f"the primary of {graph.order[o]} may only be on "
+                told += ", ".join(graph.by_name[graph.order[o]].allowed)
+                return Obstacle(reason=reason, subject=node.name, told=told)
+            if reason is Reason.FAILURE_DOMAIN and self.domains[primary] == self.domains[secondary]:
+                subject = node.name if primary == secondary else node.domain
+                return Obstacle(reason=reason, subject=subject)
+        return Obstacle(reason=reason, subject=graph.name)
+
+    def legal_order(self, batch: PlacementBatch, row: int) -> list[ChangeStep] | None:
+        """Steps to one of the placements of which every prefix is legal; None if none is found.
+
+        Operators upstream move first if that is legal. Room on nodes is not checked on the way: a
+        change brings replicas to one node only, which carries most when all is done.
+        """
+        steps = self.steps(batch, row)
+        operators = list(steps)
+        total = sum(len(path) for path in steps.values())
+        seen: set[tuple[int, ...]] = set()
+        # Depth first, over how many steps of each operator are done.
+        ways: list[tuple[tuple[int, ...], list[ChangeStep]]] = [((0,) * len(operators), [])]
+        while ways and len(seen) < ORDERS_TRIED:
+            done, way = ways.pop()
+            if len(way) == total:
+                return way
+            if done in seen:
+                continue
+            seen.add(done)
+            following = [
+                ((*done[:i], done[i] + 1, *done[i + 1 :]), [*way, steps[o][done[i]]])
+                for i, o in enumerate(operators)
+                if done[i] < len(steps[o])
+            ]
+            reached = stacked([self._after(longer) for _, longer in following])
+            legal = self.findings(reached) == LEGAL
+            ways += [entry for entry, ok in zip(following, legal, strict=True) if ok][::-1]
+        return None
+
+    def after_each(self, order: Sequence[ChangeStep]) -> PlacementBatch:
+        """Placements after each of the steps."""
+        return stacked([self._after(order[: i + 1]) for i in range(len(order))])
+
+    def _after(self, done: Sequence[ChangeStep]) -> PlacementBatch:
+        batch = self.base.repeated(1)
+        for step in done:
+            batch.primaries[0, step.operator], batch.secondaries[0, step.operator] = step.after
+        return batch
 
     def steps(self, batch: PlacementBatch, row: int) -> dict[int, tuple[ChangeStep, ...]]:
         """How to get from the running placement to one of the rows, by operator."""
@@ -206,28 +330,22 @@ class MoveEvaluation:
     def _input_usage(self, batch: PlacementBatch, target: IntArray) -> FloatArray:
         """DR·Lat of each operator's inputs to one more replica on its target, (f, o), bytes."""
         total = np.zeros(target.shape)
-        for source, o, rate_bytes_s, to_secondary in self.evaluator.streams:
-            if not to_secondary:
-                delay_ms = self.one_way_of(batch.primaries[:, source], target[:, o])
-                total[:, o] += rate_bytes_s * delay_ms / 1e3
+        for stream in self.traffic.ending(StreamEnd.PRIMARY):
+            o = stream.target
+            delay_ms = self.one_way_of(batch.primaries[:, stream.source], target[:, o])
+            if stream.pays is not None:
+                delay_ms = delay_ms * stream.pays[target[:, o]]
+            total[:, o] += stream.rate_bytes_s * delay_ms / 1e3
         return total
-
-    def _usage(self, batch: PlacementBatch) -> FloatArray:
-        return self.evaluator.primary_usage(batch) + self.evaluator.standby_usage(batch)
 
     def _uncertainty(self, batch: PlacementBatch) -> FloatArray:
         """Σ DR·error of the old and of the new link of every stream that changed, (f,), bytes."""
         total = np.zeros(len(batch.primaries))
-        for source, target, rate_bytes_s, to_secondary in self.evaluator.streams:
-            ends, base = (
-                placements.secondaries if to_secondary else placements.primaries
-                for placements in (batch, self.base)
-            )
-            left, right = batch.primaries[:, source], ends[:, target]
-            left_before, right_before = self.base.primaries[:, source], base[:, target]
+        for stream in self.traffic.streams:
+            (left, right), (left_before, right_before) = stream.ends(batch), stream.ends(self.base)
             changed = (left != left_before) | (right != right_before)
             error_ms = self._error_of(left, right) + self._error_of(left_before, right_before)
-            total += np.where(changed, rate_bytes_s * error_ms / 1e3, 0.0)
+            total += np.where(changed, stream.rate_bytes_s * error_ms / 1e3, 0.0)
         return total
 
     def _load_delta(self, changes: _Changes) -> LoadDelta:
@@ -291,16 +409,3 @@ class _Changes(NamedTuple):
             shipper=np.where(swapped, s, a),
             primary_leaves=primary_leaves,
         )
-
-
-def _as_batch(running: RunningQuery, view: NetworkView) -> PlacementBatch:
-    """The running placement, as a single row."""
-    graph = running.request.graph
-    primaries = graph.pinned
-    named = {name: view.names(pair) for name, pair in running.places.items()}
-    return as_batch(
-        graph,
-        view,
-        primaries | {name: primary for name, (primary, _) in named.items()},
-        {name: secondary for name, (_, secondary) in named.items()},
-    )

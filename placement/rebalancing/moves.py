@@ -14,17 +14,20 @@ nothing.
 change is judged by the latencies of the links that it gives up and of those that it takes on, and a
 later view may be off to the other side. Hence the uncertainty is Σ DR·(error of both ends) over the
 estimated links of either. A change is made only if it gains more than this, so no later view with
-errors within the same bound reverses it.
+errors within the same bound reverses it. Where the round trip was measured, half the spread of its
+last samples is taken for the errors (`NetworkView.uncertainty_between`).
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from placement.errors import SettingsError, check_numbers
+from placement.rebalancing.running import RunningQuery
 
 
 class MoveKind(enum.Enum):
@@ -42,17 +45,58 @@ class Reason(enum.Enum):
     """Why another placement is not taken, though it may be cheaper."""
 
     FAILURE_DOMAIN = "failure domain"
+    PRIMARIES = "primaries"
+    """The manifest does not allow the primary there."""
     RECOVERY_BOUND = "recovery bound"
     DEADLINE = "deadline"
+    SUB_DEADLINES = "sub-deadlines"
+    """The node could not do all its work by its sub-deadlines: the demand test."""
     CAPACITY = "capacity"
+    CORDONED = "cordoned"
+    SILENT = "silent"
+    NOT_THERE = "not there"
+    """The node is gone, or does not run operators."""
+    UNPROTECTED = "unprotected"
+    """The operator lacks a warm secondary at present, or does not run."""
     NO_LEGAL_ORDER = "no legal order"
     """Legal in the end, but not after each move on the way."""
+    OTHER_GOAL = "other goal"
+    """It would undo what was gained for a goal that comes first."""
     MARGIN = "margin"
     """Legal, but gains less than uncertainty, price and hysteresis together."""
     BUDGET = "budget"
     """Worth it, but more than the churn budget has left."""
     COST = "cost"
     """Legal, but dearer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """The reason against a placement.
+
+    Attributes
+    ----------
+    reason
+        The first that applies.
+    subject
+        The operator whose bound or query whose deadline would break, the node that is full or
+        holds the other replica, the failure domain, or the node that is cheaper.
+    value, limit
+        The figure there and its limit: ms, cores or bytes; None for failure domains.
+    told
+        The same as a sentence, if whoever judged says more.
+    """
+
+    reason: Reason
+    subject: str
+    value: float | None = None
+    limit: float | None = None
+    told: str = ""
+
+    def __str__(self) -> str:
+        if self.told or self.value is None or self.limit is None:
+            return self.told or f"{self.reason.value}: {self.subject}"
+        return f"{self.reason.value}: {self.subject} {self.value:.4g}, limit {self.limit:.4g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +116,8 @@ class RebalanceSettings:
         Rate at which state is shipped.
     candidates
         Nodes that are tried for each replica, cheapest first. All of them, if there are no more.
+    most_judged
+        Changes that are judged at most: judging takes long. Those left over count as beyond budget.
     """
 
     hysteresis_share: float = 0.05
@@ -81,11 +127,12 @@ class RebalanceSettings:
     max_bytes: float = math.inf
     bandwidth_bytes_s: float = 10e6
     candidates: int = 100
+    most_judged: int = 200
 
     def __post_init__(self) -> None:
         check_numbers(self, hysteresis_share="≥ 0", hysteresis_bytes="≥ 0")
         check_numbers(self, horizon_s="> 0", bandwidth_bytes_s="> 0")
-        check_numbers(self, max_moves="≥ 0", candidates="≥ 1")
+        check_numbers(self, max_moves="≥ 0", candidates="≥ 1", most_judged="≥ 0")
         if not self.max_bytes >= 0:
             raise SettingsError(
                 f"RebalanceSettings: max_bytes {self.max_bytes} is not a number ≥ 0"
@@ -130,11 +177,14 @@ class PlacementChange:
 
     Attributes
     ----------
+    goal
+        The one that it serves.
     uncertainty, hysteresis
-        The gain exceeds these and the price together, bytes.
+        Bytes. A change that serves network usage gains more than these and the price together.
     """
 
     query: str
+    goal: str
     moves: tuple[Move, ...]
     uncertainty: float
     hysteresis: float
@@ -150,6 +200,48 @@ class PlacementChange:
         return sum(move.price for move in self.moves)
 
 
+class ReplicaMove(NamedTuple):
+    """A move without its figures: `source` and `target` as in `Move`."""
+
+    operator: str
+    kind: MoveKind
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedChange:
+    """A change that would be cheaper, and is not made.
+
+    Attributes
+    ----------
+    gain
+        By how much it would lower the objective, bytes.
+    """
+
+    query: str
+    moves: tuple[ReplicaMove, ...]
+    obstacle: Obstacle
+    gain: float
+
+
+class Judge(Protocol):
+    """Decides whether a change may be made."""
+
+    def __call__(
+        self, query: str, moves: Sequence[ReplicaMove]
+    ) -> Obstacle | Sequence[RunningQuery]:
+        """Make a change in the planning problem, move by move, or say why not.
+
+        Returns
+        -------
+        Obstacle or sequence
+            The obstacle to one of the moves; the problem is as before then. Else queries of which
+            streams or rates are different now; their places are disregarded.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalancing:
     """Changes in the order in which they are to be made; none if the running places are good.
@@ -157,13 +249,15 @@ class Rebalancing:
     Attributes
     ----------
     cost_before, cost_after
-        The objective: network usage of the primaries, Active Standby traffic and load prices of
-        all replicas, bytes.
+        The objective (`placement.evaluation.cost`): the cost of each query beside the others, with
+        the load prices of all replicas once, bytes.
     places
         Operator → nodes of its primary and secondary, when all is done.
     rejected
         How many cheaper placements of a query, one change away from `places`, are not taken, by
         the first reason that applies.
+    dearest
+        Those of them that would gain most.
     """
 
     changes: tuple[PlacementChange, ...]
@@ -171,6 +265,7 @@ class Rebalancing:
     cost_after: float
     places: Mapping[str, tuple[str, str]]
     rejected: Mapping[Reason, int]
+    dearest: tuple[RejectedChange, ...]
 
     @property
     def moves(self) -> tuple[Move, ...]:

@@ -9,16 +9,18 @@ its next node.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from placement.errors import RunningError, Stranded
+from placement.evaluation.cost import Reader, StandbyRates
+from placement.evaluation.evaluator import PlacementBatch
 from placement.evaluation.load import Load
+from placement.evaluation.single import as_batch
 from placement.network import NetworkView
-from placement.planner import check_requests
-from placement.records import Pairs, Request
+from placement.records import Pairs, Request, check_requests
 from placement.settings import Settings
 
 
@@ -30,15 +32,35 @@ class RunningQuery:
     ----------
     places
         Operator → indices of its primary's and secondary's nodes, in topological order.
+    standbys
+        Operator → what its secondary is sent; everything if it is not there.
+    readers
+        Of its streams in other queries.
+    movable
+        Operators that may move; None: all.
+    is_measured
+        Whether the load that nodes measured contains that of its replicas: not of those that were
+        placed a moment ago.
     shares_ms
         Operator → measured CPU axis that goes with its primary and its secondary, ms.
     """
 
     request: Request
     places: dict[str, tuple[int, int]]
+    standbys: Mapping[str, StandbyRates] = field(default_factory=dict[str, StandbyRates])
+    readers: Sequence[Reader] = ()
+    movable: Collection[str] | None = None
+    is_measured: bool = True
     shares_ms: dict[str, tuple[float, float]] = field(
         default_factory=dict[str, tuple[float, float]]
     )
+
+    def as_batch(self, view: NetworkView) -> PlacementBatch:
+        """Where it runs, as a single row."""
+        graph = self.request.graph
+        named = {name: view.names(pair) for name, pair in self.places.items()}
+        primaries = graph.pinned | {name: primary for name, (primary, _) in named.items()}
+        return as_batch(graph, view, primaries, {name: s for name, (_, s) in named.items()})
 
 
 def running_load(view: NetworkView, settings: Settings, queries: Sequence[RunningQuery]) -> Load:
@@ -50,6 +72,7 @@ def running_load(view: NetworkView, settings: Settings, queries: Sequence[Runnin
         for name, pair in query.places.items():
             load = load.with_replicas(view.names(pair), graph.cores(name), graph.input_rate(name))
     own = np.maximum(load.replicas - foreign, 1)
+    none_ms = (0.0, 0.0)
     known = load.used_cores > 0
     # Operators outside the plan count as much as the average one within.
     whole = np.where(known, load.used_cores, own) * (own + foreign) / own
@@ -59,7 +82,8 @@ def running_load(view: NetworkView, settings: Settings, queries: Sequence[Runnin
             primary_ms, secondary_ms = (
                 float(load.measured_ms[i] * (cores if known[i] else 1.0) / whole[i]) for i in pair
             )
-            query.shares_ms[name] = (primary_ms, secondary_ms)
+            shares_ms = primary_ms, secondary_ms
+            query.shares_ms[name] = shares_ms if query.is_measured else none_ms
     return load
 
 

@@ -15,6 +15,7 @@ from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.relocation import MoveRefused
 from orchestrator.records import FragmentRecord, MoveStep
 from placement.errors import PlacementError
+from placement.rebalancing.moves import Reason
 
 
 def drain_steps(planning: Planning, node: str) -> tuple[tuple[MoveStep, ...], dict[str, str]]:
@@ -58,16 +59,17 @@ def _cheapest(planning: Planning, record: FragmentRecord, node: str) -> MoveStep
         There is none; the reason of the last node that was tried.
     """
     best: tuple[float, str, MoveStep] | None = None
-    refused: Exception = MoveRefused(record.key, _nowhere(planning, record))
+    refused: Exception = MoveRefused(record.key, _nowhere(planning, record), Reason.NOT_THERE)
     for step in _steps(planning, record, node):
         running = dict(planning.running)
         try:
-            usage = relocated(planning, record, step)
+            made = relocated(planning, record, step)
         except (PlacementError, InvalidQuery) as error:
             refused = error
             continue
         finally:
             planning.running = running
+        usage = sum(plan.queries[0].network_usage for plan in made.after)
         if best is None or (usage, step.node) < best[:2]:
             best = usage, step.node, step
     if best is None:

@@ -166,9 +166,9 @@ def fragment_plans(
             primary=placed.primary,
             secondary=placed.secondary or None,
             detection_ms=placed.detection_ms,
-            transfer_ms=_finite(placed.transfer_ms),
+            transfer_ms=finite(placed.transfer_ms),
             reprocess_ms=placed.reprocess_ms,
-            recovery_ms=_finite(placed.recovery_ms),
+            recovery_ms=finite(placed.recovery_ms),
             bound_ms=bounds_ms[placed.query],
             runs=pairs.get(placed.operator) == (placed.primary, placed.secondary),
             domains=tuple(
@@ -188,7 +188,7 @@ def query_plans(plan: Plan) -> tuple[QueryPlan, ...]:
             query=query.query,
             latency_ms=query.latency_ms,
             deadline_ms=query.deadline_ms,
-            recovery_ms=_finite(query.recovery_ms),
+            recovery_ms=finite(query.recovery_ms),
             bound_ms=query.bound_ms,
             network_usage_bytes=query.network_usage,
             standby_usage_bytes=query.standby_usage,
@@ -219,5 +219,6 @@ def _cost(view: ClusterView, work: FragmentWork) -> FragmentCost:
     )
 
 
-def _finite(ms: float) -> float | None:
+def finite(ms: float) -> float | None:
+    """None for infinity, which JSON cannot say."""
     return ms if math.isfinite(ms) else None

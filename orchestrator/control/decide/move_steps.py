@@ -9,9 +9,10 @@ import msgspec
 
 from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.planning.planner import Planning
-from orchestrator.control.planning.relocation import MoveRefused, relocate
+from orchestrator.control.planning.relocation import MoveRefused, Relocation, relocate
 from orchestrator.records import FragmentRecord, MoveStep
 from placement.errors import PlacementError
+from placement.rebalancing.moves import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,24 +71,24 @@ def _may_switch(planning: Planning, key: str, now: tuple[str, str]) -> bool:
     return True
 
 
-def relocated(planning: Planning, record: FragmentRecord, step: MoveStep) -> float:
-    """Network usage of the fragment's query once a step is done, bytes."""
-    places = after(record, step)
-    if places is None:
-        raise MoveRefused(record.key, "it has no secondary at present")
-    made = relocate(planning, record.key, places.primary, places.secondary)
-    return sum(plan.queries[0].network_usage for plan in made.after)
-
-
-def make(planning: Planning, record: FragmentRecord, step: MoveStep) -> None:
-    """Note in the planning problem that a step is done.
+def relocated(planning: Planning, record: FragmentRecord, step: MoveStep) -> Relocation:
+    """Have a step done in the planning problem, but for the fragment's record.
 
     Raises
     ------
     PlacementError, InvalidQuery
         It may not be done; the planning problem is as before.
     """
-    relocated(planning, record, step)
+    places = after(record, step)
+    if places is None:
+        problem = "it has no secondary at present"
+        raise MoveRefused(record.key, problem, Reason.UNPROTECTED)
+    return relocate(planning, record.key, places.primary, places.secondary)
+
+
+def make(planning: Planning, record: FragmentRecord, step: MoveStep) -> Relocation:
+    """Note in the planning problem that a step is done; raises as `relocated`."""
+    made = relocated(planning, record, step)
     running = planning.running[record.fragment]
     assert running.secondary is not None
     planning.note(
@@ -98,6 +99,7 @@ def make(planning: Planning, record: FragmentRecord, step: MoveStep) -> None:
             timing=running.timing,
         )
     )
+    return made
 
 
 def reason(error: Exception) -> str:

@@ -1,27 +1,69 @@
 """Rebalancing plans: which replicas should move, by the figures that the leader has.
 
-The search (`placement.rebalancing`) proposes changes; whether a fragment may be on other nodes is
-for `orchestrator.control.planning.relocation` alone to judge.
+The search (`placement.rebalancing`) finds changes that are worth it. Whether a fragment may be on
+other nodes is for `orchestrator.control.planning.relocation` alone to judge: each change that the
+search would take is tried on a copy of the planning problem, move by move in its order. What is
+refused becomes a finding of the plan, and the search goes on.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
-from orchestrator.control.decide.figures import place_loads
+from orchestrator.control.decide.figures import finite, place_loads
+from orchestrator.control.decide.move_steps import make
+from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.observe.view import ClusterView
+from orchestrator.control.planning.measured_rates import MeasuredRates, measured_rates
 from orchestrator.control.planning.planner import Planning
+from orchestrator.control.planning.relocation import MoveRefused, Relocation
+from orchestrator.control.planning.running import (
+    RunningProblem,
+    running_problem,
+    running_queries,
+    sharing,
+)
 from orchestrator.errors import InvalidInput
-from orchestrator.records import FragmentPlaces, RebalanceLimits, RebalancePlan
-
-GOALS = ("network", "balance", "recovery", "deadline-slack")
-"""What a plan may improve; beside these, `evacuate:NODE`."""
+from orchestrator.records import (
+    FragmentPlaces,
+    MoveStep,
+    QueryChange,
+    RateUsed,
+    RebalanceChange,
+    RebalanceLimits,
+    RebalanceMove,
+    RebalancePlan,
+    RefusedCandidate,
+    RoundTripUsed,
+    UnsurvivedLoss,
+)
+from placement.errors import PlacementError
+from placement.network import NetworkView
+from placement.rebalancing.goals import Goal, GoalKind
+from placement.rebalancing.moves import (
+    MoveKind,
+    Obstacle,
+    Reason,
+    RebalanceSettings,
+    Rebalancing,
+    ReplicaMove,
+)
+from placement.rebalancing.rebalance import improve
+from placement.rebalancing.running import RunningQuery
 
 EVACUATE = "evacuate:"
 
+GOALS = tuple(kind.value for kind in GoalKind if kind is not GoalKind.EVACUATE)
+"""What a plan may improve; beside these, `evacuate:NODE`."""
+
 
 def rebalance(
-    view: ClusterView, goals: Sequence[str], limits: RebalanceLimits | None = None
+    view: ClusterView,
+    goals: Sequence[str],
+    limits: RebalanceLimits | None = None,
+    margins: RebalanceSettings | None = None,
 ) -> RebalancePlan:
     """The moves that are worth it, with their figures.
 
@@ -30,6 +72,8 @@ def rebalance(
     goals
         Of `GOALS`, or `evacuate:NODE`. Each is improved only as far as those before it get no more
         than 1 % worse. None: `network`.
+    margins
+        When a move is worth it; its budget is that of the limits.
 
     Raises
     ------
@@ -39,19 +83,67 @@ def rebalance(
     limits = limits or RebalanceLimits()
     wanted = tuple(goals) or GOALS[:1]
     _check(view, wanted, limits)
-    planning = Planning.of(view)
-    return RebalancePlan(
-        goals=wanted,
-        limits=limits,
-        cost_bytes=(0.0, 0.0),
-        after=tuple(
-            FragmentPlaces(fragment=key, primary=running.primary, secondary=running.secondary)
-            for key, record in sorted(planning.fragments.items())
-            if (running := planning.running.get(record.fragment)) is not None
-            and running.secondary is not None
-        ),
-        loads=place_loads(planning.places()),
+    settings = margins or RebalanceSettings(
+        bandwidth_bytes_s=view.settings.state_rate_bytes_s or RebalanceSettings().bandwidth_bytes_s
     )
+    settings = replace(
+        settings,
+        max_moves=limits.max_moves,
+        max_bytes=float("inf") if limits.max_bytes is None else limits.max_bytes,
+    )
+    before = Planning.of(view)
+    rates = measured_rates(view, before.work)
+    problem = running_problem(before, rates, limits.query)
+    relocations = Relocations(before, rates, problem.network)
+    found = improve(
+        problem.queries,
+        problem.network,
+        state_bytes=problem.state_bytes,
+        settings=before.settings,
+        rebalancing=settings,
+        goals=[_goal(goal, problem.network) for goal in wanted],
+        judge=relocations.judge,
+    )
+    return _document(wanted, limits, before, problem, relocations, rates, found)
+
+
+class Relocations:
+    """Makes changes in a planning problem, one after the other, as far as they may be made.
+
+    Attributes
+    ----------
+    planning
+        The problem with all changes so far.
+    made
+        What each move has changed, in order.
+    """
+
+    def __init__(self, planning: Planning, rates: MeasuredRates, network: NetworkView) -> None:
+        self.planning = planning.fork()
+        self.made: list[Relocation] = []
+        self._rates = rates
+        self._network = network
+
+    def judge(self, query: str, moves: Sequence[ReplicaMove]) -> Obstacle | Sequence[RunningQuery]:
+        """See `placement.rebalancing.moves.Judge`."""
+        trial, made = self.planning.fork(), list[Relocation]()
+        for move in moves:
+            key = trial.flow.fragments[move.operator].key
+            try:
+                made.append(make(trial, trial.fragments[key], _step(key, move)))
+            except (PlacementError, InvalidQuery) as error:
+                return obstacle(key, error)
+        self.planning = trial
+        self.made += made
+        return running_queries(trial, self._rates, self._network, sharing(trial, query))
+
+
+def obstacle(key: str, error: PlacementError | InvalidQuery) -> Obstacle:
+    """The reason against a move of a fragment, as a finding."""
+    if isinstance(error, MoveRefused):
+        return Obstacle(reason=error.kind, subject=key, told=f"{key}: {error.reason}")
+    reason = Reason.NOT_THERE if isinstance(error, InvalidQuery) else Reason.SUB_DEADLINES
+    return Obstacle(reason=reason, subject=key, told=f"{key}: {error}")
 
 
 def _check(view: ClusterView, goals: Sequence[str], limits: RebalanceLimits) -> None:
@@ -67,3 +159,153 @@ def _check(view: ClusterView, goals: Sequence[str], limits: RebalanceLimits) -> 
     if limits.query is not None and limits.query not in view.queries:
         known = f"Queries: {', '.join(sorted(view.queries)) or 'none'}."
         raise InvalidInput("command line", "--query", limits.query, "is not there", known)
+
+
+def _goal(goal: str, network: NetworkView) -> Goal:
+    if goal.startswith(EVACUATE):
+        # A node that the network does not know runs nothing that could move.
+        return Goal(GoalKind.EVACUATE, network.index.get(goal.removeprefix(EVACUATE), -1))
+    return Goal(GoalKind(goal))
+
+
+def _step(key: str, move: ReplicaMove) -> MoveStep:
+    role = "secondary" if move.kind is MoveKind.SECONDARY else "primary"
+    return MoveStep(fragment=key, role=role, node=move.target)
+
+
+def _document(
+    goals: tuple[str, ...],
+    limits: RebalanceLimits,
+    before: Planning,
+    problem: RunningProblem,
+    relocations: Relocations,
+    rates: MeasuredRates,
+    found: Rebalancing,
+) -> RebalancePlan:
+    after, flow = relocations.planning, before.flow
+    moves: list[RebalanceMove] = []
+    changes: list[RebalanceChange] = []
+    for number, change in enumerate(found.changes, 1):
+        changes.append(
+            RebalanceChange(
+                number=number,
+                goal=change.goal,
+                gain_bytes=change.gain,
+                price_bytes=change.price,
+                uncertainty_bytes=change.uncertainty,
+                hysteresis_bytes=change.hysteresis,
+            )
+        )
+        for move in change.moves:
+            made = relocations.made[len(moves)]
+            moves.append(
+                RebalanceMove(
+                    fragment=flow.fragments[move.operator].key,
+                    role="secondary" if move.kind is MoveKind.SECONDARY else "primary",
+                    source=move.source,
+                    target=move.target,
+                    swaps=move.kind is MoveKind.SWAP,
+                    change=number,
+                    bytes_to_ship=move.bytes_to_ship,
+                    seconds=move.seconds,
+                    gain_bytes=move.gain,
+                    price_bytes=move.price,
+                    queries=query_changes(made),
+                )
+            )
+    rejected = {reason.value: count for reason, count in found.rejected.items()}
+    if problem.unprotected:
+        rejected[Reason.UNPROTECTED.value] = len(problem.unprotected)
+    moved = {move.fragment for move in moves}
+    return RebalancePlan(
+        goals=goals,
+        limits=limits,
+        cost_bytes=(found.cost_before, found.cost_after),
+        moves=tuple(moves),
+        changes=tuple(changes),
+        after=_places(after),
+        loads=place_loads(after.places()),
+        unsurvived=unsurvived(after),
+        rejected=rejected,
+        refused=tuple(
+            RefusedCandidate(
+                steps=tuple(_step(flow.fragments[move.operator].key, move) for move in each.moves),
+                reason=each.obstacle.reason.value,
+                problem=str(each.obstacle),
+                gain_bytes=each.gain,
+            )
+            for each in found.dearest
+        ),
+        undo=tuple(each for each in _places(before) if each.fragment in moved),
+        rates=tuple(
+            RateUsed(
+                stream=stream,
+                bytes_s=rate.bytes_s,
+                tuples_s=rate.tuples_s,
+                measured=stream in rates.measured,
+            )
+            for stream, rate in sorted(rates.rates.items())
+        ),
+        round_trips=tuple(
+            RoundTripUsed(
+                source=source,
+                target=target,
+                rtt_ms=rtt_ms,
+                spread_ms=problem.network.spread_ms.get((source, target), 0.0),
+            )
+            for (source, target), rtt_ms in sorted(problem.network.rtt_ms.items())
+        ),
+        assumed_states=problem.assumed_states,
+    )
+
+
+def query_changes(made: Relocation) -> tuple[QueryChange, ...]:
+    """The figures of the queries that a move touches."""
+    found: list[QueryChange] = []
+    for before, after in zip(made.before, made.after, strict=True):
+        (was,), (now,) = before.queries, after.queries
+        found.append(
+            QueryChange(
+                query=now.query,
+                network_usage_bytes=(was.network_usage, now.network_usage),
+                latency_ms=(was.latency_ms, now.latency_ms),
+                deadline_ms=now.deadline_ms,
+                recovery_ms=(finite(was.recovery_ms), finite(now.recovery_ms)),
+                bound_ms=now.bound_ms,
+            )
+        )
+    return tuple(found)
+
+
+def unsurvived(planning: Planning) -> tuple[UnsurvivedLoss, ...]:
+    """The single losses of a node, machine or domain that take a fragment and its state."""
+    hosts = planning.view.executors
+    lost: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for key, record in sorted(planning.fragments.items()):
+        running = planning.running.get(record.fragment)
+        if running is None:
+            continue
+        if running.secondary is None:
+            lost["node", running.primary].append(key)
+            continue
+        primary, secondary = hosts.get(running.primary), hosts.get(running.secondary)
+        if primary is None or secondary is None:
+            continue
+        if primary.domain == secondary.domain:
+            lost["domain", primary.domain].append(key)
+        if primary.machine == secondary.machine:
+            named = primary.processors
+            lost["machine", primary.machine if named is None else named.machine].append(key)
+    return tuple(
+        UnsurvivedLoss(kind=kind, name=name, fragments=tuple(fragments))
+        for (kind, name), fragments in sorted(lost.items())
+    )
+
+
+def _places(planning: Planning) -> tuple[FragmentPlaces, ...]:
+    return tuple(
+        FragmentPlaces(fragment=key, primary=running.primary, secondary=running.secondary)
+        for key, record in sorted(planning.fragments.items())
+        if (running := planning.running.get(record.fragment)) is not None
+        and running.secondary is not None
+    )

@@ -42,6 +42,7 @@ def checked_report(found: Versioned[NodeRecord]) -> Versioned[NodeRecord]:
         record,
         coordinate=record.coordinate if _is_place(record.coordinate) else None,
         latencies_ms={to: ms for to, ms in record.latencies_ms.items() if _all_within([ms])},
+        spreads_ms={to: ms for to, ms in record.spreads_ms.items() if _all_within([ms])},
         clocks={name: each for name, each in record.clocks.items() if each.uncertainty_us >= 0},
         load=record.load if _is_host_load(record.load) else None,
         replicas={name: _sound(each) for name, each in record.replicas.items()},
@@ -56,6 +57,9 @@ def _problems(record: NodeRecord) -> Iterator[str]:
     for to, ms in record.latencies_ms.items():
         if not _all_within([ms]):
             yield f"reports a round trip to {to} that cannot be: {ms} ms"
+    for to, ms in record.spreads_ms.items():
+        if not _all_within([ms]):
+            yield f"reports round trips to {to} that differ by what cannot be: {ms} ms"
     for name, each in record.clocks.items():
         if each.uncertainty_us < 0:
             yield f"reports a clock of {name} that is wrong by {each.uncertainty_us} us"

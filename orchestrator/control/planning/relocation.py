@@ -26,6 +26,7 @@ from orchestrator.control.planning.task import QueryTask, RunningFragment
 from orchestrator.control.planning.utilisation import overload
 from placement.errors import PlacementError
 from placement.paths import way
+from placement.rebalancing.moves import Reason
 from placement.records import Plan, Recovery, Secondary
 
 WORSE_MS = 1.0
@@ -48,15 +49,24 @@ class MoveRefused(PlacementError):
     ----------
     reason
         The binding constraint, with its figures.
-    by_latency, by_load
-        Whether latencies speak against it, or how busy a node or machine is.
+    kind
+        The same in a word.
     """
 
     message = "{0.fragment}: {0.reason}"
     fragment: str
     reason: str
-    by_latency: bool = False
-    by_load: bool = False
+    kind: Reason
+
+    @property
+    def by_latency(self) -> bool:
+        """Whether latencies speak against it."""
+        return self.kind in (Reason.DEADLINE, Reason.RECOVERY_BOUND)
+
+    @property
+    def by_load(self) -> bool:
+        """Whether it is about how busy a node or machine is."""
+        return self.kind is Reason.CAPACITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +100,7 @@ def relocate(planning: Planning, key: str, primary: str, secondary: str) -> Relo
     name, running = record.fragment, dict(planning.running)
     absent = [work.name for work in planning.work.of(record.query) if work.name not in running]
     if absent:
-        raise MoveRefused(key, f"{absent[0]} runs nowhere at present")
+        raise MoveRefused(key, f"{absent[0]} runs nowhere at present", Reason.UNPROTECTED)
     _check_nodes(planning, key, running[name], primary, secondary)
     queries = [record.query, *_reading(planning, name, record.query)]
     before, places = tuple(map(planning.evaluate, queries)), planning.places()
@@ -106,7 +116,7 @@ def relocate(planning: Planning, key: str, primary: str, secondary: str) -> Relo
             )
             if over is not None:
                 reason = f"it would overload {over.place.subject}: {over}"
-                raise MoveRefused(key, reason, by_load=True)
+                raise MoveRefused(key, reason, Reason.CAPACITY)
         _retime(planning, name, after[0], was_kept=old is not None)
     except Exception:
         planning.running = running
@@ -119,23 +129,27 @@ def _check_nodes(
 ) -> None:
     view = planning.view
     if primary == secondary:
-        raise MoveRefused(key, f"both replicas would be on {primary}")
+        problem = f"both replicas would be on {primary}"
+        raise MoveRefused(key, problem, Reason.FAILURE_DOMAIN)
     for node in {primary, secondary} - {now.primary, now.secondary}:
         if node not in view.executors:
             known = ", ".join(sorted(view.executors))
-            raise MoveRefused(key, f"{node} is not a live node; live nodes: {known}")
+            problem = f"{node} is not a live node; live nodes: {known}"
+            raise MoveRefused(key, problem, Reason.NOT_THERE)
         if node in view.cordoned:
-            raise MoveRefused(key, f"{node} is cordoned; `vivace uncordon {node}` admits it")
+            problem = f"{node} is cordoned; `vivace uncordon {node}` admits it"
+            raise MoveRefused(key, problem, Reason.CORDONED)
         if view.suspected(node):
-            raise MoveRefused(key, f"{node} is silent at present")
+            raise MoveRefused(key, f"{node} is silent at present", Reason.SILENT)
     allowed = planning.work.fragments[planning.fragments[key].fragment].allowed
     if primary != now.primary and allowed and primary not in allowed:
-        raise MoveRefused(key, f"its manifest allows its primary on {', '.join(allowed)} only")
+        problem = f"its manifest allows its primary on {', '.join(allowed)} only"
+        raise MoveRefused(key, problem, Reason.PRIMARIES)
     domains = {name: node.domain for name, node in view.executors.items()}
     if len(set(domains.values())) > 1 and domains.get(primary) == domains.get(secondary):
         where = f"{primary} and {secondary} lie in one failure domain, {domains.get(primary)}"
         if domains.get(now.primary) != domains.get(now.secondary or ""):
-            raise MoveRefused(key, where)
+            raise MoveRefused(key, where, Reason.FAILURE_DOMAIN)
 
 
 def _reading(planning: Planning, name: str, query: str) -> list[str]:
@@ -151,14 +165,14 @@ def _check_figures(key: str, before: Collection[Plan], after: Collection[Plan]) 
         if new.latency_ms > new.deadline_ms and new.latency_ms > old.latency_ms + WORSE_MS:
             reason = f"query {new.query} would take {new.latency_ms:.1f} ms of its deadline, "
             reason += f"{new.deadline_ms:g} ms ({way(new.path)})"
-            raise MoveRefused(key, reason, by_latency=True)
+            raise MoveRefused(key, reason, Reason.DEADLINE)
         known_ms = {each.operator: each.recovery_ms for each in was.placements}
         for placed in now.placements:
             ms, bound_ms = placed.recovery_ms, new.bound_ms
             if ms > bound_ms and ms > known_ms[placed.operator] + WORSE_MS:
                 reason = f"recovery of {placed.operator} on {placed.secondary} would take "
                 reason += f"{ms:.1f} ms, the bound of query {new.query} is {bound_ms:g} ms"
-                raise MoveRefused(key, reason, by_latency=True)
+                raise MoveRefused(key, reason, Reason.RECOVERY_BOUND)
 
 
 def _sub_deadlines(task: QueryTask) -> tuple[DeadlineTask, SubDeadlines] | None:
@@ -183,6 +197,7 @@ def _retime(planning: Planning, name: str, plan: Plan, *, was_kept: bool) -> Non
         raise MoveRefused(
             planning.flow.fragments[name].key,
             f"{planning.running[name].primary} could not do all its work by its sub-deadlines",
+            Reason.SUB_DEADLINES,
         )
     due = {} if found is None else found[0].of_fragments(found[1]).sub_deadlines_ms
     for other, ms in due.items():

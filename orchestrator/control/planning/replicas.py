@@ -24,8 +24,8 @@ from orchestrator.control.planning.workload import lag_ms
 from placement.errors import BoundUnattainable, PlacementError
 from placement.evaluation.load import Load
 from placement.evaluation.single import Places
-from placement.planner import check_requests, choose_replicas, free_points, still_running
-from placement.records import Secondary
+from placement.planner import choose_replicas, free_points, still_running
+from placement.records import Secondary, check_requests
 from placement.secondaries import StandbyTask, place_secondaries
 
 CANDIDATES = 8

@@ -150,6 +150,16 @@ def measured_pairs(nodes: Mapping[str, NodeRecord]) -> dict[tuple[str, str], flo
     }
 
 
+def spreads(nodes: Mapping[str, NodeRecord]) -> dict[tuple[str, str], float]:
+    """By how much the last round trips among the given nodes differ, ms."""
+    return {
+        (name, peer): spread_ms
+        for name, node in nodes.items()
+        for peer, spread_ms in node.spreads_ms.items()
+        if peer in nodes and peer != name
+    }
+
+
 def settled(nodes: Mapping[str, NodeRecord]) -> bool:
     """Whether the network is known well enough to plan.
 
@@ -202,6 +212,7 @@ def network_view(
     places = {name: each for name, each in told.items() if len(each.position_ms) == dimensions}
     if not places:
         return NetworkView(nodes=(), rtt_ms={})
+    known = {name: nodes[name] for name in places}
     middle = NodeCoordinate(
         position_ms=tuple(np.mean([each.position_ms for each in places.values()], axis=0)),
         cpu_ms=fmean(each.cpu_ms for each in places.values()),
@@ -223,7 +234,8 @@ def network_view(
             for name, node in sorted(nodes.items())
             for place in (places.get(name, middle),)
         ),
-        rtt_ms=measured_pairs({name: nodes[name] for name in places}),
+        rtt_ms=measured_pairs(known),
+        spread_ms=spreads(known),
     )
 
 
@@ -235,4 +247,4 @@ def without_hosts(network: NetworkView, avoid: Collection[str]) -> NetworkView:
         replace(node, hosts_operators=node.hosts_operators and node.name not in avoid)
         for node in network.nodes
     )
-    return NetworkView(nodes=tuple(nodes), rtt_ms=network.rtt_ms)
+    return NetworkView(nodes=tuple(nodes), rtt_ms=network.rtt_ms, spread_ms=network.spread_ms)

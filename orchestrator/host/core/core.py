@@ -391,7 +391,12 @@ class HostCore:
         self._report_rejected(hosted, evaluated)
         self._outbox.feed(hosted.replica)
         hosted.replica.update_held_up(now_us)
-        self._dispatcher.count(dispatch.fragment, evaluated.tuples_in, len(evaluated.watermarks_ms))
+        self._dispatcher.count(
+            dispatch.fragment,
+            evaluated.tuples_in,
+            len(evaluated.watermarks_ms),
+            evaluated.rows.num_rows,
+        )
         self._dispatcher.done(dispatch.fragment, now_us)
         if (recovering := hosted.recovering) is not None:
             output_ms = hosted.replica.output_watermark_ms

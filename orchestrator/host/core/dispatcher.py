@@ -190,7 +190,7 @@ class Dispatcher:
         self._ends.clear()
         self._drop_unused_costs()
         for name in self._replicas.keys() - self._loads.keys():
-            self._loads[name] = RecentRates(4, now_us)
+            self._loads[name] = RecentRates(5, now_us)
         self._ready = {name for name, each in self._replicas.items() if each.replica.has_work}
         self._has_both_roles = len({task.standby for task in self._tasks.values()}) > 1
         tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
@@ -331,14 +331,14 @@ class Dispatcher:
             return False
         return now_us - task.entered[0][1] > task.patience_us
 
-    def count(self, fragment: str, tuples: int, timestamps: int) -> None:
-        """Count an evaluation and its tuples."""
-        self._loads[fragment].add(0.0, 1, timestamps, tuples)
+    def count(self, fragment: str, tuples: int, timestamps: int, emitted: int) -> None:
+        """Count an evaluation, the tuples that it took, and those that it emitted."""
+        self._loads[fragment].add(0.0, 1, timestamps, tuples, emitted)
 
     def charge(self, fragment: str, tuples: int, took_us: float) -> None:
         """Learn how long a batch took."""
         self._cost_of(fragment).observe(tuples, took_us)
-        self._loads[fragment].add(took_us / 1e6, 0, 0, 0)
+        self._loads[fragment].add(took_us / 1e6, 0, 0, 0, 0)
 
     def cost(self, fragment: str) -> CostStatus | None:
         """Measured cost of evaluating a fragment; None before the first batch."""
@@ -351,12 +351,13 @@ class Dispatcher:
 
     def load(self, fragment: str, now_us: int) -> ReplicaLoad:
         """The processor time that a fragment has taken lately."""
-        cores, evaluations_s, timestamps_s, tuples_s = self._loads[fragment].read(now_us)
+        cores, evaluations_s, timestamps_s, tuples_s, emitted_s = self._loads[fragment].read(now_us)
         return ReplicaLoad(
             cores=cores,
             evaluations_s=evaluations_s,
             timestamps_s=timestamps_s,
             tuples_s=tuples_s,
+            emitted_s=emitted_s,
             window_share=self._loads[fragment].window_share,
         )
 

@@ -199,3 +199,10 @@ class Prober:
     def latencies_ms(self) -> dict[str, float]:
         """Round trip to each peer measured so far, ms."""
         return {peer: median(kept) for peer, kept in self._samples_ms.items() if kept}
+
+    @property
+    def spreads_ms(self) -> dict[str, float]:
+        """By how much the last round trips to each peer differ, ms."""
+        return {
+            peer: round(max(kept) - min(kept), 3) for peer, kept in self._samples_ms.items() if kept
+        }

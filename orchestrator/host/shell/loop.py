@@ -547,6 +547,7 @@ def node_record(
         reported_us=at_us,
         coordinate=core.prober.coordinate,
         latencies_ms=core.prober.latencies_ms,
+        spreads_ms=core.prober.spreads_ms,
         load=core.load,
         lag_ms=round(core.detector.usual_lag_us / 1000, 1),
         replicas=core.replica_statuses(now_us),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.evaluation import single
+from placement.evaluation.cost import StreamEnd, TrafficCost
 from placement.evaluation.evaluator import Evaluator, stacked, tabled
 from placement.records import Recovery
 from tests.property.placement import definitions
@@ -48,7 +49,10 @@ def test_a_batch_says_of_each_placement_what_the_definitions_say(
         batch_size=batch_size,
     )
     batch = stacked([single.as_batch(graph, view, *placement) for placement in placements])
-    usage, standby_usage = evaluator.primary_usage(batch), evaluator.standby_usage(batch)
+    traffic = TrafficCost(graph, view, look_up if from_table else None)
+    usage, standby_usage = (
+        traffic.of(batch, traffic.ending(end)) for end in (StreamEnd.PRIMARY, StreamEnd.SECONDARY)
+    )
     latency_ms, catch_up_ms = evaluator.latency_ms(batch), evaluator.catch_up_ms(batch)
     for row, (primaries, secondaries) in enumerate(placements):
         assert usage[row] == pytest.approx(definitions.primary_usage(graph, primaries, view))

@@ -11,9 +11,8 @@ import pytest
 from placement.errors import RunningError, Stranded
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
-from placement.rebalancing.explain import explain
-from placement.rebalancing.explanation import Explanation, Force, Obstacle, ReplicaExplanation
-from placement.rebalancing.moves import MoveKind, Reason, RebalanceSettings
+from placement.rebalancing.explain import Explanation, Force, ReplicaExplanation, explain
+from placement.rebalancing.moves import MoveKind, Obstacle, Reason, RebalanceSettings
 from placement.rebalancing.rebalance import rebalance
 from placement.records import Request
 from placement.settings import Settings
@@ -95,7 +94,6 @@ def test_forces_are_the_streams_of_a_replica():
             node="source",
             incoming=True,
             rate_bytes_s=100_000,
-            direction=(-1.0,),
             latency_ms=10,
             usage=1_000,
         ),
@@ -105,7 +103,6 @@ def test_forces_are_the_streams_of_a_replica():
             node="b",
             incoming=False,
             rate_bytes_s=10_000,
-            direction=(0.0,),
             latency_ms=0,
             usage=0,
         ),
@@ -115,7 +112,6 @@ def test_forces_are_the_streams_of_a_replica():
             node="c",
             incoming=False,
             rate_bytes_s=10_000,
-            direction=(1.0,),
             latency_ms=10,
             usage=100,
         ),

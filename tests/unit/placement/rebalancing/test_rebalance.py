@@ -169,6 +169,48 @@ def test_a_move_pays_for_what_its_third_replica_takes_in():
     assert move.price == pytest.approx((1e6 * 0.01 + 1000 * 1.01) / 600)
 
 
+def flowing(*nodes: str) -> QueryGraph:
+    """The filter, whose input flows to some nodes because others read it there."""
+    source, *others = FILTER.operators
+    return replace(FILTER, operators=(replace(source, flows_to=frozenset(nodes)), *others))
+
+
+def test_a_primary_stays_where_its_input_flows_anyway():
+    """The planner has put it there for that. To b, 100 kB/s would travel 10 ms."""
+    for far in ("b", "c", "d"):
+        plan = rebalanced(flowing("d"), running={"q.1": ("d", far if far != "d" else "a")})
+        assert not [move for move in plan.moves if move.source == "d"]
+    plan = rebalanced(flowing("d"), running={"q.1": ("d", "a")})
+    assert plan.changes == ()
+    assert plan.cost_before == pytest.approx(0)
+    plan = rebalanced(flowing("d"), running={"q.1": ("c", "a")})
+    assert told(plan) == [("q.1", MoveKind.PRIMARY, "c", "d")]
+
+
+def test_a_primary_goes_only_where_its_manifest_allows_it():
+    allowed = replace(
+        FILTER,
+        operators=tuple(
+            replace(each, allowed=("d",)) if each.pinned is None else each
+            for each in FILTER.operators
+        ),
+    )
+    plan = rebalanced(allowed, running={"q.1": ("d", "a")})
+    assert plan.changes == ()
+    assert plan.rejected[Reason.PRIMARIES] > 0
+    assert any("may only be on d" in str(each.obstacle) for each in plan.dearest)
+
+
+def test_crossings_have_their_price():
+    """Source's neighbour a is cheapest for both, but together they may stay on b."""
+    graph = chain(1_000, 100_000, 1_000)
+    running = {"q.1": ("b", "c"), "q.2": ("b", "c")}
+    free = rebalanced(graph, running=running, settings=replace(IDLE, crossing_ms=0))
+    priced = rebalanced(graph, running=running, settings=replace(IDLE, crossing_ms=5))
+    # Source, two operators, sink: three links, of which the middle one joins no two nodes.
+    assert priced.cost_before - free.cost_before == pytest.approx((1_000 + 1_000) * 0.005)
+
+
 def test_a_secondary_goes_where_its_data_is():
     plan = rebalanced(FILTER, running={"q.1": ("a", "d")})
     assert told(plan) == [("q.1", MoveKind.SECONDARY, "d", "b")]
