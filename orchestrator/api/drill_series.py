@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from orchestrator.api.apart import carry_apart
 from orchestrator.api.connection import Cluster
 from orchestrator.api.drilling import DRILLS, drill, known
-from orchestrator.api.predicting import predict
 from orchestrator.drills.acting import Inapplicable
 from orchestrator.errors import Cancelled, InvalidInput, VivaceError
+from orchestrator.operations import table
+from orchestrator.operations.parameters import PredictParameters
 from orchestrator.progress import Progress, silent
 from orchestrator.results.drills import DrillRun
 from orchestrator.store.protocol import StoreError
@@ -48,11 +50,13 @@ def run_series(
         predicted_ms, unpredicted = None, None
         if compare:
             try:
-                predicted_ms = predict(cluster, name, target, on_progress).recovery_ms
+                asked = PredictParameters(drill=name, target=target)
+                report = carry_apart(table.PREDICT, cluster, asked, on_progress)
+                predicted_ms = report.recovery_ms
             except Cancelled:
                 raise
             except (VivaceError, StoreError) as error:
-                unpredicted = error.why if isinstance(error, Inapplicable) else str(error)
+                unpredicted = str(error)
         run = _run(cluster, name, target, on_progress, force, predicted_ms)
         runs.append(msgspec.structs.replace(run, unpredicted=unpredicted))
         on_progress("result", runs[-1].told)

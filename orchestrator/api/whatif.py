@@ -23,6 +23,7 @@ from orchestrator.simulation.paper.cluster import PaperCluster
 from orchestrator.simulation.paper.losses import named_loss, possible_losses
 from orchestrator.simulation.paper.outlook import (
     Reading,
+    broken_promises,
     fragments,
     loads,
     loss_outlook,
@@ -78,6 +79,7 @@ def what_if(
         loads=tuple(loads(before, after)),
         refused=refused,
         problems=tuple(each for each in after.problems if each not in before.problems),
+        breaks=tuple(broken_promises(before, after)),
         losses=tuple(loss_outlook(each, base, after) for each in lost),
         played=None
         if asked.play_s is None

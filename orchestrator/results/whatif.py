@@ -187,6 +187,8 @@ class WhatIfDocument(Result, frozen=True, kw_only=True):
         New queries that the leader would refuse.
     problems
         What the leader would say that it does not say now.
+    breaks
+        Promises that are kept now and would be broken, a phrase each.
     losses
         What is assumed to be lost; with `each`, everything that can be, alone.
     played
@@ -200,6 +202,7 @@ class WhatIfDocument(Result, frozen=True, kw_only=True):
     loads: tuple[LoadOutlook, ...] = ()
     refused: tuple[RefusedQuery, ...] = ()
     problems: tuple[str, ...] = ()
+    breaks: tuple[str, ...] = ()
     losses: tuple[LossOutlook, ...] = ()
     played: PlayedDocument | None = None
 

@@ -32,6 +32,7 @@ def whatif_view(document: api.WhatIfDocument) -> RenderableType:
         f"[bold red]{escape(each.key)} stays unprotected:[/] {escape(each.why)}"
         for each in document.unprotected
     ]
+    parts += [f"[bold red]Broken:[/] {escape(each)}" for each in document.breaks]
     parts += [f"[yellow]The leader would say:[/] {escape(each)}" for each in document.problems]
     if document.played is not None:
         parts += [_played(document.played), *_played_remarks(document.played)]

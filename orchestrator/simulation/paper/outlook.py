@@ -199,7 +199,7 @@ def loss_outlook(loss: Loss, before: Reading, after: Reading) -> LossOutlook:
             for output, site in query.outputs.items()
             if site in loss.hosts
         ),
-        breaks=tuple(_breaks(before, after)),
+        breaks=tuple(broken_promises(before, after)),
         kept_by=_kept_by(takeovers, sorted(bare), [n for n in streams if n not in silent], worst),
     )
 
@@ -226,7 +226,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _breaks(before: Reading, after: Reading) -> Iterator[str]:
+def broken_promises(before: Reading, after: Reading) -> Iterator[str]:
     """Promises that are kept now, and would not be."""
     old = {each.query: each for each in before.plan.queries}
     for query in after.plan.queries:

@@ -134,6 +134,9 @@ def test_more_load_takes_more_of_every_node(cluster: ObedientCluster) -> None:
 def test_a_longer_round_trip_makes_an_output_later(cluster: ObedientCluster) -> None:
     node = cluster.view().fragments["proximity.alerts"].record.primary.node
     found = asked(cluster, latency=(f"{node}:control-centre=160ms",))
+    assert found.breaks == ()
+    (broken,) = asked(cluster, latency=(f"{node}:control-centre=900ms",)).breaks
+    assert broken.startswith("query proximity: latency")
     (query,) = found.queries
     assert query.before is not None
     assert query.after is not None
