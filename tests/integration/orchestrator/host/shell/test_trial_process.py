@@ -10,8 +10,9 @@ import msgspec
 import psutil
 import pytest
 
+from orchestrator.embedded.linked_child import NICENESS
 from orchestrator.host.shell import trial_process
-from orchestrator.host.shell.trial_process import IDLE_S, NICENESS, TrialProcess
+from orchestrator.host.shell.trial_process import IDLE_S, TrialProcess
 from orchestrator.host.shell.trial_responses import responding_to_trials
 from orchestrator.records import (
     HostTrial,
