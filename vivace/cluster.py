@@ -17,7 +17,7 @@ from orchestrator.operations import parameters as asked
 from orchestrator.operations import table
 from orchestrator.operations.texts import ManifestSource, NamedText, read_sources
 from orchestrator.progress import Progress, silent
-from orchestrator.records import PlanDocument
+from orchestrator.records import FragmentExplanation, PlanDocument, RefusalExplanation
 from orchestrator.results.changes import Applied, Deleted
 from orchestrator.results.coordinate_map import CoordinateMap
 from orchestrator.results.drill_report import DrillReport
@@ -120,6 +120,15 @@ class ClusterClient(ApiClient):
         if not (sources := _sources(manifests)):
             return self.call(table.PLAN, NOTHING)
         return self.call(table.PREVIEW, asked.ManifestParameters(manifests=sources, folder=_here()))
+
+    def explain(self, fragment: str) -> FragmentExplanation:
+        """Why the replicas of a fragment are where they are."""
+        return self.call(table.EXPLAIN, asked.ExplainParameters(fragment=fragment))
+
+    def explain_refusal(self, manifests: PathLike | Sequence[PathLike]) -> RefusalExplanation:
+        """Why manifests would be refused, and what would have to change."""
+        given = asked.ManifestParameters(manifests=_sources(manifests), folder=_here())
+        return self.call(table.EXPLAIN_REFUSAL, given)
 
     def coordinate_map(self, manifests: PathLike | Sequence[PathLike] = ()) -> CoordinateMap:
         """Hosts in latency space; with manifests, with their fragments."""

@@ -63,7 +63,16 @@ if TYPE_CHECKING:
     from orchestrator.manifest import Manifests, load
     from orchestrator.operations.texts import read_sql
     from orchestrator.progress import Progress
-    from orchestrator.records import FragmentCost, FragmentPlan, PlaceLoad, PlanDocument, QueryPlan
+    from orchestrator.records import (
+        FragmentCost,
+        FragmentExplanation,
+        FragmentPlan,
+        PlaceLoad,
+        PlanDocument,
+        QueryPlan,
+        RefusalExplanation,
+        ReplicaPlace,
+    )
     from orchestrator.results.changes import Applied, Change, Deleted, Effect
     from orchestrator.results.coordinate_map import CoordinateMap, Flow, Place
     from orchestrator.results.drill_report import DrillReport
@@ -132,7 +141,10 @@ MODULES = {
     "manifest": ("Manifests", "load"),
     "operations.texts": ("read_sql",),
     "progress": ("Progress",),
-    "records": ("FragmentCost", "FragmentPlan", "PlaceLoad", "PlanDocument", "QueryPlan"),
+    "records": (
+        *("FragmentCost", "FragmentExplanation", "FragmentPlan", "PlaceLoad"),
+        *("PlanDocument", "QueryPlan", "RefusalExplanation", "ReplicaPlace"),
+    ),
     "results.changes": ("Applied", "Change", "Deleted", "Effect"),
     "results.coordinate_map": ("CoordinateMap", "Flow", "Place"),
     "results.drill_report": ("DrillReport",),

@@ -16,6 +16,7 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.deleting import delete, named_in
 from orchestrator.api.drill_series import run_series
 from orchestrator.api.drilling import drill, drills
+from orchestrator.api.explaining import explain, explain_refusal
 from orchestrator.api.mapping import coordinate_map
 from orchestrator.api.metric_samples import metrics
 from orchestrator.api.moving import cordon, drain, move, switch, uncordon, withdraw
@@ -39,6 +40,7 @@ from orchestrator.operations.parameters import (
     DrainParameters,
     DrillParameters,
     DrillSeriesParameters,
+    ExplainParameters,
     HistoryParameters,
     ManifestParameters,
     MoveParameters,
@@ -51,7 +53,7 @@ from orchestrator.operations.parameters import (
     WithdrawParameters,
 )
 from orchestrator.progress import Progress, silent
-from orchestrator.records import PlanDocument
+from orchestrator.records import FragmentExplanation, PlanDocument, RefusalExplanation
 from orchestrator.results.changes import Applied
 from orchestrator.results.commands import CordonedDocument, DeletedDocument, WithdrawnDocument
 from orchestrator.results.coordinate_map import CoordinateMap
@@ -108,6 +110,18 @@ def _apply(cluster: Cluster, asked: ApplyParameters, on_progress: Progress) -> A
 
 def _preview(cluster: Cluster, asked: ManifestParameters, on_progress: Progress) -> PlanDocument:
     return plan(cluster, _manifests(asked), on_progress)
+
+
+def _explain(
+    cluster: Cluster, asked: ExplainParameters, on_progress: Progress
+) -> FragmentExplanation:
+    return explain(cluster, asked.fragment, on_progress)
+
+
+def _explain_refusal(
+    cluster: Cluster, asked: ManifestParameters, on_progress: Progress
+) -> RefusalExplanation:
+    return explain_refusal(cluster, _manifests(asked), on_progress)
 
 
 def _map(cluster: Cluster, _: Parameters, on_progress: Progress) -> CoordinateMap:
@@ -237,6 +251,8 @@ _CARRIED: Mapping[str, Carry] = {
     table.METRICS.name: lambda cluster, _, __: metrics(cluster),
     table.PLAN.name: lambda cluster, _, on_progress: plan(cluster, NOTHING, on_progress),
     table.PREVIEW.name: _preview,
+    table.EXPLAIN.name: _explain,
+    table.EXPLAIN_REFUSAL.name: _explain_refusal,
     table.MAP.name: _map,
     table.PREVIEW_MAP.name: _preview_map,
     table.VALIDATE.name: lambda _, asked, __: validate(_manifests(asked)),

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Protocol, cast
 
 VERBS = (
-    "up", "down", "apply", "delete", "validate", "plan", "whatif", "switchover", "move", "drain",
-    "cordon", "uncordon", "status", "send", "tail", "verify", "history", "metrics", "demo",
+    "up", "down", "apply", "delete", "validate", "plan", "explain", "whatif", "switchover", "move",
+    "drain", "cordon", "uncordon", "status", "send", "tail", "verify", "history", "metrics", "demo",
     "simulate",
 )  # fmt: skip
 """Each is a module with a function `command`; in the order in which the help has them."""

@@ -13,8 +13,11 @@ from contextlib import suppress
 from orchestrator.control.decide.proposing import answer, refused_by_a_bug, unanswered
 from orchestrator.control.host_trials import HostTrials
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.records import ApplyRequest
+from orchestrator.records import ApplyRequest, ExplainRefusalRequest
 from orchestrator.store.protocol import PROPOSALS, Store, StoreError
+
+PLANNED = ApplyRequest | ExplainRefusalRequest
+"""What new queries are planned for, of which hosts may first try statements."""
 
 
 class Responder:
@@ -23,7 +26,7 @@ class Responder:
     Parameters
     ----------
     applies
-        Whether to those that apply something, or to the others.
+        Whether to those that new queries are planned for, or to the others.
     trials
         Has statements tried; None: nothing is tried.
     note_bug
@@ -48,7 +51,7 @@ class Responder:
         """Write a proposal for each request that has none yet; nothing is read."""
         for name in unanswered(view):
             asked, known = view.requests[name], view.proposals.get(name)
-            if isinstance(asked.record.wish, ApplyRequest) is not self._applies:
+            if isinstance(asked.record.wish, PLANNED) is not self._applies:
                 continue
             if self._answered.get(name) == asked.created:
                 # It was answered after this was read.

@@ -104,6 +104,12 @@ class SwitchoverParameters(Parameters, frozen=True, kw_only=True):
     wait: bool = True
 
 
+class ExplainParameters(Parameters, frozen=True, kw_only=True):
+    """A fragment whose places are explained."""
+
+    fragment: str
+
+
 class WithdrawParameters(Parameters, frozen=True, kw_only=True):
     """A fragment whose moves are taken back."""
 

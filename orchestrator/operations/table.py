@@ -17,6 +17,7 @@ from orchestrator.operations.parameters import (
     DrillParameters,
     DrillSeriesParameters,
     EventsParameters,
+    ExplainParameters,
     FollowParameters,
     HistoryParameters,
     ManifestParameters,
@@ -33,7 +34,7 @@ from orchestrator.operations.parameters import (
     WhatIfParameters,
     WithdrawParameters,
 )
-from orchestrator.records import PlanDocument
+from orchestrator.records import FragmentExplanation, PlanDocument, RefusalExplanation
 from orchestrator.results.changes import Applied
 from orchestrator.results.commands import CordonedDocument, DeletedDocument, WithdrawnDocument
 from orchestrator.results.coordinate_map import CoordinateMap
@@ -80,6 +81,18 @@ PREVIEW = Operation(
     name="preview", method="POST", path="plan", verb="plan",
     parameters=ManifestParameters, result=PlanDocument, role=OPERATE,
     summary="The plan as it would be if manifests were applied. Changes nothing.",
+)  # fmt: skip
+
+EXPLAIN = Operation(
+    name="explain", method="GET", path="fragments/{fragment}/explanation", verb="explain",
+    parameters=ExplainParameters, result=FragmentExplanation, role=READ,
+    summary="Why the replicas of a fragment are where they are: each node's price and obstacle.",
+)  # fmt: skip
+
+EXPLAIN_REFUSAL = Operation(
+    name="explain-refusal", method="POST", path="explain", verb="explain -f",
+    parameters=ManifestParameters, result=RefusalExplanation, role=OPERATE,
+    summary="Why manifests would be refused, and what would have to change. Changes nothing.",
 )  # fmt: skip
 
 MAP = Operation(
@@ -263,8 +276,8 @@ TOKEN_REVOKE = Operation(
 )  # fmt: skip
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
-    STATUS, HISTORY, METRICS, PLAN, PREVIEW, MAP, PREVIEW_MAP, VALIDATE, APPLY, DELETE,
-    MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
+    STATUS, HISTORY, METRICS, PLAN, PREVIEW, EXPLAIN, EXPLAIN_REFUSAL, MAP, PREVIEW_MAP, VALIDATE,
+    APPLY, DELETE, MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
     DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, WHAT_IF, VERIFY,
     STREAM, SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS, OPERATION_CANCEL,
     TOKENS, TOKEN_CREATE, TOKEN_REVOKE,

@@ -27,6 +27,14 @@ from orchestrator.records.base import (
 )
 from orchestrator.records.durations import DurationsRecord, Histogram
 from orchestrator.records.edges import EdgeCheck, EdgeFault
+from orchestrator.records.explanations import (
+    CandidatePrice,
+    FragmentExplanation,
+    NeededChange,
+    PullingStream,
+    RefusalExplanation,
+    ReplicaPlace,
+)
 from orchestrator.records.figures import (
     FiguresRecord,
     FragmentCost,
@@ -78,6 +86,8 @@ from orchestrator.records.proposals import (
     DeleteRequest,
     Deletion,
     DrainRequest,
+    ExplainRefusalRequest,
+    ExplainRequest,
     MoveRequest,
     PlanDocument,
     ProposalRecord,

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from orchestrator.errors import InvalidInput, Refused, VivaceError
 from orchestrator.records.base import Record
+from orchestrator.records.explanations import FragmentExplanation, RefusalExplanation
 from orchestrator.records.figures import FragmentPlan, PlaceLoad, QueryPlan
 from orchestrator.records.fragments import FragmentRecord, PlanFigures
 from orchestrator.records.moves import PlannedMoves
@@ -92,7 +93,28 @@ class DeleteRequest(Record, frozen=True, kw_only=True, tag="delete"):
     """More of them, some of which may not be there."""
 
 
-Wish = ApplyRequest | SwitchRequest | MoveRequest | DrainRequest | DeleteRequest
+class ExplainRequest(Record, frozen=True, kw_only=True, tag="explain"):
+    """The places of a fragment are to be explained."""
+
+    fragment: str
+
+
+class ExplainRefusalRequest(Record, frozen=True, kw_only=True, tag="explain-refusal"):
+    """It is to be explained why manifests are refused, if they are."""
+
+    streams: tuple[StreamManifest, ...] = ()
+    queries: tuple[QueryManifest, ...] = ()
+
+
+Wish = (
+    ApplyRequest
+    | SwitchRequest
+    | MoveRequest
+    | DrainRequest
+    | DeleteRequest
+    | ExplainRequest
+    | ExplainRefusalRequest
+)
 
 
 class RequestRecord(Record, frozen=True, kw_only=True):
@@ -192,6 +214,8 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
         Of the new queries, in the order in which they were planned.
     moves, deletion
         Of what runs.
+    explanation
+        Of what runs, or would be refused; there is nothing to consent to.
     basis
         Path of a record that the proposal rests on → its digest (`control/decide/basis.py`).
     consented
@@ -214,6 +238,7 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
     placements: tuple[QueryPlacement, ...] = ()
     moves: PlannedMoves | None = None
     deletion: Deletion | None = None
+    explanation: FragmentExplanation | RefusalExplanation | None = None
     basis: dict[str, str] = {}
     consented: bool = False
     accepted: bool = False

@@ -22,6 +22,7 @@ from orchestrator.control.decide.asked_moves import plan_moves
 from orchestrator.control.decide.basis import changes_since, digests, under_deletion, under_moves
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.deletions import plan_deletion
+from orchestrator.control.decide.explaining import explain_fragment, explain_refusal
 from orchestrator.control.decide.figures import fragment_plans, place_loads, query_plans
 from orchestrator.control.observe.named import cordon_to_write
 from orchestrator.control.observe.view import ClusterView
@@ -32,6 +33,8 @@ from orchestrator.records import (
     ApplyRequest,
     DeleteRequest,
     Deletion,
+    ExplainRefusalRequest,
+    ExplainRequest,
     MovePlan,
     MoveStep,
     PlanDocument,
@@ -103,6 +106,12 @@ def _proposed(
             deletion = plan_deletion(view, wish)
             basis = digests(Planning.of(view), under_deletion(view, deletion))
             return ProposalRecord(request=asked.created, deletion=deletion, basis=basis)
+        case ExplainRequest(fragment=fragment):
+            explanation = explain_fragment(view, fragment)
+            return ProposalRecord(request=asked.created, explanation=explanation)
+        case ExplainRefusalRequest(streams=streams, queries=queries):
+            why = explain_refusal(view, streams, queries, tries)
+            return ProposalRecord(request=asked.created, explanation=why)
         case wish:
             moves = plan_moves(view, wish, asked.created)
             basis = digests(Planning.of(view), under_moves(moves.moves), timed=False)
