@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
@@ -29,12 +28,12 @@ from orchestrator.api.observer import Observer
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.drills import disturbances
-from orchestrator.drills.acting import CORDON_S, Acting, Disturbed, DrillFailed
+from orchestrator.drills.acting import CORDON_S, Acting, Disturbed, DrillFailed, Inapplicable
 from orchestrator.drills.disturbances import DRILLS
 from orchestrator.drills.drill import Drill
 from orchestrator.drills.kill_executor import Killed
 from orchestrator.drills.processor_use import ProcessorLog, processor_use
-from orchestrator.drills.report import for_history, measured
+from orchestrator.drills.report import for_history, measured, over_links
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks import DEFAULT, read_back
 from orchestrator.edges.sinks.delivered import Delivered
@@ -97,7 +96,7 @@ def drill(
     InvalidInput
         There is no such drill.
     Inapplicable
-        It does not fit the cluster.
+        It does not fit the cluster, or nobody could see what it does.
     Refused
         There is no such target, hitting it would lose something, or the outputs do not flow.
         `Moved`: what is aimed at moves again and again.
@@ -109,6 +108,13 @@ def drill(
     def attempt() -> DrillReport:
         view, blast = aimed(cluster, chosen, target, on_progress)
         on_progress("blast radius", blast.summary)
+        if unseen := [s for s in over_links(view, blast) if not _is_archived(cluster, view, s)]:
+            raise Inapplicable(
+                name,
+                f"only an archive of {', '.join(unseen)} would say when results arrived over the "
+                "link, and there is none on the machine of the HTTP API; name another link with "
+                "--target SOURCE:TARGET",
+            )
         if blast.would_lose and not force:
             raise Refused(
                 f"drill {name}", "--target", ", ".join(blast.nodes),
@@ -315,32 +321,28 @@ def _kept_of(
 
     Outputs whose archives are not on this machine are left out.
     """
-    sinks = {s: spec for q in view.query_records.values() for s, spec in q.sinks.items()}
     found: dict[str, Delivered] = {}
     for stream, observed in delivered.items():
-        if sinks.get(stream, DEFAULT).driver != DEFAULT.driver:
+        if not _is_archived(cluster, view, stream):
             continue
         kept = _kept(cluster, stream, int(observed.completed_column("watermark_ms")[-1]))
-        if kept is not None:
-            found[stream] = kept
+        found[stream] = kept
     return found
 
 
-def _kept(cluster: Cluster, stream: str, until_ms: int) -> Delivered | None:
-    """What the archive of an output has kept, once that reaches a timestamp; None without one.
+def _kept(cluster: Cluster, stream: str, until_ms: int) -> Delivered:
+    """What the archive of an output has kept, once that reaches a timestamp.
 
     Raises
     ------
     DrillFailed
         The site keeps nothing more.
     """
-    folder = _archive(cluster)
-    if folder is None:
-        return None
+    assert cluster.reach.archive is not None
     give_up = time.monotonic() + KEPT_TIMEOUT_S
     while time.monotonic() < give_up:
         with suppress(FileNotFoundError):
-            kept = read_back(folder, stream)
+            kept = read_back(cluster.reach.archive, stream)
             ends_ms = kept.completed_column("watermark_ms")
             if len(ends_ms) and ends_ms[-1] >= until_ms:
                 return kept
@@ -350,9 +352,12 @@ def _kept(cluster: Cluster, stream: str, until_ms: int) -> Delivered | None:
     )
 
 
-def _archive(cluster: Cluster) -> Path | None:
+def _is_archived(cluster: Cluster, view: ClusterView, stream: str) -> bool:
+    """Whether what was kept of an output can be read on this machine."""
     folder = cluster.reach.archive
-    return folder if folder is not None and folder.is_dir() else None
+    sinks = {s: spec for q in view.query_records.values() for s, spec in q.sinks.items()}
+    kept_there = sinks.get(stream, DEFAULT).driver == DEFAULT.driver
+    return kept_there and folder is not None and folder.is_dir()
 
 
 def region_of(view: ClusterView, outputs: list[str]) -> str:

@@ -6,9 +6,7 @@ paper. What is lost is killed once streams flow, and does not come back.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +15,7 @@ from orchestrator.drills.acting import DrillFailed
 from orchestrator.drills.measurement import longest_silence, sequence_faults
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
+from orchestrator.folders import scratch_folder
 from orchestrator.progress import Progress
 from orchestrator.results.whatif import PlayedDocument, PlayedOutput
 from orchestrator.simulation.paper.assumptions import Assumptions
@@ -51,8 +50,8 @@ def play(
     DrillFailed
         The simulated cluster does not start.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        stage, made_up = played_stage(view, Path(folder), otherwise.load)
+    with scratch_folder() as folder:
+        stage, made_up = played_stage(view, folder, otherwise.load)
         for latency in otherwise.latencies:
             stage = stage.with_latency(*latency.hosts, latency.rtt_ms / 2)
         scenario = Scenario(stage, seed=0)

@@ -8,9 +8,7 @@ machine takes for everything else, such as a scheduler that is late, is no part 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -24,6 +22,7 @@ from orchestrator.drills.drill import Drill
 from orchestrator.drills.report import measured
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
+from orchestrator.folders import scratch_folder
 from orchestrator.progress import Progress, silent
 from orchestrator.results.drill_report import DrillReport
 from orchestrator.simulation.world.drill_hands import SimulatedHands
@@ -52,8 +51,8 @@ def predict(
     DrillFailed
         The simulated cluster does not recover.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        stage, made_up = played_stage(read_view(cluster.store), Path(folder))
+    with scratch_folder() as folder:
+        stage, made_up = played_stage(read_view(cluster.store), folder)
         report = _played(cluster, known(name), target, on_progress, stage)
     return msgspec.structs.replace(report, simulated=True, synthetic=tuple(made_up))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -13,8 +14,8 @@ from orchestrator.api import Cluster, drilling
 from orchestrator.api.aiming import Moved
 from orchestrator.api.drilling import BEGUN, FAILED
 from orchestrator.api.observer import Observer
-from orchestrator.deploy.context import ClusterContext
-from orchestrator.drills.acting import Acting, DrillFailed
+from orchestrator.deploy.config import ProcessConfig
+from orchestrator.drills.acting import Acting, DrillFailed, Inapplicable
 from orchestrator.drills.disturbances import DRILLS
 from orchestrator.edges.events import Deliver
 from orchestrator.errors import Refused
@@ -89,9 +90,9 @@ class Drilled:
         assert record.secondary is not None
         self.put(name, record.secondary.node, record.primary.node)
 
-    def drill(self, name: str, target: str = ALERTS) -> None:
-        handle = Cluster(cast(ClusterContext, None), self.cluster.store)
-        drilling.drill(handle, name, target)
+    def drill(self, name: str, target: str = ALERTS, archive: Path | None = None) -> None:
+        reach = ProcessConfig(file="", cluster="aircraft", zookeeper="", secret="", archive=archive)
+        drilling.drill(Cluster(reach, self.cluster.store), name, target)
 
     def history(self) -> list[str]:
         kinds = [entry.event.kind for entry in self.cluster.store.history()]
@@ -129,7 +130,7 @@ class Drilled:
     "name", ["kill-executor", "slow-node", "cut-link", "switchover", "drain-and-kill"]
 )
 def test_a_drill_aims_again_if_what_it_is_to_hit_has_moved(
-    monkeypatch: pytest.MonkeyPatch, name: str
+    monkeypatch: pytest.MonkeyPatch, name: str, tmp_path: Path
 ) -> None:
     def moves() -> None:
         if not moved:
@@ -140,11 +141,26 @@ def test_a_drill_aims_again_if_what_it_is_to_hit_has_moved(
     moved: list[str] = []
     drilled = Drilled(monkeypatch, moves)
     with pytest.raises(Struck):
-        drilled.drill(name)
+        drilled.drill(name, archive=tmp_path)
     ((node, primaries),) = drilled.struck
     assert node != moved[0]
     assert ALERTS in primaries
     assert drilled.history() == [BEGUN, FAILED]
+
+
+@pytest.mark.parametrize("there_is", [False, True])
+def test_what_no_archive_would_show_is_not_drilled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, there_is: bool
+) -> None:
+    drilled = Drilled(monkeypatch, lambda: None)
+    primary = drilled.cluster.view().fragments[ALERTS].record.primary.node
+    archive = tmp_path if there_is else tmp_path / "elsewhere"
+    with pytest.raises(Struck if there_is else Inapplicable) as raised:
+        drilled.drill("delay-link", f"{primary}:control-centre", archive)
+    assert bool(drilled.struck) is there_is
+    if not there_is:
+        assert "only an archive of alerts would say" in str(raised.value)
+        assert drilled.history() == []
 
 
 @pytest.mark.parametrize("name", ["kill-executor", "slow-node"])
