@@ -23,6 +23,10 @@ EXIT_UNREACHABLE = 3
 """Exit status of a command that could not reach a service it needs."""
 
 
+EXIT_DRIFTED = 4
+"""Exit status of a command whose plan no longer holds; nothing was changed."""
+
+
 class VivaceError(Exception):
     """Base of the errors that a command reports in one message instead of a traceback.
 
@@ -116,6 +120,28 @@ class Refused(VivaceError):
 
 class Outdated(Refused):
     """What a request rests on has changed since; nothing was done."""
+
+
+@dataclass(eq=False)
+class Drifted(Outdated):
+    """A plan that was reviewed no longer holds; nothing was done.
+
+    Attributes
+    ----------
+    differences
+        What differs, how it was when the plan was made, and how it is.
+    """
+
+    exit_status = EXIT_DRIFTED
+    differences: tuple[tuple[str, str, str], ...] = ()
+
+    def __str__(self) -> str:
+        rows = [("", "was", "is"), *self.differences]
+        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        table = "\n".join(
+            f"  {what:{widths[0]}}  {was:{widths[1]}}  {now}".rstrip() for what, was, now in rows
+        )
+        return f"{self.subject} no longer holds, nothing was changed.\n{table}\n{self.remedy}"
 
 
 @dataclass(eq=False)

@@ -15,15 +15,15 @@ import msgspec
 
 from orchestrator.operations import parameters as asked
 from orchestrator.operations import table
-from orchestrator.operations.texts import ManifestSource, NamedText, read_sources
+from orchestrator.operations.texts import ManifestSource, NamedText, read_plan, read_sources
 from orchestrator.progress import Progress, silent
-from orchestrator.records import FragmentExplanation, PlanDocument, RefusalExplanation
+from orchestrator.records import FragmentExplanation, PlanDocument, PlanFile, RefusalExplanation
 from orchestrator.results.changes import Applied, Deleted
 from orchestrator.results.coordinate_map import CoordinateMap
 from orchestrator.results.drill_report import DrillReport
 from orchestrator.results.drills import DrillAudit, DrillDocument, DrillRun
 from orchestrator.results.metrics import Sample
-from orchestrator.results.moves import CordonDocument, MovesDocument
+from orchestrator.results.moves import CordonDocument, MovePlansDocument, MovesDocument
 from orchestrator.results.operations import OperationStatus
 from orchestrator.results.status import EventDocument, StatusDocument
 from orchestrator.results.streams import TailEvent
@@ -211,6 +211,47 @@ class ClusterClient(ApiClient):
         """Cordon a node, and bring everything that runs there to other nodes."""
         given = asked.DrainParameters(node=node, at_a_time=at_a_time, dry_run=dry_run, wait=wait)
         return self.run(table.DRAIN, given, on_progress)
+
+    def rebalance(
+        self,
+        *goals: str,
+        max_moves: int = 10,
+        max_bytes: float | None = None,
+        query: str | None = None,
+        on_progress: Progress = silent,
+    ) -> PlanFile:
+        """Plan the moves that are worth it; changes nothing."""
+        given = asked.RebalanceParameters(
+            goals=goals, max_moves=max_moves, max_bytes=max_bytes, query=query
+        )
+        return self.run(table.REBALANCE, given, on_progress)
+
+    def undo(self, plan: str | None = None, *, on_progress: Progress = silent) -> PlanFile:
+        """Plan the way back of a plan of moves, by default of the newest; changes nothing."""
+        return self.run(table.UNDO, asked.UndoParameters(plan=plan), on_progress)
+
+    def apply_plan(
+        self,
+        plan: PathLike | PlanFile,
+        *,
+        at_a_time: int = 1,
+        keep_going: bool = False,
+        throttle_bytes_s: float | None = None,
+        dry_run: bool = False,
+        wait: bool = True,
+        on_progress: Progress = silent,
+    ) -> MovesDocument:
+        """Carry out exactly this plan, or the one in this file."""
+        given = asked.ApplyPlanParameters(
+            plan=plan if isinstance(plan, PlanFile) else read_plan(Path(plan)),
+            at_a_time=at_a_time, keep_going=keep_going, throttle_bytes_s=throttle_bytes_s,
+            dry_run=dry_run, wait=wait,
+        )  # fmt: skip
+        return self.run(table.APPLY_PLAN, given, on_progress)
+
+    def move_plans(self) -> MovePlansDocument:
+        """Plans of moves, the newest first, and how far they are."""
+        return self.call(table.MOVES, NOTHING)
 
     def cordon(self, node: str, *, dry_run: bool = False) -> CordonDocument:
         """Have nothing new placed on a node."""

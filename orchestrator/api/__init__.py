@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from orchestrator.api.mapping import coordinate_map
     from orchestrator.api.metric_samples import exposition, metrics
     from orchestrator.api.moving import cordon, drain, move, switch, uncordon, withdraw
+    from orchestrator.api.plan_files import apply_plan, move_plans, rebalance, undo
     from orchestrator.api.plans import plan
     from orchestrator.api.predicting import predict
     from orchestrator.api.sending import send
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from orchestrator.api.verified_span import AskedSpan
     from orchestrator.api.verifying import verify
     from orchestrator.api.whatif import what_if
-    from orchestrator.documents.written import lasting, moment
+    from orchestrator.documents.written import lasting, moment, size, state_rate
     from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError, error_report
     from orchestrator.manifest import Manifests, load
     from orchestrator.operations.texts import read_sql
@@ -69,7 +70,10 @@ if TYPE_CHECKING:
         FragmentPlan,
         PlaceLoad,
         PlanDocument,
+        PlanFile,
+        PlannedMove,
         QueryPlan,
+        RebalancePlan,
         RefusalExplanation,
         ReplicaPlace,
     )
@@ -84,7 +88,14 @@ if TYPE_CHECKING:
         DrillRun,
     )
     from orchestrator.results.metrics import MetricsDocument, Sample
-    from orchestrator.results.moves import CordonDocument, MoveDocument, MovesDocument
+    from orchestrator.results.moves import (
+        CordonDocument,
+        MoveDocument,
+        MovePlansDocument,
+        MovePlanStatus,
+        MovesDocument,
+        MoveStepStatus,
+    )
     from orchestrator.results.status import (
         EventDocument,
         FragmentStatus,
@@ -123,6 +134,7 @@ MODULES = {
     "api.mapping": ("coordinate_map",),
     "api.metric_samples": ("exposition", "metrics"),
     "api.moving": ("cordon", "drain", "move", "switch", "uncordon", "withdraw"),
+    "api.plan_files": ("apply_plan", "move_plans", "rebalance", "undo"),
     "api.plans": ("plan",),
     "api.predicting": ("predict",),
     "api.sending": ("send",),
@@ -136,21 +148,25 @@ MODULES = {
     "api.verified_span": ("AskedSpan",),
     "api.verifying": ("verify",),
     "api.whatif": ("what_if",),
-    "documents.written": ("lasting", "moment"),
+    "documents.written": ("lasting", "moment", "size", "state_rate"),
     "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError", "error_report"),
     "manifest": ("Manifests", "load"),
     "operations.texts": ("read_sql",),
     "progress": ("Progress",),
     "records": (
-        *("FragmentCost", "FragmentExplanation", "FragmentPlan", "PlaceLoad"),
-        *("PlanDocument", "QueryPlan", "RefusalExplanation", "ReplicaPlace"),
+        *("FragmentCost", "FragmentExplanation", "FragmentPlan", "PlaceLoad", "PlanDocument"),
+        *("PlanFile", "PlannedMove", "QueryPlan", "RebalancePlan", "RefusalExplanation"),
+        "ReplicaPlace",
     ),
     "results.changes": ("Applied", "Change", "Deleted", "Effect"),
     "results.coordinate_map": ("CoordinateMap", "Flow", "Place"),
     "results.drill_report": ("DrillReport",),
     "results.drills": ("DrillAudit", "DrillDocument", "DrillRecord", "DrillRun", "DrilledRun"),
     "results.metrics": ("MetricsDocument", "Sample"),
-    "results.moves": ("CordonDocument", "MoveDocument", "MovesDocument"),
+    "results.moves": (
+        *("CordonDocument", "MoveDocument", "MovePlansDocument", "MovePlanStatus"),
+        *("MovesDocument", "MoveStepStatus"),
+    ),
     "results.status": (
         *("EventDocument", "FragmentStatus", "HistoryDocument", "LinkStatus", "NodeStatus"),
         *("OutputStatus", "StatusDocument", "StreamStatus"),

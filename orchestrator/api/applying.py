@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from orchestrator.api.cluster_status import problems
 from orchestrator.api.connection import Cluster
 from orchestrator.api.edge_checks import check_edges
@@ -69,7 +71,7 @@ def check_cluster(view: ClusterView, manifest: ClusterManifest) -> None:
             f"is not the cluster that runs here, {runs.name}",
             f"Start it: `vivace up -f {manifest.file.rpartition(':')[0]}`.",
         )
-    wanted = cluster_record(manifest)
+    wanted = msgspec.structs.replace(cluster_record(manifest), id=runs.id)
     for field in wanted.__struct_fields__:
         if getattr(wanted, field) != getattr(runs, field):
             raise InvalidInput(

@@ -20,6 +20,7 @@ from orchestrator.api.explaining import explain, explain_refusal
 from orchestrator.api.mapping import coordinate_map
 from orchestrator.api.metric_samples import metrics
 from orchestrator.api.moving import cordon, drain, move, switch, uncordon, withdraw
+from orchestrator.api.plan_files import apply_plan, move_plans, rebalance, undo
 from orchestrator.api.plans import plan
 from orchestrator.api.proposals import NOTHING
 from orchestrator.api.sending import send
@@ -35,6 +36,7 @@ from orchestrator.operations import table
 from orchestrator.operations.operation import Operation
 from orchestrator.operations.parameters import (
     ApplyParameters,
+    ApplyPlanParameters,
     CordonParameters,
     DeleteParameters,
     DrainParameters,
@@ -45,6 +47,7 @@ from orchestrator.operations.parameters import (
     ManifestParameters,
     MoveParameters,
     Parameters,
+    RebalanceParameters,
     SendParameters,
     StreamParameters,
     SwitchoverParameters,
@@ -53,7 +56,14 @@ from orchestrator.operations.parameters import (
     WithdrawParameters,
 )
 from orchestrator.progress import Progress, silent
-from orchestrator.records import FragmentExplanation, PlanDocument, RefusalExplanation
+from orchestrator.records import (
+    ApplyPlanRequest,
+    FragmentExplanation,
+    PlanDocument,
+    PlanFile,
+    RebalanceLimits,
+    RefusalExplanation,
+)
 from orchestrator.results.changes import Applied
 from orchestrator.results.commands import CordonedDocument, DeletedDocument, WithdrawnDocument
 from orchestrator.results.coordinate_map import CoordinateMap
@@ -178,6 +188,20 @@ def _drain(cluster: Cluster, asked: DrainParameters, on_progress: Progress) -> M
     )
 
 
+def _rebalance(cluster: Cluster, asked: RebalanceParameters, on_progress: Progress) -> PlanFile:
+    limits = msgspec.convert(asked, RebalanceLimits, from_attributes=True)
+    return rebalance(cluster, asked.goals, limits, on_progress)
+
+
+def _apply_plan(
+    cluster: Cluster, asked: ApplyPlanParameters, on_progress: Progress
+) -> MovesDocument:
+    wish = msgspec.convert(asked, ApplyPlanRequest, from_attributes=True)
+    return apply_plan(
+        cluster, wish, dry_run=asked.dry_run, wait=asked.wait, on_progress=on_progress
+    )
+
+
 def _cordon(cluster: Cluster, asked: CordonParameters, _: Progress) -> CordonedDocument:
     return CordonedDocument(cordon=cordon(cluster, asked.node, dry_run=asked.dry_run))
 
@@ -262,6 +286,10 @@ _CARRIED: Mapping[str, Carry] = {
     table.SWITCHOVER.name: _switch,
     table.WITHDRAW.name: _withdraw,
     table.DRAIN.name: _drain,
+    table.REBALANCE.name: _rebalance,
+    table.APPLY_PLAN.name: _apply_plan,
+    table.MOVES.name: lambda cluster, _, __: move_plans(cluster),
+    table.UNDO.name: lambda cluster, asked, on_progress: undo(cluster, asked.plan, on_progress),
     table.CORDON.name: _cordon,
     table.UNCORDON.name: _uncordon,
     table.DRILLS.name: lambda _, __, ___: drills(),

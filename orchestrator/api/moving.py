@@ -24,6 +24,7 @@ from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.progress import Progress, silent
 from orchestrator.records import (
+    ApplyPlanRequest,
     DrainRequest,
     HistoryEvent,
     MoveRequest,
@@ -134,7 +135,7 @@ def switch(
     Unreachable
         Nobody leads.
     """
-    return _carry_out(cluster, SwitchRequest(fragment=fragment), dry_run, wait, on_progress)
+    return carry_out(cluster, SwitchRequest(fragment=fragment), dry_run, wait, on_progress)
 
 
 def move(
@@ -161,7 +162,7 @@ def move(
     if role not in ("primary", "secondary"):
         raise InvalidInput("command line", "ROLE", role, "is no role", "primary or secondary.")
     wish = MoveRequest(fragment=fragment, role=role, node=node)
-    return _carry_out(cluster, wish, dry_run, wait, on_progress)
+    return carry_out(cluster, wish, dry_run, wait, on_progress)
 
 
 def drain(
@@ -191,7 +192,7 @@ def drain(
         Nobody leads.
     """
     wish = DrainRequest(node=node, at_a_time=at_a_time, cordon_s=for_s)
-    return _carry_out(cluster, wish, dry_run, wait, on_progress)
+    return carry_out(cluster, wish, dry_run, wait, on_progress)
 
 
 def withdraw(cluster: Cluster, fragment: str) -> tuple[str, ...]:
@@ -217,14 +218,22 @@ def withdraw(cluster: Cluster, fragment: str) -> tuple[str, ...]:
     return names
 
 
-def _carry_out(
+def carry_out(
     cluster: Cluster,
-    wish: SwitchRequest | MoveRequest | DrainRequest,
+    wish: SwitchRequest | MoveRequest | DrainRequest | ApplyPlanRequest,
     dry_run: bool,
     wait: bool,
     on_progress: Progress,
 ) -> MovesDocument:
-    """Ask the leader, consent to what it proposes, and see that through."""
+    """Ask the leader, consent to the moves that it proposes, and see them through.
+
+    Raises
+    ------
+    InvalidInput, Refused
+        As the leader says.
+    Unreachable
+        Nobody leads.
+    """
     store = cluster.store
     with ProposalClient(store, on_progress, cluster.by) as client:
         planned = client.ask(wish).moves

@@ -2,43 +2,73 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from rich.console import Group, RenderableType
 
 from orchestrator import api
-from orchestrator.cli.arguments import Option
+from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     ClusterOption,
-    FilesOption,
+    DryRunOption,
     Form,
     FormOption,
     connected,
     progress,
     show,
 )
+from orchestrator.cli.plan_options import AtATimeOption, KeepGoingOption, ThrottleOption
 from orchestrator.cli.render.changes import changes_view
+from orchestrator.cli.render.moves import exit_status, moves_view
 from orchestrator.cli.render.plan import plan_view
 
 
 def command(
-    files: FilesOption,
+    plan: Annotated[
+        Path | None, Argument(help="A plan of moves: what `vivace rebalance --out` has written.")
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        Option("-f", "--file", help="A manifest, or a folder of them; may be repeated."),
+    ] = None,
     wait: Annotated[
-        bool, Option("--wait/--no-wait", help="Wait until all runs with a warm standby.")
+        bool,
+        Option("--wait/--no-wait", help="Wait until all runs with a warm standby, or has moved."),
     ] = True,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Check and plan, but change nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
+    at_a_time: AtATimeOption = 1,
+    keep_going: KeepGoingOption = False,
+    throttle: ThrottleOption = None,
     cluster: ClusterOption = None,
     form: FormOption = Form.TABLE,
-) -> None:
-    """Apply streams and queries. All of it is checked and planned before anything is changed.
+) -> int:
+    """Apply streams and queries (-f), or a plan of moves. All of it is checked first.
+
+    A plan is carried out exactly; if it no longer holds, the exit status is 4. --at-a-time,
+    --keep-going and --throttle are for plans.
 
     [bold]Example:[/] vivace apply -f examples/aircraft
+
+    [bold]Example of a plan:[/] vivace apply plan.json --throttle 5MB/s
     """
+    if plan is not None and not files:
+        rate_bytes_s = api.state_rate("--throttle", throttle)
+        with connected(cluster) as client, progress("Applying") as line:
+            moves = client.apply_plan(
+                plan, at_a_time=at_a_time, keep_going=keep_going, throttle_bytes_s=rate_bytes_s,
+                dry_run=dry_run, wait=wait, on_progress=line.tell,
+            )  # fmt: skip
+        show(moves, form, lambda: moves_view(moves))
+        return exit_status(moves)
+    if not files or plan is not None:
+        problem = "is missing" if plan is None else "is there beside -f"
+        remedy = "Name a plan of moves, or manifests with -f."
+        raise api.InvalidInput("command line", "PLAN", plan, problem, remedy)
     with connected(cluster) as client, progress("Applying") as line:
         applied = client.apply(files, dry_run=dry_run, wait=wait, on_progress=line.tell)
     show(applied, form, lambda: _view(applied))
+    return 0
 
 
 def _view(applied: api.Applied) -> RenderableType:

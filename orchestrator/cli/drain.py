@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
@@ -16,14 +13,13 @@ from orchestrator.cli.invocation import (
     progress,
     show,
 )
+from orchestrator.cli.plan_options import AtATimeOption
 from orchestrator.cli.render.moves import exit_status, moves_view
 
 
 def command(
     node: NodeArgument,
-    at_a_time: Annotated[
-        int, Option("--at-a-time", min=1, help="Most fragments that are moved at once.")
-    ] = 1,
+    at_a_time: AtATimeOption = 1,
     dry_run: DryRunOption = False,
     wait: WaitOption = True,
     cluster: ClusterOption = None,

@@ -8,8 +8,8 @@ from typing import Protocol, cast
 
 VERBS = (
     "up", "down", "apply", "delete", "validate", "plan", "explain", "whatif", "switchover", "move",
-    "drain", "cordon", "uncordon", "status", "send", "tail", "verify", "history", "metrics", "demo",
-    "simulate",
+    "drain", "cordon", "uncordon", "rebalance", "moves", "undo", "status", "send", "tail", "verify",
+    "history", "metrics", "demo", "simulate",
 )  # fmt: skip
 """Each is a module with a function `command`; in the order in which the help has them."""
 

@@ -1,23 +1,36 @@
 """Responding to requests, beside the leader's steps: planning takes long.
 
-What moves or deletes something that runs does not wait for what is to be applied, of which hosts
-may first try statements. So each of the two has a `Responder`, and in a coordinator a thread, of
-its own.
+What moves or deletes something that runs waits neither for what is to be applied, of which hosts
+may first try statements, nor for a search for moves that are worth it. So each of the three has a
+`Responder`, and in a coordinator a thread, of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import get_args
 
 from orchestrator.control.decide.proposing import answer, refused_by_a_bug, unanswered
 from orchestrator.control.host_trials import HostTrials
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.records import ApplyRequest, ExplainRefusalRequest
+from orchestrator.records import (
+    ApplyRequest,
+    ExplainRefusalRequest,
+    ExplainRequest,
+    RebalanceRequest,
+    Wish,
+)
 from orchestrator.store.protocol import PROPOSALS, Store, StoreError
 
-PLANNED = ApplyRequest | ExplainRefusalRequest
-"""What new queries are planned for, of which hosts may first try statements."""
+APPLYING, SEARCHING = (ApplyRequest, ExplainRefusalRequest), (RebalanceRequest, ExplainRequest)
+
+KINDS: tuple[tuple[type[Wish], ...], ...] = (
+    APPLYING,
+    SEARCHING,
+    tuple(kind for kind in get_args(Wish) if kind not in (*APPLYING, *SEARCHING)),
+)
+"""Kinds of requests: those of a kind wait for each other."""
 
 
 class Responder:
@@ -25,8 +38,8 @@ class Responder:
 
     Parameters
     ----------
-    applies
-        Whether to those that new queries are planned for, or to the others.
+    kind
+        Of `KINDS`.
     trials
         Has statements tried; None: nothing is tried.
     note_bug
@@ -39,19 +52,19 @@ class Responder:
         trials: HostTrials | None,
         note_bug: Callable[[Exception], None],
         *,
-        applies: bool,
+        kind: tuple[type[Wish], ...],
     ) -> None:
         self._store = store
         self._trials = trials
         self._note_bug = note_bug
-        self._applies = applies
+        self._kind = kind
         self._answered: dict[str, int] = {}
 
     def respond(self, view: ClusterView, leads: Callable[[], bool]) -> None:
         """Write a proposal for each request that has none yet; nothing is read."""
         for name in unanswered(view):
             asked, known = view.requests[name], view.proposals.get(name)
-            if isinstance(asked.record.wish, PLANNED) is not self._applies:
+            if not isinstance(asked.record.wish, self._kind):
                 continue
             if self._answered.get(name) == asked.created:
                 # It was answered after this was read.

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from orchestrator.control.answering import Responder
+from orchestrator.control.answering import KINDS, Responder
 from orchestrator.control.decide.beginning import begin_events
 from orchestrator.control.decide.decision import DecisionSettings, Write
 from orchestrator.control.decide.proposing import unanswered
@@ -202,7 +202,7 @@ class Coordination:
     ) -> None:
         self.election = Election(store, candidate, wake)
         self.responders = tuple(
-            Responder(store, trials, self._note_bug, applies=applies) for applies in (False, True)
+            Responder(store, trials, self._note_bug, kind=kind) for kind in KINDS
         )
         self._on_request = on_request or self._respond
         self._clock = clock

@@ -70,8 +70,14 @@ def settings_of(config: ProcessConfig) -> ClusterRecord:
 
 
 def publish(store: Store, settings: ClusterRecord) -> None:
-    """Make the store hold these settings."""
-    while (found := store.get(CLUSTER)) is None or found.record != settings:
+    """Make the store hold these settings; the cluster's id is drawn once, and stays."""
+    drawn = secrets.token_hex(8)
+    while True:
+        found = store.get(CLUSTER)
+        known = "" if found is None else found.record.id
+        settings = msgspec.structs.replace(settings, id=known or drawn)
+        if found is not None and found.record == settings:
+            return
         # On failure another coordinator, started at the same time, was faster: compare again.
         try:
             if found is None:

@@ -37,6 +37,7 @@ from orchestrator.records import (
     StreamManifest,
     StreamRecord,
 )
+from orchestrator.records.moves import LEAST_STATE_RATE_BYTES_S
 from streams.language import QueryError
 from streams.language.names import is_plain
 from streams.plan.partial import PARTIAL_INFIX
@@ -52,10 +53,6 @@ DEFAULT_EXECUTOR_MEMORY_BYTES = 512 * 2**20
 LEAST_EXECUTOR_MEMORY_BYTES = 480 * 2**20
 """Spark ends an executor that can use less than 450 MiB, and Java's serial collector withholds a
 thirtieth of the heap: 450 MiB are 29/30 of 466 MiB. The rest is a margin."""
-
-LEAST_STATE_RATE_BYTES_S = 1e6
-"""At less, the parts of a state would follow each other so slowly that they might count as lost
-(`orchestrator.host.shell.parts.STALLED_US`)."""
 
 LEAST_MEMORY_BYTES = 16 * 2**20
 """Below that, a stream's part would not hold an interval of a fast stream."""

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from orchestrator.operations.texts import ManifestSource, NamedText
+from orchestrator.records import PlanFile
+from orchestrator.records.moves import LEAST_STATE_RATE_BYTES_S
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 
@@ -92,6 +94,44 @@ class MoveParameters(Parameters, frozen=True, kw_only=True):
     fragment: str
     role: Literal["primary", "secondary"]
     node: str
+    dry_run: bool = False
+    wait: bool = True
+
+
+class RebalanceParameters(Parameters, frozen=True, kw_only=True):
+    """What a plan may improve, in order, and how much it may move.
+
+    Attributes
+    ----------
+    goals
+        `network`, `balance`, `recovery`, `deadline-slack` or `evacuate:NODE`; none: `network`.
+    """
+
+    goals: tuple[str, ...] = ()
+    max_moves: Count = 10
+    max_bytes: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    query: str | None = None
+
+
+class UndoParameters(Parameters, frozen=True, kw_only=True):
+    """A plan of moves that is taken back; none: the newest."""
+
+    plan: str | None = None
+
+
+class ApplyPlanParameters(Parameters, frozen=True, kw_only=True):
+    """A plan that is carried out exactly.
+
+    Attributes
+    ----------
+    throttle_bytes_s
+        Most bytes a second that a host sends of a state; the cluster may say less.
+    """
+
+    plan: PlanFile
+    at_a_time: Count = 1
+    keep_going: bool = False
+    throttle_bytes_s: Annotated[float, msgspec.Meta(ge=LEAST_STATE_RATE_BYTES_S)] | None = None
     dry_run: bool = False
     wait: bool = True
 

@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.operations.operation import AccessRole, Manner, Operation
 from orchestrator.operations.parameters import (
     ApplyParameters,
+    ApplyPlanParameters,
     CordonParameters,
     DeleteParameters,
     DrainParameters,
@@ -24,24 +25,26 @@ from orchestrator.operations.parameters import (
     MoveParameters,
     Parameters,
     PredictParameters,
+    RebalanceParameters,
     RevokeParameters,
     SendParameters,
     StreamParameters,
     SwitchoverParameters,
     TailParameters,
     TokenParameters,
+    UndoParameters,
     VerifyParameters,
     WhatIfParameters,
     WithdrawParameters,
 )
-from orchestrator.records import FragmentExplanation, PlanDocument, RefusalExplanation
+from orchestrator.records import FragmentExplanation, PlanDocument, PlanFile, RefusalExplanation
 from orchestrator.results.changes import Applied
 from orchestrator.results.commands import CordonedDocument, DeletedDocument, WithdrawnDocument
 from orchestrator.results.coordinate_map import CoordinateMap
 from orchestrator.results.drill_report import DrillReport
 from orchestrator.results.drills import DrillAudit, DrillDocument, DrillRun
 from orchestrator.results.metrics import MetricsDocument
-from orchestrator.results.moves import MovesDocument
+from orchestrator.results.moves import MovePlansDocument, MovesDocument
 from orchestrator.results.operations import OperationStatus
 from orchestrator.results.status import EventDocument, HistoryDocument, StatusDocument
 from orchestrator.results.streams import SentLines, StreamEntry, TailEvent
@@ -146,6 +149,31 @@ WITHDRAW = Operation(
     parameters=WithdrawParameters, result=WithdrawnDocument, role=OPERATE,
     changes=True,
     summary="Take back the moves of a fragment that are under way.",
+)  # fmt: skip
+
+REBALANCE = Operation(
+    name="rebalance", method="POST", path="rebalance", verb="rebalance",
+    parameters=RebalanceParameters, result=PlanFile, role=OPERATE, manner=LONG,
+    summary="Plan the moves that are worth it. Changes nothing.",
+)  # fmt: skip
+
+UNDO = Operation(
+    name="undo", method="POST", path="undo", verb="undo --dry-run",
+    parameters=UndoParameters, result=PlanFile, role=OPERATE, manner=LONG,
+    summary="Plan the way back of a plan of moves. Changes nothing.",
+)  # fmt: skip
+
+APPLY_PLAN = Operation(
+    name="apply-plan", method="POST", path="plan/apply", verb="apply PLAN",
+    parameters=ApplyPlanParameters, result=MovesDocument, role=OPERATE, manner=LONG,
+    changes=True,
+    summary="Carry out a plan of moves exactly, or say what is no longer as it was.",
+)  # fmt: skip
+
+MOVES = Operation(
+    name="moves", method="GET", path="moves", verb="moves",
+    parameters=Parameters, result=MovePlansDocument, role=READ,
+    summary="Plans of moves, under way and ended, and how far they are.",
 )  # fmt: skip
 
 DRAIN = Operation(
@@ -278,6 +306,7 @@ TOKEN_REVOKE = Operation(
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
     STATUS, HISTORY, METRICS, PLAN, PREVIEW, EXPLAIN, EXPLAIN_REFUSAL, MAP, PREVIEW_MAP, VALIDATE,
     APPLY, DELETE, MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
+    REBALANCE, APPLY_PLAN, MOVES, UNDO,
     DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, WHAT_IF, VERIFY,
     STREAM, SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS, OPERATION_CANCEL,
     TOKENS, TOKEN_CREATE, TOKEN_REVOKE,

@@ -9,6 +9,7 @@ import msgspec
 
 from orchestrator.errors import InvalidInput
 from orchestrator.folders import read_text
+from orchestrator.records import PlanFile
 
 
 class NamedText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,6 +58,21 @@ def read_sql(file: Path) -> NamedText:
     except UnicodeDecodeError:
         problem = "is not text in UTF-8"
     raise InvalidInput("command line", "--sql", str(file), problem, "Check the path.")
+
+
+def read_plan(file: Path) -> PlanFile:
+    """Read a plan that `vivace rebalance --out` has written.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read, or is no plan.
+    """
+    try:
+        return msgspec.json.decode(read_text(file), type=PlanFile)
+    except msgspec.DecodeError as error:
+        remedy = "`vivace rebalance --out plan.json` writes one; manifests are named with -f."
+        raise InvalidInput(str(file), "", None, f"is no plan: {error}", remedy) from None
 
 
 def _files(path: Path) -> list[Path]:

@@ -81,6 +81,13 @@ from orchestrator.records.hosts import (
 )
 from orchestrator.records.moves import MovePlan, MoveStep, PlannedMove, PlannedMoves
 from orchestrator.records.operations import OperationRecord, OperationState, TokenRecord, WebRecord
+from orchestrator.records.plan_files import (
+    ApplyPlanRequest,
+    Immovable,
+    PlanFile,
+    RebalanceRequest,
+    UndoRequest,
+)
 from orchestrator.records.proposals import (
     ApplyRequest,
     DeleteRequest,

@@ -6,6 +6,10 @@ from typing import Literal
 
 from orchestrator.records.base import Record
 
+LEAST_STATE_RATE_BYTES_S = 1e6
+"""At less, the parts of a state would follow each other so slowly that they might count as lost
+(`orchestrator.host.shell.parts.STALLED_US`)."""
+
 NOT_BEGUN = "not begun, because"
 """Begins what is said of a step that follows one that failed."""
 

@@ -11,12 +11,18 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from orchestrator.errors import InvalidInput, Refused, VivaceError
+from orchestrator.errors import Drifted, InvalidInput, Refused, VivaceError
 from orchestrator.records.base import Record
 from orchestrator.records.explanations import FragmentExplanation, RefusalExplanation
 from orchestrator.records.figures import FragmentPlan, PlaceLoad, QueryPlan
 from orchestrator.records.fragments import FragmentRecord, PlanFigures
 from orchestrator.records.moves import PlannedMoves
+from orchestrator.records.plan_files import (
+    ApplyPlanRequest,
+    PlanFile,
+    RebalanceRequest,
+    UndoRequest,
+)
 from orchestrator.records.running_queries import Rewrite, RunningQueryRecord
 from orchestrator.records.spec import (
     QueryManifest,
@@ -114,6 +120,9 @@ Wish = (
     | DeleteRequest
     | ExplainRequest
     | ExplainRefusalRequest
+    | RebalanceRequest
+    | UndoRequest
+    | ApplyPlanRequest
 )
 
 
@@ -137,6 +146,8 @@ class Refusal(Record, frozen=True, kw_only=True):
     figures: dict[str, float | str] | None = None
     """None: the input is wrong."""
     guessed: tuple[str, ...] = ()
+    differences: tuple[tuple[str, str, str], ...] = ()
+    """Of a plan that no longer holds: what differs, how it was, and how it is."""
 
     @staticmethod
     def of(error: InvalidInput | Refused) -> Refusal:
@@ -156,6 +167,7 @@ class Refusal(Record, frozen=True, kw_only=True):
             remedy=error.remedy,
             figures=figures,
             guessed=guessed,
+            differences=error.differences if isinstance(error, Drifted) else (),
         )
 
     @property
@@ -163,15 +175,10 @@ class Refusal(Record, frozen=True, kw_only=True):
         """The error to raise."""
         if self.figures is None:
             return InvalidInput(self.where, self.field, self.value, self.problem, self.remedy)
-        return Refused(
-            self.where,
-            self.field,
-            self.value,
-            self.problem,
-            self.remedy,
-            self.figures,
-            self.guessed,
-        )
+        parts = (self.where, self.field, self.value, self.problem, self.remedy, self.figures)
+        if self.differences:
+            return Drifted(*parts, self.guessed, self.differences)
+        return Refused(*parts, self.guessed)
 
 
 class QueryPlacement(Record, frozen=True, kw_only=True):
@@ -216,6 +223,8 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
         Of what runs.
     explanation
         Of what runs, or would be refused; there is nothing to consent to.
+    file
+        A plan of moves that was asked for; there is nothing to consent to.
     basis
         Path of a record that the proposal rests on → its digest (`control/decide/basis.py`).
     consented
@@ -237,6 +246,7 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
     running: tuple[RunningQueryRecord, ...] = ()
     placements: tuple[QueryPlacement, ...] = ()
     moves: PlannedMoves | None = None
+    file: PlanFile | None = None
     deletion: Deletion | None = None
     explanation: FragmentExplanation | RefusalExplanation | None = None
     basis: dict[str, str] = {}

@@ -207,6 +207,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     """`/cluster`: what all processes of a cluster must agree on."""
 
     name: str
+    id: str = ""
+    """Drawn once, when the settings are first published; tells clusters of one name apart."""
     delays_ms: dict[str, dict[str, float]]
     """Region → region → one-way delay for the link shaper; empty: links are not delayed."""
     heartbeat_ms: float = 25.0

@@ -74,3 +74,67 @@ class CordonDocument(Result, frozen=True, kw_only=True):
     cordoned: bool
     changed: bool
     replicas: tuple[str, ...]
+
+
+class MoveStepStatus(Result, frozen=True, kw_only=True):
+    """One move of a plan.
+
+    Attributes
+    ----------
+    was
+        The nodes of primary and secondary when it began; null: it has not.
+    outcome
+        `planned`, `begun`, `done` or `failed`.
+    problem
+        Why it failed.
+    moved_bytes, state_bytes
+        How much of the state has been sent, and all of it; null: nobody knows.
+    """
+
+    fragment: str
+    role: str
+    node: str
+    was: tuple[str, str] | None = None
+    outcome: str
+    problem: str | None = None
+    moved_bytes: float = 0.0
+    state_bytes: float | None = None
+
+
+class MovePlanStatus(Result, frozen=True, kw_only=True):
+    """A plan of moves under way, or as it ended.
+
+    Attributes
+    ----------
+    outcome
+        How many of its moves are done, and what failed.
+    by
+        Who asked for it; empty: the leader decided it.
+    submitted_us, ended_us
+        Cluster clock, µs.
+    at_a_time, keep_going, throttle_bytes_s, undo_of, digest
+        As it was applied.
+    moved_bytes, state_bytes
+        How much of all states has been sent, and all of them; null: nobody knows.
+    """
+
+    name: str
+    under_way: bool
+    outcome: str
+    by: str
+    submitted_us: int
+    ended_us: int | None
+    at_a_time: int
+    keep_going: bool
+    throttle_bytes_s: float | None
+    undo_of: str | None
+    digest: str
+    moved_bytes: float
+    state_bytes: float | None
+    steps: tuple[MoveStepStatus, ...]
+
+
+class MovePlansDocument(Result, frozen=True, kw_only=True):
+    """Plans of moves, the newest first."""
+
+    plans: tuple[MovePlanStatus, ...]

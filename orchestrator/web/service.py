@@ -47,7 +47,7 @@ T = TypeVar("T")
 SHARED_S = 0.2
 """For so long, whoever reads the same gets the same response."""
 
-UNTOLD = ("folder", "manifests")
+UNTOLD = ("folder", "manifests", "plan")
 """Parameters that are too long for the history, or say nothing."""
 
 MOST_TOLD = 200

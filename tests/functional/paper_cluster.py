@@ -13,7 +13,7 @@ import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator.clock import now_us
-from orchestrator.control.answering import Responder
+from orchestrator.control.answering import KINDS, Responder
 from orchestrator.control.decide.decision import DecisionSettings, PendingDecision
 from orchestrator.control.decide.proposing import take_consents
 from orchestrator.control.observe.view import read_view
@@ -113,7 +113,7 @@ def responding(zookeeper: EmbeddedZooKeeper, name: str) -> Generator[None]:
     def fail(bug: Exception) -> None:
         raise bug
 
-    responders = [Responder(store, None, fail, applies=applies) for applies in (False, True)]
+    responders = [Responder(store, None, fail, kind=kind) for kind in KINDS]
 
     def step() -> None:
         view = read_view(store)

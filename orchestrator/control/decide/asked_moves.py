@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from orchestrator.control.decide.drain import drain_steps
-from orchestrator.control.decide.move_steps import after, reason
+from orchestrator.control.decide.move_steps import Places, after, reason
 from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.observe.named import check_node, fragment_named
 from orchestrator.control.observe.view import ClusterView
@@ -59,7 +59,7 @@ def plan_moves(
                 raise _refused(f"drain of {wish.node}", "node", wish.node, problem)
             return PlannedMoves(
                 name=f"{wish.node}-{number}",
-                moves=_checked(view, steps),
+                moves=checked(view, steps),
                 at_a_time=wish.at_a_time,
                 keep_going=True,
                 drains=wish.node,
@@ -76,11 +76,17 @@ def plan_moves(
                 problem = "it has no secondary at present"
                 raise _refused(f"move of {key}", "secondary", None, problem)
             step = MoveStep(fragment=key, role="primary", node=record.secondary.node)
-    return PlannedMoves(name=f"{key}-{number}", moves=_checked(view, (step,)))
+    return PlannedMoves(name=f"{key}-{number}", moves=checked(view, (step,)))
 
 
-def _checked(view: ClusterView, steps: Sequence[MoveStep]) -> tuple[PlannedMove, ...]:
-    """The moves with their figures, each after those before it."""
+def checked(view: ClusterView, steps: Sequence[MoveStep]) -> tuple[PlannedMove, ...]:
+    """Moves with their figures, each after those before it.
+
+    Raises
+    ------
+    Refused
+        One would break a promise.
+    """
     planning = Planning.of(view)
     found: list[PlannedMove] = []
     for step in steps:
@@ -122,7 +128,19 @@ def _planned(planning: Planning, record: FragmentRecord, step: MoveStep) -> Plan
         bound_ms=now.queries[0].bound_ms,
         latency_ms=(before.queries[0].latency_ms, now.queries[0].latency_ms),
         deadline_ms=now.queries[0].deadline_ms,
+        state_bytes=_state_bytes(view, record, places),
     )
+
+
+def _state_bytes(view: ClusterView, record: FragmentRecord, places: Places) -> float | None:
+    """Of the state that goes along; None: nobody knows."""
+    if {places.primary, places.secondary} <= {each.node for each in record.replicas}:
+        return 0.0
+    status = view.status(view.fragments[record.key].record.primary, record.fragment)
+    if status is None:
+        return None
+    given = None if status.snapshot is None else status.snapshot.bytes
+    return status.checkpoint_bytes or given
 
 
 def _recovery(plan: Plan, record: FragmentRecord) -> float:

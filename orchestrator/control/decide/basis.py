@@ -105,7 +105,7 @@ def changes_since(planning: Planning, proposal: ProposalRecord) -> list[str]:
     """
     rests_on = proposal.basis
     made = {
-        (FRAGMENTS.key(record.key).path, _digest(_placed(record)))
+        (FRAGMENTS.key(record.key).path, digest(_placed(record)))
         for each in proposal.placements
         for record in (*each.updated, *each.created)
     }
@@ -130,7 +130,7 @@ def _digest_of(planning: Planning, path: str, *, timed: bool) -> str | None:
     """The digest of a record that plans rest on; None if it is not there, or cannot be used."""
     view = planning.view
     if path == CLUSTER.path:
-        return None if view.cluster is None else _digest(view.cluster.record)
+        return None if view.cluster is None else digest(view.cluster.record)
     folder, name = path.split("/")
     if folder == NODES.path:
         usable = name in view.nodes and not view.suspected(name) and name not in view.cordoned
@@ -140,12 +140,12 @@ def _digest_of(planning: Planning, path: str, *, timed: bool) -> str | None:
             return None
         if not timed:
             return " ".join(each.node for each in (fragment.primary, fragment.secondary) if each)
-        return _digest(_placed(fragment))
+        return digest(_placed(fragment))
     if folder == RUNNING_STREAMS.path:
         stream = planning.streams.get(name)
         return None if stream is None else stream.feeding_site
     found = view.queries.get(name) if folder == QUERIES.path else view.streams.get(name)
-    return None if found is None else _digest(found.record)
+    return None if found is None else digest(found.record)
 
 
 def _placed(record: FragmentRecord) -> FragmentRecord:
@@ -163,5 +163,6 @@ def _placed(record: FragmentRecord) -> FragmentRecord:
     )
 
 
-def _digest(record: Record) -> str:
+def digest(record: Record) -> str:
+    """A record in a few letters, which tell it from any other."""
     return hashlib.sha256(encode(record)).hexdigest()[:16]

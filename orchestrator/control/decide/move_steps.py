@@ -30,7 +30,13 @@ def after(record: FragmentRecord, step: MoveStep) -> Places | None:
     """Where a fragment is once a step is done; None if it has no secondary that could stay."""
     if record.secondary is None:
         return None
-    primary, secondary = record.primary.node, record.secondary.node
+    places = Places(primary=record.primary.node, secondary=record.secondary.node)
+    return then(places, step)
+
+
+def then(places: Places, step: MoveStep) -> Places:
+    """Places once a step is done."""
+    primary, secondary = places.primary, places.secondary
     if step.node in (primary, secondary):
         other = secondary if step.node == primary else primary
         primary, secondary = (step.node, other) if step.role == "primary" else (other, step.node)

@@ -24,12 +24,14 @@ from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.deletions import plan_deletion
 from orchestrator.control.decide.explaining import explain_fragment, explain_refusal
 from orchestrator.control.decide.figures import fragment_plans, place_loads, query_plans
+from orchestrator.control.decide.plan_files import moves_of_file, rebalancing_file, undo_file
 from orchestrator.control.observe.named import cordon_to_write
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.trying import Tries
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.records import (
+    ApplyPlanRequest,
     ApplyRequest,
     DeleteRequest,
     Deletion,
@@ -40,8 +42,10 @@ from orchestrator.records import (
     PlanDocument,
     PlannedMoves,
     ProposalRecord,
+    RebalanceRequest,
     Refusal,
     RequestRecord,
+    UndoRequest,
 )
 from orchestrator.store.protocol import (
     CORDONS,
@@ -112,6 +116,13 @@ def _proposed(
         case ExplainRefusalRequest(streams=streams, queries=queries):
             why = explain_refusal(view, streams, queries, tries)
             return ProposalRecord(request=asked.created, explanation=why)
+        case RebalanceRequest() as wish:
+            return ProposalRecord(request=asked.created, file=rebalancing_file(view, wish))
+        case UndoRequest(plan=plan):
+            return ProposalRecord(request=asked.created, file=undo_file(view, plan))
+        case ApplyPlanRequest() as wish:
+            moves = moves_of_file(view, wish, asked.created)
+            return ProposalRecord(request=asked.created, moves=moves, basis=wish.plan.basis)
         case wish:
             moves = plan_moves(view, wish, asked.created)
             basis = digests(Planning.of(view), under_moves(moves.moves), timed=False)

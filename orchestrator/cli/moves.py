@@ -1,0 +1,16 @@
+"""`vivace moves`: plans of moves, and how far they are."""
+
+from __future__ import annotations
+
+from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, show
+from orchestrator.cli.render.plan_files import move_plans_view
+
+
+def command(cluster: ClusterOption = None, form: FormOption = Form.TABLE) -> None:
+    """List plans of moves, under way and ended, and how far they are.
+
+    [bold]Example:[/] vivace moves
+    """
+    with connected(cluster) as client:
+        document = client.move_plans()
+    show(document, form, lambda: move_plans_view(document))

@@ -1,0 +1,42 @@
+"""What verbs share that carry out plans of moves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+from orchestrator import api
+from orchestrator.cli.arguments import Option
+from orchestrator.cli.invocation import messages
+
+AtATimeOption = Annotated[
+    int, Option("--at-a-time", min=1, help="Most fragments that are moved at once.")
+]
+KeepGoingOption = Annotated[
+    bool, Option("--keep-going", help="Make the other moves although one has failed.")
+]
+ThrottleOption = Annotated[
+    str | None,
+    Option(
+        "--throttle",
+        help="Most bytes a second that a host sends of a state that moves, such as 5MB/s; the "
+        "cluster's stateRate may say less.",
+    ),
+]
+YesOption = Annotated[bool, Option("--yes", help="Do not ask.")]
+
+
+def agreed(question: str, ask: Callable[[str], str] = input) -> bool:
+    """Whether somebody at the terminal agrees.
+
+    Raises
+    ------
+    InvalidInput
+        Nobody can be asked.
+    """
+    if not sys.stdin.isatty():
+        problem, remedy = "is missing, and nobody can be asked", "Say --yes, or --dry-run."
+        raise api.InvalidInput("command line", "--yes", None, problem, remedy)
+    messages().print(f"{question} [y/N] ", end="", markup=False)
+    return ask("").strip().lower() in ("y", "yes")

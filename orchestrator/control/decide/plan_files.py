@@ -1,0 +1,227 @@
+"""Plans of moves as documents: made with what they rest on, and compared with that later.
+
+A plan is carried out exactly, or refused with what was so and what is so now: a record that it
+rests on differs, a node has another incarnation, or by the figures of now a move would break a
+promise or gain nothing. Other changes do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from orchestrator.control.decide.asked_moves import checked
+from orchestrator.control.decide.basis import digest, digests, under_moves
+from orchestrator.control.decide.move_steps import Places, in_legal_order, steps_to, then
+from orchestrator.control.decide.rebalancing import rebalance
+from orchestrator.control.observe.view import ClusterView
+from orchestrator.control.planning.planner import Planning
+from orchestrator.errors import Drifted, InvalidInput, Refused
+from orchestrator.records import (
+    ApplyPlanRequest,
+    FragmentRecord,
+    Immovable,
+    MovePlan,
+    MoveStep,
+    PlanFile,
+    PlannedMove,
+    PlannedMoves,
+    RebalanceRequest,
+)
+from orchestrator.records.plan_files import FORMAT
+from orchestrator.store.protocol import CLUSTER, FRAGMENTS, NODES, QUERIES
+
+PLAN_AGAIN = "Plan again: `vivace rebalance --out plan.json`."
+
+Difference = tuple[str, str, str]
+"""What differs, how it was, and how it is."""
+
+
+def rebalancing_file(view: ClusterView, wish: RebalanceRequest) -> PlanFile:
+    """The moves that are worth it.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such goal, query or node.
+    """
+    plan = rebalance(view, wish.goals, wish.limits)
+    moves = checked(view, [each.step for each in plan.moves])
+    return _filed(view, moves, rebalancing=plan)
+
+
+def undo_file(view: ClusterView, plan: MovePlan) -> PlanFile:
+    """The way back to where everything was before a plan, as far as there is one.
+
+    Raises
+    ------
+    Refused
+        The plan is under way.
+    """
+    if plan.ended_us is None:
+        remedy = "Wait for its end, or take single moves back: `vivace move FRAGMENT --abort`."
+        raise Refused(f"undo of {plan.name}", "plan", plan.name, "it is under way", remedy, {})
+    planning = Planning.of(view)
+    immovable: dict[str, str] = {}
+    steps: list[MoveStep] = []
+    # The last one to move goes back first.
+    for key, (was, left) in reversed(_trips(plan).items()):
+        record = planning.fragments.get(key)
+        problem = _obstacle(view, record, left)
+        if problem is None and record is not None:
+            steps += steps_to(planning, record, (was.primary, was.secondary))
+        elif problem is not None:
+            immovable[key] = problem
+    while True:
+        legal, refused = in_legal_order(Planning.of(view), steps)
+        if not refused:
+            break
+        # A fragment goes all the way, or stays.
+        immovable |= {step.fragment: why for step, why in refused}
+        steps = [step for step in steps if step.fragment not in immovable]
+    return _filed(
+        view,
+        checked(view, legal),
+        undo_of=plan.name,
+        immovable=tuple(Immovable(fragment=k, problem=why) for k, why in immovable.items()),
+    )
+
+
+def moves_of_file(view: ClusterView, wish: ApplyPlanRequest, number: int) -> PlannedMoves:
+    """The moves of a plan that somebody has reviewed, with the figures of now.
+
+    Parameters
+    ----------
+    number
+        Of the request: tells its plan of moves apart from others.
+
+    Raises
+    ------
+    InvalidInput
+        It is no plan of this cluster, or has been changed.
+    Drifted
+        It no longer holds.
+    """
+    plan = wish.plan
+    _check_is_ours(view, plan)
+    changed = [*differences(Planning.of(view), plan.basis)]
+    moves: tuple[PlannedMove, ...] = ()
+    if not changed:
+        moves, changed = _judged(view, plan)
+    if changed:
+        raise drifted(changed)
+    name = f"undo-{number}" if plan.undo_of is not None else f"rebalance-{number}"
+    return PlannedMoves(
+        name=name,
+        moves=moves,
+        at_a_time=wish.at_a_time,
+        keep_going=wish.keep_going,
+        throttle_bytes_s=wish.throttle_bytes_s,
+        undo_of=plan.undo_of,
+        digest=plan.digest,
+    )
+
+
+def drifted(changed: Sequence[Difference]) -> Drifted:
+    """What to raise of a plan that no longer holds."""
+    problem = f"{len(changed)} of the things that it rests on are not as they were"
+    return Drifted("the plan", "basis", None, problem, PLAN_AGAIN, {}, differences=tuple(changed))
+
+
+def differences(planning: Planning, basis: dict[str, str]) -> Iterator[Difference]:
+    """Records that are not as a basis has them."""
+    now = digests(planning, basis, timed=False)
+    for path, was in sorted(basis.items()):
+        if (found := now.get(path)) == was:
+            continue
+        folder, _, name = path.partition("/")
+        told = "as planned", "changed"
+        if folder in (FRAGMENTS.path, NODES.path):
+            told = was.replace(" ", ", "), (found or "").replace(" ", ", ")
+        yield path, told[0], told[1] if found is not None else _absent(planning.view, folder, name)
+
+
+def _absent(view: ClusterView, folder: str, name: str) -> str:
+    if folder == NODES.path and name in view.cordoned:
+        return "cordoned"
+    if folder == NODES.path and name in view.nodes:
+        return "silent"
+    return "not there"
+
+
+def _judged(view: ClusterView, plan: PlanFile) -> tuple[tuple[PlannedMove, ...], list[Difference]]:
+    """The moves with the figures of now, and what is against them."""
+    steps = [MoveStep(fragment=e.fragment, role=e.role, node=e.node) for e in plan.moves]
+    moves: tuple[PlannedMove, ...] = ()
+    for number, step in enumerate(steps, 1):
+        try:
+            moves = checked(view, steps[:number])
+        except Refused as refused:
+            subject = f"{step.fragment} {step.role} → {step.node}"
+            return (), [(subject, "possible", refused.problem)]
+    return moves, []
+
+
+def _check_is_ours(view: ClusterView, plan: PlanFile) -> None:
+    def refuse(field: str, value: object, problem: str, remedy: str = PLAN_AGAIN) -> InvalidInput:
+        return InvalidInput("plan", field, value, problem, remedy)
+
+    if plan.format != FORMAT:
+        raise refuse("format", plan.format, f"is not the format of this version, {FORMAT}")
+    if plan.cluster_id != view.settings.id:
+        ours = f"is not this cluster, {view.settings.name}"
+        if plan.cluster == view.settings.name:
+            ours = f"was another cluster of that name, {plan.cluster_id}"
+        raise refuse("cluster", plan.cluster, ours)
+    if plan.digest != digest(msgspec.structs.replace(plan, digest="")):
+        remedy = f"A plan is applied as it was made. {PLAN_AGAIN}"
+        raise refuse("digest", plan.digest, "is not that of this plan: it was changed", remedy)
+
+
+def _filed(view: ClusterView, moves: tuple[PlannedMove, ...], **more: object) -> PlanFile:
+    plan = PlanFile(
+        cluster=view.settings.name,
+        cluster_id=view.settings.id,
+        moves=moves,
+        basis=digests(Planning.of(view), _under_file(view, moves), timed=False),
+    )
+    plan = msgspec.structs.replace(plan, **more)
+    return msgspec.structs.replace(plan, digest=digest(plan))
+
+
+def _under_file(view: ClusterView, moves: Iterable[PlannedMove]) -> set[str]:
+    """Paths of what a plan rests on: beside what its moves do, the queries that they touch, and all
+    nodes that these leave or come to."""
+    moves, paths = [*moves], {CLUSTER.path}
+    for each in moves:
+        query, _, name = each.fragment.rpartition(".")
+        fragments = view.dataflow.fragments.values()
+        touched = {query, *(f.query for f in fragments if name in f.inputs)}
+        paths |= {QUERIES.key(other).path for other in touched if other in view.queries}
+        paths |= {NODES.key(node).path for node in (*each.primary, *each.secondary)}
+    return paths | under_moves(moves)
+
+
+def _trips(plan: MovePlan) -> dict[str, tuple[Places, Places]]:
+    """Fragment that a plan has moved → where it was before, and where the plan has left it."""
+    trips: dict[str, tuple[Places, Places]] = {}
+    for step in plan.steps:
+        if not step.done or step.was is None:
+            continue
+        was = Places(primary=step.was[0], secondary=step.was[1])
+        first, _ = trips.get(step.fragment, (was, was))
+        trips[step.fragment] = first, then(was, step)
+    return {key: trip for key, trip in trips.items() if trip[0] != trip[1]}
+
+
+def _obstacle(view: ClusterView, record: FragmentRecord | None, left: Places) -> str | None:
+    """Why a fragment cannot go back, whatever there is where it was."""
+    if record is None:
+        return "it is not there any more"
+    if record.stopped is not None:
+        return f"it is stopped: {record.stopped}"
+    if record.secondary is None or not view.protected(record):
+        return "it has no warm secondary at present"
+    now = Places(primary=record.primary.node, secondary=record.secondary.node)
+    return None if now == left else f"it is on {now} by now, where the plan has not left it"

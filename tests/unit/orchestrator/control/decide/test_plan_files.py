@@ -1,0 +1,280 @@
+"""Plans of moves as documents: applied exactly or refused with what differs, and taken back."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from orchestrator.control.decide.moving import KEPT_US
+from orchestrator.errors import EXIT_DRIFTED, Drifted, VivaceError
+from orchestrator.records import (
+    ApplyPlanRequest,
+    CordonRecord,
+    DeleteRequest,
+    FragmentRecord,
+    MovePlan,
+    MoveRequest,
+    PlanFile,
+    RebalanceRequest,
+    UndoRequest,
+    Wish,
+)
+from orchestrator.store.protocol import CORDONS, MOVES, PROPOSALS, REQUESTS
+from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, short_reigns
+
+ALERTS, NORTH, SOUTH = (f"proximity.{each}" for each in ("alerts", "north_tracks", "south_tracks"))
+
+
+@pytest.fixture
+def cluster() -> ObedientCluster:
+    made = ObedientCluster()
+    made.apply(aircraft())
+    made.settle()
+    return made
+
+
+def record(cluster: ObedientCluster, key: str) -> FragmentRecord:
+    return cluster.view().fragments[key].record
+
+
+def nodes(cluster: ObedientCluster) -> dict[str, tuple[str, ...]]:
+    found = cluster.view().fragments
+    return {key: tuple(r.node for r in each.record.replicas) for key, each in found.items()}
+
+
+def free(cluster: ObedientCluster, key: str) -> str:
+    taken = {replica.node for replica in record(cluster, key).replicas}
+    return next(name for name in EXECUTORS if name in cluster.hosts and name not in taken)
+
+
+def ask(cluster: ObedientCluster, wish: Wish) -> PlanFile:
+    """Ask for a plan, and no longer."""
+    proposal = cluster.ask(wish, "plan")
+    cluster.store.delete(REQUESTS.key("plan"), 0)
+    cluster.settle()
+    if proposal.refusal is not None:
+        raise proposal.refusal.error
+    assert proposal.file is not None
+    return proposal.file
+
+
+def carried_out(cluster: ObedientCluster, wish: Wish) -> MovePlan:
+    """Ask for moves, consent, and see them through; the plan as it ended."""
+    proposal = cluster.ask(wish)
+    if proposal.refusal is not None:
+        cluster.store.delete(REQUESTS.key("asked"), 0)
+        raise proposal.refusal.error
+    assert proposal.moves is not None
+    cluster.consent()
+    cluster.settle()
+    return cluster.view().moves[proposal.moves.name].record
+
+
+def reviewed(cluster: ObedientCluster) -> PlanFile:
+    """A plan that brings a primary to a node without replicas, where it has been before."""
+    used = {node for replicas in nodes(cluster).values() for node in replicas}
+    target = next(name for name in EXECUTORS if name not in used)
+    moved = carried_out(cluster, MoveRequest(fragment=ALERTS, role="primary", node=target))
+    back = carried_out(cluster, ApplyPlanRequest(plan=ask(cluster, UndoRequest(plan=moved))))
+    return ask(cluster, UndoRequest(plan=back))
+
+
+def test_undo_restores_the_places(cluster: ObedientCluster) -> None:
+    before = nodes(cluster)
+    moved = carried_out(
+        cluster, MoveRequest(fragment=ALERTS, role="primary", node=free(cluster, ALERTS))
+    )
+    assert nodes(cluster) != before
+    plan = ask(cluster, UndoRequest(plan=moved))
+    assert (plan.undo_of, plan.immovable, len(plan.moves)) == (moved.name, (), 1)
+    back = carried_out(cluster, ApplyPlanRequest(plan=plan, throttle_bytes_s=2e6))
+    assert nodes(cluster) == before
+    assert (back.undo_of, back.digest, back.throttle_bytes_s) == (moved.name, plan.digest, 2e6)
+
+
+def test_a_plan_of_several_fragments_and_roles_is_taken_back_wherever_leaders_die(
+    cluster: ObedientCluster,
+) -> None:
+    before = nodes(cluster)
+    steps = [
+        {"fragment": ALERTS, "role": "primary", "node": before[ALERTS][1]},
+        {"fragment": NORTH, "role": "secondary", "node": free(cluster, NORTH)},
+        {"fragment": ALERTS, "role": "secondary", "node": free(cluster, ALERTS)},
+        {"fragment": SOUTH, "role": "primary", "node": free(cluster, SOUTH)},
+        {"fragment": SOUTH, "role": "secondary", "node": before[SOUTH][0]},
+    ]
+    made = {"name": "there", "steps": steps, "submitted_us": cluster.now_us, "at_a_time": 2}
+    cluster.store.create(MOVES.key("there"), msgspec.convert(made, MovePlan))
+    cluster.settle()
+    ended = cluster.view().moves["there"].record
+    assert all(step.done for step in ended.steps), ended.outcome
+    plan = ask(cluster, UndoRequest(plan=ended))
+    assert not plan.immovable
+    cluster.ask(ApplyPlanRequest(plan=plan, at_a_time=2, throttle_bytes_s=1e6))
+    cluster.consent()
+    for _ in range(200):
+        made_writes = [*short_reigns(cluster)]
+        for host in cluster.hosts.values():
+            host.obey()
+        if not made_writes and not [*short_reigns(cluster)]:
+            break
+    assert nodes(cluster) == before
+
+
+def test_what_cannot_go_back_is_named_and_the_rest_goes(cluster: ObedientCluster) -> None:
+    before = nodes(cluster)
+    steps = [
+        {"fragment": key, "role": "secondary", "node": free(cluster, key)}
+        for key in (ALERTS, NORTH)
+    ]
+    made = {"name": "there", "steps": steps, "submitted_us": cluster.now_us}
+    cluster.store.create(MOVES.key("there"), msgspec.convert(made, MovePlan))
+    cluster.settle()
+    ended = cluster.view().moves["there"].record
+    closed = before[ALERTS][1]
+    assert closed != before[NORTH][1] or pytest.skip("both come from one node")
+    cluster.store.create(CORDONS.key(closed), CordonRecord(node=closed, since_us=cluster.now_us))
+    plan = ask(cluster, UndoRequest(plan=ended))
+    (stays,) = plan.immovable
+    assert stays.fragment == ALERTS
+    assert f"{closed} is cordoned" in stays.problem
+    assert [each.fragment for each in plan.moves] == [NORTH]
+
+
+def test_what_has_moved_since_stays(cluster: ObedientCluster) -> None:
+    moved = carried_out(
+        cluster, MoveRequest(fragment=ALERTS, role="primary", node=free(cluster, ALERTS))
+    )
+    carried_out(cluster, MoveRequest(fragment=ALERTS, role="secondary", node=free(cluster, ALERTS)))
+    plan = ask(cluster, UndoRequest(plan=moved))
+    assert not plan.moves
+    assert "by now, where the plan has not left it" in plan.immovable[0].problem
+
+
+def test_a_plan_under_way_is_not_taken_back(cluster: ObedientCluster) -> None:
+    moved = carried_out(
+        cluster, MoveRequest(fragment=ALERTS, role="primary", node=free(cluster, ALERTS))
+    )
+    with pytest.raises(VivaceError, match="it is under way"):
+        ask(cluster, UndoRequest(plan=msgspec.structs.replace(moved, ended_us=None)))
+
+
+@pytest.mark.parametrize("change", ["primary", "query", "node", "cordon", "latency"])
+def test_a_plan_that_no_longer_holds_is_refused_with_what_differs_and_nothing_is_written(
+    cluster: ObedientCluster, change: str
+) -> None:
+    plan = reviewed(cluster)
+    (move,) = plan.moves
+    target = move.node
+    was, expected = record(cluster, ALERTS), list[tuple[str, str, str]]()
+    at = f"{was.primary.node}, {was.secondary.node if was.secondary else ''}"
+    match change:
+        case "primary":
+            cluster.take_over(was, cluster.view().fragments[ALERTS].version)
+            now = record(cluster, ALERTS)
+            told = ", ".join(each.node for each in (now.primary, now.secondary) if each)
+            silent = was.primary
+            expected = [
+                (f"fragments/{ALERTS}", at, told),
+                (f"nodes/{silent.node}", silent.incarnation, "silent"),
+            ]
+        case "query":
+            cluster.ask(DeleteRequest(names=("proximity",)), "delete")
+            cluster.consent("delete")
+            cluster.settle()
+            expected = [
+                (f"fragments/{ALERTS}", at, "not there"),
+                ("queries/proximity", "as planned", "not there"),
+            ]
+        case "node":
+            before = cluster.hosts[target].record.incarnation
+            cluster.restart(target)
+            expected = [(f"nodes/{target}", before, cluster.hosts[target].record.incarnation)]
+        case "cordon":
+            before = cluster.hosts[target].record.incarnation
+            cordon = CordonRecord(node=target, since_us=cluster.now_us)
+            cluster.store.create(CORDONS.key(target), cordon)
+            expected = [(f"nodes/{target}", before, "cordoned")]
+        case _:
+            for name, host in cluster.hosts.items():
+                slow = host.record.latencies_ms.keys() if name == target else {target}
+                host.tell(latencies_ms=host.record.latencies_ms | dict.fromkeys(slow, 900.0))
+    before_asked = dict(cluster.server.entries)
+    with pytest.raises(Drifted) as refused:
+        carried_out(cluster, ApplyPlanRequest(plan=plan))
+    assert refused.value.exit_status == EXIT_DRIFTED
+    if change == "latency":
+        ((subject, then, now),) = refused.value.differences
+        assert (subject, then) == (f"{ALERTS} primary → {target}", "possible")
+        assert "of its deadline, 300 ms" in now
+    else:
+        assert [*refused.value.differences] == expected
+    for line in refused.value.differences:
+        assert all(part in str(refused.value) for part in line)
+    written = {
+        path
+        for path in before_asked.keys() | cluster.server.entries.keys()
+        if before_asked.get(path) != cluster.server.entries.get(path)
+    }
+    # What the leader writes of what it was asked, and of what has changed before that.
+    assert not [path for path in written if path.split("/")[0] in ("moves", "fragments", "cordons")]
+    assert cluster.proposal().moves is None
+
+
+def test_other_changes_do_not_matter(cluster: ObedientCluster) -> None:
+    plan = reviewed(cluster)
+    carried_out(cluster, MoveRequest(fragment=SOUTH, role="secondary", node=free(cluster, SOUTH)))
+    for host in cluster.hosts.values():
+        host.tell(latencies_ms={n: ms * 1.02 for n, ms in host.record.latencies_ms.items()})
+    assert carried_out(cluster, ApplyPlanRequest(plan=plan)).outcome == "1 of 1 done"
+
+
+def test_only_an_unchanged_plan_of_this_cluster_and_version_is_taken(
+    cluster: ObedientCluster,
+) -> None:
+    plan = reviewed(cluster)
+    for changes, told in (
+        ({"format": 99}, "is not the format of this version"),
+        ({"cluster_id": "other"}, "was another cluster of that name"),
+        ({"cluster": "other", "cluster_id": "other"}, "is not this cluster, aircraft"),
+        ({"moves": ()}, "it was changed"),
+    ):
+        with pytest.raises(VivaceError, match=told):
+            carried_out(cluster, ApplyPlanRequest(plan=msgspec.structs.replace(plan, **changes)))
+    assert len(cluster.view().moves) == 2
+
+
+def test_something_that_changes_between_proposal_and_consent_is_refused(
+    cluster: ObedientCluster,
+) -> None:
+    plan = reviewed(cluster)
+    assert cluster.ask(ApplyPlanRequest(plan=plan)).moves is not None
+    cluster.restart(plan.moves[0].node)
+    found = cluster.view().proposals["asked"]
+    consented = msgspec.structs.replace(found.record, consented=True)
+    cluster.store.update(PROPOSALS.key("asked"), consented, found.version)
+    cluster.settle()
+    assert cluster.proposal().changed == (f"nodes/{plan.moves[0].node}",)
+    assert len(cluster.view().moves) == 2
+
+
+def test_a_rebalancing_plan_is_a_document_that_can_be_applied(cluster: ObedientCluster) -> None:
+    plan = ask(cluster, RebalanceRequest())
+    assert plan.rebalancing is not None
+    assert plan.rebalancing.goals == ("network",)
+    written = msgspec.json.decode(msgspec.json.encode(plan), type=PlanFile)
+    assert written == plan
+    if not plan.moves:
+        return
+    assert carried_out(cluster, ApplyPlanRequest(plan=written)).digest == plan.digest
+    assert not ask(cluster, RebalanceRequest()).moves
+
+
+def test_a_plan_is_known_while_its_record_is_gone(cluster: ObedientCluster) -> None:
+    moved = carried_out(
+        cluster, MoveRequest(fragment=ALERTS, role="primary", node=free(cluster, ALERTS))
+    )
+    cluster.now_us += KEPT_US
+    cluster.settle()
+    (kept,) = [each.event.moves for each in cluster.store.history() if each.event.moves]
+    assert kept == moved
