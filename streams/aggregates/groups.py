@@ -91,6 +91,12 @@ class Groups:
         self._lost, self._rows = 0, None
         self._folded.take(rows.saved())
 
+    def held(self) -> int:
+        """Number of groups."""
+        groups = self._folded if self._rows is None else self._rows
+        assert groups is not None
+        return groups.count
+
     def save(self) -> Pieces:
         """Every group with a row in the relation."""
         if self._rows is not None:

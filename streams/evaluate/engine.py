@@ -31,6 +31,7 @@ from streams.evaluate.rejected import Rejected
 from streams.evaluate.rejected_count import RejectedCount
 from streams.evaluate.sessions import Sessions
 from streams.evaluate.skipping import RejectedTuples, Skipping, failure
+from streams.evaluate.state_size import StateSize
 from streams.evaluate.stateless import Stateless
 from streams.evaluate.stepwise.incremental import Incremental
 from streams.plan.choice import EvaluationWay, way_of
@@ -116,6 +117,7 @@ class FragmentEngine:
         self._only = next(iter(self._queues.values())) if len(self._queues) == 1 else None
         """The queue of the only input, if there is but one, as often."""
         self._evaluation = self._new_evaluation()
+        self._state_size = StateSize()
 
     def _new_evaluation(self) -> Evaluation:
         if not self._program.skips:
@@ -305,6 +307,10 @@ class FragmentEngine:
         record = SnapshotRecord(self._program.text, inputs, tuple(stateful))
         saved = {name: operator.save() for name, operator in stateful.items()}
         return SavedState(lambda: write_snapshot(record, saved))
+
+    def state_bytes(self) -> int:
+        """Size of a snapshot of now, estimated without writing one (`state_size`)."""
+        return self._state_size.of(self._evaluation.stateful())
 
     def restore(self, saved: SavedState) -> None:
         """Continue from a snapshot of an engine with the same program.

@@ -349,6 +349,10 @@ class Newest(Evaluation):
         """The operators that have state, by name."""
         yield "newest", self
 
+    def held(self) -> int:
+        """Number of rows that are kept."""
+        return int(np.minimum(self._entered[: self._keys.count], self._most).sum())
+
     def save(self) -> Pieces:
         """The rows of each key, oldest first; keys in the order of their first appearance."""
         keys, most, kinds = self._keys, self._most, self._held_kinds

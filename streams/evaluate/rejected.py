@@ -90,6 +90,10 @@ class RejectedCounter:
             last=str(rejected),
         )
 
+    def held(self) -> int:
+        """See `Stateful`."""
+        return 1
+
     def save(self) -> Pieces:
         """See `Stateful`."""
         values = {

@@ -259,6 +259,10 @@ class Sessions(Evaluation):
             kind for part in self._parts.parts for kind in part.kinds
         )
 
+    def held(self) -> int:
+        """Number of open sessions."""
+        return len(self._sessions) - self._free_count
+
     def save(self) -> Pieces:
         """The open sessions, in the order of their last tuples."""
         slots, keys = self._open(), self._keys

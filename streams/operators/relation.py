@@ -123,6 +123,10 @@ class Relation:
         """Places of the rows that have not been removed."""
         return np.flatnonzero(self.left_ms == FOREVER_MS)
 
+    def held(self) -> int:
+        """Number of the rows that have not been removed."""
+        return int(np.count_nonzero(self.left_ms == FOREVER_MS))
+
     def save(self) -> Pieces:
         """The rows that have not been removed."""
         # Rows stay where they lie and are only added to: the places suffice.

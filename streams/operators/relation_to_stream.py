@@ -89,6 +89,10 @@ class RelationToStream:
             np.array(identities, dtype=np.int64),
         )
 
+    def held(self) -> int:
+        """Number of rows in the relation."""
+        return self._relation.held()
+
     def save(self) -> Pieces:
         """The next identity, then the relation."""
         next_id, relation = self._next_id, self._relation.save()

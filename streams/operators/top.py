@@ -147,6 +147,10 @@ class TopRows:
             cells.append(_ordered(column, known, kind, ascending=ascending))
         return zip(zip(*cells, strict=True), kept.tuples(), strict=True)
 
+    def held(self) -> int:
+        """Number of rows of all partitions."""
+        return sum(map(len, self._partitions.values()))
+
     def save(self) -> Pieces:
         """All rows, partition by partition, in the order of their ranks."""
         # The garbage collector would visit all of a new list, but no array.

@@ -91,6 +91,10 @@ class WindowOperator(ABC):
             return arrived.timestamps
         return np.concatenate([arrived.timestamps, change.times_ms])
 
+    def held(self) -> int:
+        """Number of rows in it that it keeps itself."""
+        return 0
+
     def save(self) -> Pieces:
         """The state that later output depends on."""
         return no_pieces
@@ -166,6 +170,10 @@ class LoggedWindow(WindowOperator):
         return Delta(
             log.rows(positions), order >= len(removed), times_ms[order], log.ids(positions)
         )
+
+    def held(self) -> int:
+        """Number of rows in the window."""
+        return len(self._log)
 
     def save(self) -> Pieces:
         """The rows in the window."""

@@ -75,6 +75,10 @@ Pieces = Callable[[], Iterator[State]]
 class Stateful(Protocol):
     """An operator that has state."""
 
+    def held(self) -> int:
+        """Number of the rows or groups that its saved state has, about."""
+        ...
+
     def save(self) -> Pieces:
         """The state that later output depends on. Cheap: it is read when the pieces are."""
         ...

@@ -28,6 +28,9 @@ from orchestrator.store.protocol import Versioned
 MOST_MS = 1e9
 """More than eleven days: no latency, load or distance."""
 
+MOST_BYTES = 1e15
+"""More than any host has memory."""
+
 MOST_US = 1e12
 """As much for the cost of a timestamp or a tuple."""
 
@@ -70,14 +73,17 @@ def _problems(record: NodeRecord) -> Iterator[str]:
             yield f"reports a cost of {name} that cannot be: {each.cost}"
         if not _is_load(each.load):
             yield f"reports a load of {name} that cannot be: {each.load}"
+        if not _is_size(each.state_bytes):
+            yield f"reports a state of {name} that cannot be: {each.state_bytes} bytes"
 
 
 def _sound(status: ReplicaStatus) -> ReplicaStatus:
-    """Without a cost and a load that cannot be."""
+    """Without figures that cannot be."""
     return msgspec.structs.replace(
         status,
         cost=status.cost if _is_cost(status.cost) else None,
         load=status.load if _is_load(status.load) else None,
+        state_bytes=status.state_bytes if _is_size(status.state_bytes) else None,
     )
 
 
@@ -90,6 +96,10 @@ def _is_place(coordinate: NodeCoordinate | None) -> bool:
 
 def _is_cost(cost: CostStatus | None) -> bool:
     return cost is None or _all_within([cost.fixed_us, cost.per_tuple_us], MOST_US)
+
+
+def _is_size(state_bytes: int | None) -> bool:
+    return state_bytes is None or _all_within([state_bytes], MOST_BYTES)
 
 
 def _is_load(load: ReplicaLoad | None) -> bool:

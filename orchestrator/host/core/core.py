@@ -465,6 +465,7 @@ class HostCore:
                 recovered=hosted.recovered,
                 snapshot=hosted.snapshot,
                 giving_bytes=hosted.giving_bytes,
+                state_bytes=hosted.state_bytes,
                 checkpoint_bytes=hosted.replica.sender.state_bytes,
                 lost_input=dict(hosted.lost_input),
             )

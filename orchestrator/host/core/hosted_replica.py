@@ -104,6 +104,12 @@ class HostedReplica:
         self.use(self.assignment)
 
     @property
+    def state_bytes(self) -> int | None:
+        """Size of its state, estimated; None: it has none yet."""
+        has_none = self.replica.role is ReplicaRole.WARMING
+        return None if has_none else self.replica.engine.state_bytes()
+
+    @property
     def peer_replica(self) -> str | None:
         """Node of the other replica: as assigned, or the primary that the store has named since."""
         epoch, primary = self.overruled or (0, "")

@@ -138,6 +138,10 @@ class _IndexedRows:
         if rows.length:
             self._link(encode(self.keys, found, rows.length))
 
+    def held(self) -> int:
+        """Number of rows."""
+        return self._relation.held()
+
     def save(self) -> Pieces:
         """The rows; links follow from them."""
         return self._relation.save()

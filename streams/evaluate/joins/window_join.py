@@ -122,6 +122,10 @@ class _Waiting:
             done[-1] = last.slice(0, count)
         return done[0] if len(done) == 1 else pa.concat_batches(done)
 
+    def held(self) -> int:
+        """Number of tuples."""
+        return sum(batch.num_rows for batch in self._batches)
+
     def save(self) -> Pieces:
         """The tuples."""
         batches = list(self._batches)

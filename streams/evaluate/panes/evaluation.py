@@ -319,6 +319,10 @@ class Panes(Evaluation):
         if self._relation is not None:
             yield "to-stream", self._relation
 
+    def held(self) -> int:
+        """Number of groups and of different values in all panes."""
+        return self._window.saved_rows
+
     def save(self) -> Pieces:
         """The panes with their groups, and the order of the relation."""
         window = self._window

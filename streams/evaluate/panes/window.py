@@ -129,6 +129,13 @@ class PaneWindow:
         self._open_states = states
 
     @property
+    def saved_rows(self) -> int:
+        """Number of groups in all panes, and of different values that they have seen."""
+        closed = (*self.held, *self.pending)
+        rows = sum(len(pane.codes) + sum(map(len, pane.pairs)) for pane in closed)
+        return self._open_count + rows
+
+    @property
     def room(self) -> int:
         """Number of groups for which there is room."""
         return self._room

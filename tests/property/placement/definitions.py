@@ -6,9 +6,10 @@ with these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from placement.evaluation.cost import Reader, StandbyRates
 from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.records import Recovery
@@ -89,3 +90,35 @@ def longest_path_ms(
         ]
         arrived_ms[name] = max(reached_ms, default=0.0) + graph.by_name[name].cost_us / 1e3
     return max(arrived_ms.values(), default=0.0)
+
+
+def cost(
+    graph: QueryGraph,
+    primaries: Places,
+    secondaries: Places,
+    view: NetworkView,
+    crossing_ms: float,
+    standbys: Mapping[str, StandbyRates],
+    readers: Sequence[Reader],
+) -> float:
+    """What the streams of a placement cost, bytes: see `placement.evaluation.cost`."""
+
+    def price(rate: float, source: str, target: str, crossing_ms: float) -> float:
+        crosses_ms = 0.0 if source == target else crossing_ms
+        return rate * (view.one_way_ms(source, target) + crosses_ms) / 1e3
+
+    total = 0.0
+    for link in graph.links:
+        source, free = primaries[link.source], graph.by_name[link.source].flows_to
+        if primaries[link.target] not in free:
+            total += price(link.rate_bytes_s, source, primaries[link.target], crossing_ms)
+        if link.target in secondaries and secondaries[link.target] not in free:
+            fed = standbys.get(link.target)
+            sent = link.rate_bytes_s if fed is None else fed.inputs[link.source]
+            total += price(sent, source, secondaries[link.target], 0.0)
+    for name, fed in standbys.items():
+        total += price(fed.own, primaries[name], secondaries[name], 0.0)
+    for reader in readers:
+        crossing = 0.0 if reader.is_secondary else crossing_ms
+        total += price(reader.rate_bytes_s, primaries[reader.operator], reader.node, crossing)
+    return total
