@@ -70,11 +70,11 @@ class Assumptions:
         store = server.connect()
         if self.load != 1:
             self._load(store)
+        for added in self.added:
+            _add(store, added)
         for latency in self.latencies:
             for here, there in (latency.hosts, latency.hosts[::-1]):
                 _tell_latency(store, here, there, latency.rtt_ms)
-        for added in self.added:
-            _add(store, added)
         return copy_of(store)
 
     def _load(self, store: Store) -> None:
@@ -174,11 +174,10 @@ def _times(load: ReplicaLoad, factor: float) -> ReplicaLoad:
 
 def _tell_latency(store: Store, here: str, there: str, rtt_ms: float) -> None:
     found = store.get(NODES.key(here))
-    # A node that is added is there only after this.
-    if found is not None:
-        latencies = {**found.record.latencies_ms, there: rtt_ms}
-        node = msgspec.structs.replace(found.record, latencies_ms=latencies)
-        store.update(NODES.key(here), node, found.version)
+    assert found is not None
+    latencies = {**found.record.latencies_ms, there: rtt_ms}
+    node = msgspec.structs.replace(found.record, latencies_ms=latencies)
+    store.update(NODES.key(here), node, found.version)
 
 
 def _add(store: Store, added: AddedNode) -> None:

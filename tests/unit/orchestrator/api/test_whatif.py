@@ -16,6 +16,9 @@ from orchestrator.operations.parameters import WhatIfParameters
 from orchestrator.operations.texts import ManifestSource, NamedText
 from orchestrator.progress import silent
 from orchestrator.results.whatif import WhatIfDocument
+from orchestrator.simulation.paper.assumptions import assumed
+from orchestrator.simulation.paper.cluster import PaperCluster
+from orchestrator.store.copied import copy_of
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 QUERY = """
@@ -149,6 +152,15 @@ def test_a_node_that_is_added_can_stand_in(cluster: ObedientCluster) -> None:
     nodes = {each.primary[1] for each in found.fragments}
     nodes |= {each.secondary[1] for each in found.fragments}
     assert nodes <= {"paris", "rome", every[0]}
+
+
+def test_the_round_trip_to_a_node_that_is_added_can_be_said(cluster: ObedientCluster) -> None:
+    paper = PaperCluster(copy_of(cluster.store), cluster.now_us)
+    otherwise = assumed(paper.view(), 1.0, ("rome:lyon=7ms",), ("rome=like:paris",))
+    nodes = PaperCluster(otherwise.written_into(paper.copy()), paper.now_us).view().hosts
+    assert nodes["rome"].latencies_ms["lyon"] == nodes["lyon"].latencies_ms["rome"] == 7.0
+    assert nodes["rome"].latencies_ms["zurich"] == nodes["paris"].latencies_ms["zurich"]
+    assert nodes["zurich"].latencies_ms["rome"] == nodes["zurich"].latencies_ms["paris"]
 
 
 def test_a_query_is_admitted_or_refused_by_the_leader(cluster: ObedientCluster) -> None:
