@@ -32,6 +32,12 @@ ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 EXECUTORS = 4
 """That a machine has room for: all of the cluster's, if the other one is gone."""
 
+_again = """\
+trap 'kill $!; wait $!; exit' TERM
+while :; do "$@" & wait $!; sleep 1; done
+"""
+"""Starts a command again whenever it has ended, as whatever runs a machine's services does."""
+
 _zookeeper = """\
 tickTime=500
 dataDir={folder}/zookeeper
@@ -60,13 +66,17 @@ class Machine:
     namespace: str | None = None
     processes: list[ChildProcess] = field(default_factory=list[ChildProcess])
 
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """Before a command that is to run there."""
+        if self.namespace is None:
+            return ()
+        named = 'hostname "$0" && exec "$@"'
+        inside = ("ip", "netns", "exec", self.namespace)
+        return (*inside, "unshare", "--uts", "sh", "-c", named, self.name)
+
     def start(self, name: str, *command: str, **variables: str) -> None:
         """Run a command there until the tests end or the machine is killed."""
-        inside = ()
-        if self.namespace is not None:
-            named = 'hostname "$0" && exec "$@"'
-            inside = ("ip", "netns", "exec", self.namespace)
-            inside += ("unshare", "--uts", "sh", "-c", named, self.name)
         own = {
             "JAVA_HOME": str(self.java.home),
             "SPARK_HOME": str(pyspark_folder()),
@@ -74,13 +84,16 @@ class Machine:
             "PYTHONPATH": str(source_root()),
         }
         log = self.folder / f"{self.name}-{name}.log"
-        process = ChildProcess([*inside, *command], log=log, env={**os.environ, **own, **variables})
+        process = ChildProcess(
+            [*self.inside, *command], log=log, env={**os.environ, **own, **variables}
+        )
         self.processes.append(process)
 
     def python(self, module: str, config: Path, **variables: str) -> None:
-        """Run one of the entry points there."""
-        command = (sys.executable, "-m", f"orchestrator.deploy.{module}", "--config", str(config))
-        self.start(f"{module}-{len(self.processes)}", *command, **variables)
+        """Run one of the entry points there, again whenever it ends."""
+        command = (sys.executable, "-m", f"orchestrator.{module}", "--config", str(config))
+        name = f"{module.rpartition('.')[2]}-{len(self.processes)}"
+        self.start(name, "sh", "-c", _again, "sh", *command, **variables)
 
     def spark(self, kind: str, *options: str) -> None:
         """Run a process of Spark's standalone cluster there."""
@@ -149,8 +162,19 @@ def two_machines(folder: Path, java: Java) -> Generator[tuple[Machine, Machine]]
         second.end()
         first.end()
         if namespace is not None:
-            _ip("link", "del", _outer(namespace))
-            _ip("netns", "del", namespace)
+            _disconnect(namespace)
+
+
+@contextmanager
+def third_machine(first: Machine, folder: Path) -> Generator[tuple[str, Machine]]:
+    """One more machine, which a link of its own connects to the first; the first one's address
+    there. There must be namespaces."""
+    namespace, here, there = f"vivace-{os.getpid()}c", "10.99.1.1", "10.99.1.2"
+    _connect(namespace, here, there)
+    try:
+        yield here, Machine("third", there, folder, first.java, namespace)
+    finally:
+        _disconnect(namespace)
 
 
 def _may_make_namespaces() -> bool:
@@ -172,6 +196,11 @@ def _connect(namespace: str, here: str, there: str) -> None:
     _ip("-n", namespace, "addr", "add", f"{there}/24", "dev", inner)
     for name in ("lo", inner):
         _ip("-n", namespace, "link", "set", name, "up")
+
+
+def _disconnect(namespace: str) -> None:
+    _ip("link", "del", _outer(namespace))
+    _ip("netns", "del", namespace)
 
 
 def _outer(namespace: str | None) -> str:

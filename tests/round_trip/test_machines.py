@@ -116,10 +116,10 @@ def start(folder: Path, first: Machine, second: Machine, wait_until: WaitUntil) 
         machine.worker(master)
     # Spark spreads executors over the workers that it has.
     wait_until(lambda: first.works and second.works and _opens(config))
-    first.python("coordinator", config)
+    first.python("deploy.coordinator", config)
     for site in ("source", "sink"):
-        first.python("site", config, VIVACE_SITE=site, VIVACE_ARCHIVE=str(folder / site))
-    first.python("host_pool", config, VIVACE_WORK=str(folder / "spark"))
+        first.python("deploy.site", config, VIVACE_SITE=site, VIVACE_ARCHIVE=str(folder / site))
+    first.python("deploy.host_pool", config, VIVACE_WORK=str(folder / "spark"))
     return read_config(config, {}).open_store()
 
 
