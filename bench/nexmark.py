@@ -39,7 +39,7 @@ from bench.registry import Figures, Settings, benchmark
 from bench.report import ROOT
 from orchestrator.api.validation import check
 from orchestrator.manifest import load
-from streams.evaluate.engine import FragmentEngine
+from streams.evaluate.chain import FragmentChain
 from streams.language import parse
 from streams.plan.compiler import compile_statement
 from streams.plan.program import Program
@@ -130,28 +130,12 @@ def evaluate(
     slices
         Stream → its chunks; those of all streams end with the same watermarks.
     """
-    engines = {fragment: FragmentEngine(program) for fragment, program in compiled.items()}
-    read = {fragment: program.inputs for fragment, program in compiled.items()}
-    sent = dict.fromkeys(engines, 0)
+    chain = FragmentChain(compiled)
     found: list[pa.RecordBatch] = []
     for number in range(len(next(iter(slices.values())))):
-        for producer, engine in engines.items():
-            for stream in read[producer]:
-                if stream in slices:
-                    engine.offer(stream, slices[stream][number])
-            while (made := engine.advance(1 << 20)) is not None:
-                if producer == name:
-                    found.append(made.rows)
-                chunk = Chunk(
-                    first_seq=sent[producer],
-                    rows=made.rows,
-                    watermarks_ms=made.watermarks_ms,
-                    ingestion_times_us=made.ingestion_times_us,
-                )
-                sent[producer] = chunk.next_seq
-                for consumer, inputs in read.items():
-                    if producer in inputs:
-                        engines[consumer].offer(producer, chunk)
+        for stream, chunks in slices.items():
+            chain.offer(stream, chunks[number])
+        found += [made.rows for fragment, made in chain.advance() if fragment == name]
     return pa.Table.from_batches(found)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.simulation.trials.setting import Setting
-from streams.evaluate.engine import FragmentEngine
+from streams.evaluate.chain import FragmentChain
 from streams.vectors.chunk import NO_WATERMARK, Chunk, Position
 
 Row = tuple[int, ...]
@@ -49,22 +49,16 @@ def expected(
     for name, chunks in (entered or {}).items():
         if chunks:
             whole[name] = _joined(chunks)
-    for name, program in setting.every_program.items():
-        engine = FragmentEngine(program)
-        for stream in program.inputs:
-            engine.offer(stream, whole[stream])
-        evaluated = engine.advance(WHOLE)
-        assert evaluated is not None, "every stream has watermarks"
-        whole[name] = Chunk(
-            first_seq=0,
-            rows=evaluated.rows,
-            watermarks_ms=evaluated.watermarks_ms,
-            ingestion_times_us=evaluated.ingestion_times_us,
-        )
-    return {
+    chain = FragmentChain(setting.every_program)
+    for name, chunk in whole.items():
+        chain.offer(name, chunk)
+    found = {
         name: ExpectedStream(rows_of(chunk.rows), chunk.watermark_ms)
         for name, chunk in whole.items()
     }
+    for name, made in chain.advance(WHOLE):
+        found[name] = ExpectedStream(rows_of(made.rows), int(made.watermarks_ms[-1]))
+    return found
 
 
 def _joined(chunks: Sequence[Chunk]) -> Chunk:
