@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         simulate,
     )
     from orchestrator.api.tailing import Tail, tail
+    from orchestrator.api.trying import AskedTry, try_query
     from orchestrator.api.validation import validate
     from orchestrator.api.verified_input import Unverifiable
     from orchestrator.api.verified_span import AskedSpan
@@ -107,8 +108,9 @@ if TYPE_CHECKING:
         StreamStatus,
     )
     from orchestrator.results.streams import SentDocument, TailBatch, TailEvent, TailRow
+    from orchestrator.results.trying import TriedInput, TriedOutput, TryDocument
     from orchestrator.results.validation import ValidateDocument
-    from orchestrator.results.verification import OutputVerdict, VerifyDocument
+    from orchestrator.results.verification import EvaluatedAgain, OutputVerdict, VerifyDocument
     from orchestrator.results.whatif import (
         FragmentOutlook,
         LoadOutlook,
@@ -143,6 +145,7 @@ MODULES = {
         *("play_seed", "simulate"),
     ),
     "api.tailing": ("Tail", "tail"),
+    "api.trying": ("AskedTry", "try_query"),
     "api.validation": ("validate",),
     "api.verified_input": ("Unverifiable",),
     "api.verified_span": ("AskedSpan",),
@@ -172,8 +175,9 @@ MODULES = {
         *("OutputStatus", "StatusDocument", "StreamStatus"),
     ),
     "results.streams": ("SentDocument", "TailBatch", "TailEvent", "TailRow"),
+    "results.trying": ("TriedInput", "TriedOutput", "TryDocument"),
     "results.validation": ("ValidateDocument",),
-    "results.verification": ("OutputVerdict", "VerifyDocument"),
+    "results.verification": ("EvaluatedAgain", "OutputVerdict", "VerifyDocument"),
     "results.whatif": (
         *("FragmentOutlook", "LoadOutlook", "LossOutlook", "PlayedDocument", "PlayedOutput"),
         *("QueryOutlook", "RefusedQuery", "WhatIfDocument"),

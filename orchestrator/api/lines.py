@@ -25,7 +25,7 @@ from typing import BinaryIO
 import numpy as np
 
 from foundation.arrays import IntArray
-from orchestrator.edges.sources.formats.formats import salvage
+from orchestrator.edges.sources.formats.formats import newlines, salvage
 from orchestrator.edges.sources.formats.row_form import BOM, Format, RowForm
 from orchestrator.errors import InvalidInput
 
@@ -136,7 +136,7 @@ def bodies(lines: BinaryIO, written: Format | None) -> Iterator[Body]:
         if body.strip():
             count += 1
             yield Body(written=written, header=header, lines=body, first=number, begin=at)
-        number, at = number + body.count(b"\n"), at + len(body)
+        number, at = number + newlines(body), at + len(body)
     if header and not count:
         yield Body(written=Format.CSV, header=header, lines=b"")
 
@@ -195,7 +195,7 @@ def sorted_bodies(
     InvalidInput
         There are more than `MOST_SORTED`.
     """
-    with _file_of(lines) as file:
+    with file_of(lines) as file:
         times, starts, sizes, like = _index(file, written, form, reject)
         if like is None or not len(times):
             return
@@ -255,7 +255,7 @@ def _joined(parts: list[IntArray]) -> IntArray:
 
 
 @contextlib.contextmanager
-def _file_of(lines: BinaryIO) -> Generator[BinaryIO]:
+def file_of(lines: BinaryIO) -> Generator[BinaryIO]:
     """The same as a file from its beginning; what a pipe gives is written to one."""
     if stat.S_ISREG(os.fstat(lines.fileno()).st_mode):
         yield lines

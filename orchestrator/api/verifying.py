@@ -6,19 +6,16 @@ far back as windows reach. Outputs are read from their archives. Both must be on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
 from foundation.suggestions import nearest
 from orchestrator.api.connection import Cluster
+from orchestrator.api.recomputing import compared_again, spark_session, telling, verdict
 from orchestrator.api.verified_input import KeptInput, Unverifiable, kept_input
 from orchestrator.api.verified_span import (
     AskedSpan,
@@ -33,23 +30,15 @@ from orchestrator.edges.sinks import read_back
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE, Delivered
 from orchestrator.edges.sources import restore
 from orchestrator.edges.sources.replay import Replay
-from orchestrator.errors import InvalidInput, Unreachable
+from orchestrator.errors import InvalidInput
 from orchestrator.folders import path_part, scratch_folder
 from orchestrator.operations.texts import NamedText
 from orchestrator.progress import Progress, silent
 from orchestrator.results.verification import EvaluatedAgain, OutputVerdict, VerifyDocument
 from streams.vectors.chunk import TIMESTAMP
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from orchestrator.spark.verify.verification import OutputCheck
-
 LAST_MINUTES = AskedSpan()
 """What is compared unless something else is asked for."""
-
-HEAP_MB = 1536
-"""Of the Spark application that recomputes."""
 
 
 def verify(
@@ -158,18 +147,13 @@ def _compared(
 ) -> tuple[tuple[OutputVerdict, ...], dict[str, EvaluatedAgain]]:
     # Importing Spark takes a second, which nobody else should wait for.
     from orchestrator.spark.verify import verification
-    from orchestrator.spark.verify.recomputation import Unordered, recompute
-
-    def tell(step: str) -> Callable[[str, int, int], None]:
-        return lambda what, done, of: on_progress(step, f"{what}: {done:,} of {of:,} rows")
 
     rows = {
         stream: one.rows.drop_columns([GENERATION, SEQUENCE]) for stream, one in delivered.items()
     }
-    not_in_sql: dict[str, EvaluatedAgain] = {}
     with scratch_folder("vivace-verify-") as work:
         on_progress("starting", "Spark")
-        with _spark(work / "spark") as session:
+        with spark_session(work / "spark") as session:
             if own is not None:
                 checks = verification.verify(
                     session,
@@ -179,83 +163,15 @@ def _compared(
                     through_ms=dict.fromkeys(rows, span.until_ms),
                     begin_ms=span.begin_ms,
                     file=own.file,
-                    on_rows=tell("comparing"),
+                    on_rows=telling(on_progress, "comparing"),
                 )
-                return tuple(_verdict(each) for each in checks), not_in_sql
+                return tuple(verdict(each) for each in checks), {}
             statements = [each.statement for each in view.dataflow.upstream(query)]
             columns = {name: view.stream_records[name].columns for name in inputs}
-            try:
-                again = recompute(
-                    session, statements, columns, inputs, span.until_ms, tell("recomputing")
-                )
-            except Unordered as error:
-                raise Unverifiable(
-                    f"{error}: write its results in SQL, and name it with --sql"
-                ) from None
-            for name, one in again.not_in_sql.items():
-                not_in_sql[name] = msgspec.convert(one, EvaluatedAgain, from_attributes=True)
-            verdicts = [
-                _verdict(
-                    verification.check(
-                        stream,
-                        again.frames[stream],
-                        verification.frame(again.session, table),
-                        span.begin_ms,
-                        span.until_ms,
-                        partial(tell("comparing"), stream),
-                    )
-                )
-                for stream, table in rows.items()
-            ]
-    return tuple(verdicts), not_in_sql
-
-
-@contextmanager
-def _spark(work: Path) -> Generator[SparkSession]:
-    """A Spark application for the time of a block.
-
-    Raises
-    ------
-    Unreachable
-        It has ended before.
-    """
-    from orchestrator.spark.hosts.session import (
-        SessionSettings,
-        driver_status,
-        start_session,
-        stop_session,
-    )
-
-    session = start_session(
-        SessionSettings(
-            name="vivace-verify",
-            work_dir=work,
-            executors=1,
-            driver_memory_mb=HEAP_MB,
-            master="local[*]",
-            # The cluster may run on this machine.
-            yields=True,
-        )
-    )
-    try:
-        yield session
-    except Exception as error:
-        if (status := driver_status(session)) is None:
-            raise
-        raise Unreachable(
-            "Spark",
-            "this machine",
-            f"has ended while it computed results again ({_exit(status)}): the verification is "
-            "not done",
-            "Its Java process was killed, or lacked memory: see to it that "
-            f'{HEAP_MB} MB are free, or compare less, as with --last "2 min".',
-        ) from error
-    finally:
-        stop_session(session)
-
-
-def _exit(status: int) -> str:
-    return f"signal {-status}" if status < 0 else f"exit status {status}"
+            return compared_again(
+                session, statements, columns, inputs, rows,
+                begin_ms=span.begin_ms, until_ms=span.until_ms, on_progress=on_progress,
+            )  # fmt: skip
 
 
 def _files(view: ClusterView, inputs: Mapping[str, pa.Table], work: Path) -> dict[str, Path]:
@@ -269,15 +185,3 @@ def _files(view: ClusterView, inputs: Mapping[str, pa.Table], work: Path) -> dic
         found[stream] = work / f"{path_part(stream)}.parquet"
         parquet.write_table(table, found[stream])
     return found
-
-
-def _verdict(check: OutputCheck) -> OutputVerdict:
-    return OutputVerdict(
-        output=check.output,
-        archived=check.delivered,
-        recomputed=check.expected,
-        missing=check.missing,
-        unexpected=check.unexpected,
-        first_missing=check.first_missing,
-        first_unexpected=check.first_unexpected,
-    )

@@ -156,7 +156,9 @@ def asked_form(words: Sequence[str]) -> Form:
     words = [word.replace("--output=", "-o").replace("--output", "-o") for word in words]
     pairs = zip(words, [*words[1:], ""], strict=True)
     asked = [word[2:] or after for word, after in pairs if word.startswith("-o")]
-    return next((form for form in Form if form.value in asked[-1:]), Form.TABLE)
+    # Of `vivace try`, --output is a file.
+    forms = {form.value: form for form in Form}
+    return next((forms[word] for word in reversed(asked) if word in forms), Form.TABLE)
 
 
 REPEAT_S = 3.0

@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import Protocol, cast
 
 VERBS = (
-    "up", "down", "apply", "delete", "validate", "plan", "explain", "whatif", "switchover", "move",
-    "drain", "cordon", "uncordon", "rebalance", "moves", "undo", "status", "send", "tail", "verify",
-    "history", "metrics", "demo", "simulate",
+    "try", "up", "down", "apply", "delete", "validate", "plan", "explain", "whatif", "switchover",
+    "move", "drain", "cordon", "uncordon", "rebalance", "moves", "undo", "status", "send", "tail",
+    "verify", "history", "metrics", "demo", "simulate",
 )  # fmt: skip
 """Each is a module with a function `command`; in the order in which the help has them."""
 

@@ -19,6 +19,7 @@ from orchestrator.cli.invocation import (
     progress,
     show,
 )
+from orchestrator.cli.render.comparison import comparison, evaluated_again
 from orchestrator.cli.render.figures import event_time, lasting
 from orchestrator.operations import table
 from orchestrator.operations.parameters import VerifyParameters
@@ -97,23 +98,9 @@ def _view(found: api.VerifyDocument) -> Text:
     if found.kept_ms is not None:
         kept = f"input is kept from {event_time(found.kept_ms)} on"
         text.append(f"! {kept}; windows with tuples from before are not compared\n", "yellow")
-    for name, one in found.not_in_sql.items():
-        how = f"in parts by {', '.join(one.by)}" if one.by else f"in one piece ({one.whole})"
-        text.append(f"! {name} was evaluated again {how}, not in SQL: {one.why}\n", "yellow")
+    text.append(evaluated_again(found.not_in_sql))
     for each in found.outputs:
-        if not each.missing and not each.unexpected:
-            text.append("✓ ", "green")
-            text.append(f"{each.output}: {each.archived:,} rows, equal row for row\n")
-            continue
-        text.append("✗ ", "red")
-        text.append(
-            f"{each.output}: of {each.recomputed:,} rows {each.missing:,} are missing, and of "
-            f"{each.archived:,} archived ones {each.unexpected:,} should not be there\n"
-        )
-        for sign, rows in (("missing", each.first_missing), ("unexpected", each.first_unexpected)):
-            for row in rows:
-                values = ", ".join(f"{k} {v}" for k, v in row.items() if k != "_ts")
-                text.append(f"  {sign:<10}  {event_time(int(row['_ts']))}  {values}\n", "red")
+        text.append(comparison(each, "equal row for row", "archived ones"))
     text.rstrip()
     return text
 

@@ -261,7 +261,7 @@ def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
             statements = parse(query.statements)
             running = _running(statements, rewrites)
         except QueryError as error:
-            raise _in_statements(query.name, error) from None
+            raise in_statements(query.name, error) from None
         except Exception as error:
             raise _bug(query.name, error) from error
         for statement in statements:
@@ -323,7 +323,7 @@ def _check_made(
 ) -> None:
     """Refuse to read what is not made, since its reader was split below it, or is shared."""
     for query, statement in waiting.values():
-        for stream in sorted(_reads(statement)):
+        for stream in sorted(inputs_of(statement)):
             if stream in owners and stream not in waiting:
                 owner = owners[stream]
                 if stream in unshared:
@@ -336,7 +336,8 @@ def _check_made(
                 raise InvalidQuery(query.name, "statements", stream, problem, remedy)
 
 
-def _in_statements(query: str, error: QueryError) -> InvalidQuery:
+def in_statements(query: str, error: QueryError) -> InvalidQuery:
+    """What is wrong with the text of a query."""
     return InvalidQuery(query, "statements", None, str(error), "", line=error.line)
 
 
@@ -352,7 +353,9 @@ def _in_order(
     """Compile producers before consumers, and add the stream of each to the catalogue."""
     fragments: dict[str, Fragment] = {}
     while waiting:
-        ready = [name for name, (_, body) in waiting.items() if not _reads(body) & waiting.keys()]
+        ready = [
+            name for name, (_, body) in waiting.items() if not inputs_of(body) & waiting.keys()
+        ]
         if not ready:
             query = next(iter(waiting.values()))[0]
             names = sorted(_on_cycles(waiting))
@@ -365,7 +368,7 @@ def _in_order(
             try:
                 program = compile_statement(statement, catalogue)
             except QueryError as error:
-                raise _in_statements(query.name, error) from None
+                raise in_statements(query.name, error) from None
             except Exception as error:
                 raise _bug(query.name, error) from error
             if rejected := name != statement.name:
@@ -395,7 +398,8 @@ def _in_order(
     return fragments
 
 
-def _reads(statement: Statement) -> set[str]:
+def inputs_of(statement: Statement) -> set[str]:
+    """The streams that a statement reads."""
     return {source.stream for select in statement.body.selects for source in select.sources}
 
 
@@ -403,7 +407,7 @@ def _on_cycles(waiting: Mapping[str, tuple[QueryRecord, Statement]]) -> set[str]
     """The waiting statements without those merely downstream of a cycle."""
     left = set(waiting)
     while ends := {
-        name for name in left if not any(name in _reads(waiting[other][1]) for other in left)
+        name for name in left if not any(name in inputs_of(waiting[other][1]) for other in left)
     }:
         left -= ends
     return left

@@ -47,7 +47,7 @@ def read(form: RowForm, body: bytes, header: bool) -> ReadRows:
     wanted = given = list(map(".".join, form.paths.values()))
     begin, unknown = 0, None
     if header:
-        given, begin = _header(body)
+        given, begin = header_of(body)
         unknown = form.check_names(wanted, given)
     data, quoted = pa.py_buffer(body).slice(begin), b'"' in body
     if not body[begin:].strip():
@@ -73,7 +73,7 @@ def read(form: RowForm, body: bytes, header: bool) -> ReadRows:
     )
 
 
-def _header(body: bytes) -> tuple[list[str], int]:
+def header_of(body: bytes) -> tuple[list[str], int]:
     """The names in the first line, and where it ends."""
     first = _line.search(body)
     if first is None or not body.strip():

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import io
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
@@ -92,11 +94,18 @@ def read_rows(
     read = _readers.get(suffix.lower())
     if read is None:
         raise Unreadable(f"its name ends with none of {', '.join(SUFFIXES)}")
-    try:
+    with reading():
         if file.seek(0, io.SEEK_END) > MOST_BYTES:
             raise _too_large()
         file.seek(0)
         return read(file, form, note)
+
+
+@contextmanager
+def reading() -> Generator[None]:
+    """For the time of a block, all that reading a file may raise is `Unreadable`."""
+    try:
+        yield
     except Unreadable:
         raise
     # Damaged names make pyarrow raise what it does not document.
@@ -108,37 +117,47 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
+def parquet_rows(
+    file: BinaryIO, form: RowForm, note: Note = nobody_told
+) -> Iterator[pa.RecordBatch]:
+    """The tuples of an open file of Parquet in its order, few of which are held at once.
+
+    Raises
+    ------
+    Unreadable
+        It does not hold such rows.
+    """
+    begin = 0
+    with reading():
+        unknown = check_fields(form, parquet.ParquetFile(file).schema_arrow)
+        for batch in _decoded(_coded(file, form)):
+            batch.validate(full=True)
+            found = ReadRows(
+                columns={name: pa.chunked_array([batch.column(name)]) for name in form.paths},
+                count=batch.num_rows,
+                place=partial(_later_row, begin),
+                ignored=Ignored.in_all(batch.num_rows, unknown),
+            )
+            begin += batch.num_rows
+            yield tuples_of(form, found, note)
+
+
+def _later_row(begin: int, index: int) -> str:
+    return row_place(begin + index)
+
+
 def _parquet(file: BinaryIO, form: RowForm, note: Note) -> pa.RecordBatch:
     plain = parquet.ParquetFile(file)
     schema, rows = plain.schema_arrow, plain.metadata.num_rows
     unknown = check_fields(form, schema)
     if rows > MOST_ROWS:
         raise Unreadable(f"more than {MOST_ROWS} rows")
-    leaves = {name: ".".join(path) for name, path in form.paths.items()}
-    texts = [
-        leaves[name]
-        for name, path in form.paths.items()
-        if _is_text(field_of(schema, name, path).type)
-    ]
-    coded = parquet.ParquetFile(file, read_dictionary=texts)
-    # Few bytes of a dictionary may stand for very many: texts are counted before they are made,
-    # where it is not known that there is room.
-    counted = counted_columns(file, coded, texts, ROWS_AT_ONCE, MOST_BYTES)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for names, run in groupby(range(len(counted)), counted.__getitem__):
-            reader = parquet.ParquetFile(file, read_dictionary=names)
-            for batch in reader.iter_batches(
-                batch_size=ROWS_AT_ONCE, row_groups=list(run), columns=list(leaves.values())
-            ):
-                flat = {name: within(batch, path) for name, path in form.paths.items()}
-                yield pa.RecordBatch.from_arrays(list(flat.values()), names=list(flat))
-
+    coded, _ = _with_dictionaries(file, form)
     types = {
         name: _decoded_type(field_of(coded.schema_arrow, name, path).type)
         for name, path in form.paths.items()
     }
-    table = _validated(_decoded(batches()), pa.schema(list(types.items())))
+    table = _validated(_decoded(_coded(file, form)), pa.schema(list(types.items())))
     found = ReadRows(
         columns={name: table.column(name) for name in types},
         count=rows,
@@ -146,6 +165,33 @@ def _parquet(file: BinaryIO, form: RowForm, note: Note) -> pa.RecordBatch:
         ignored=Ignored.in_all(rows, unknown),
     )
     return tuples_of(form, found, note)
+
+
+def _coded(file: BinaryIO, form: RowForm) -> Iterator[pa.RecordBatch]:
+    """Rows of a file with columns as a form names them; some texts as places in dictionaries."""
+    leaves = [".".join(path) for path in form.paths.values()]
+    coded, texts = _with_dictionaries(file, form)
+    # Few bytes of a dictionary may stand for very many: texts are counted before they are made,
+    # where it is not known that there is room.
+    counted = counted_columns(file, coded, texts, ROWS_AT_ONCE, MOST_BYTES)
+    for names, run in groupby(range(len(counted)), counted.__getitem__):
+        reader = parquet.ParquetFile(file, read_dictionary=names)
+        for batch in reader.iter_batches(
+            batch_size=ROWS_AT_ONCE, row_groups=list(run), columns=leaves
+        ):
+            flat = {name: within(batch, path) for name, path in form.paths.items()}
+            yield pa.RecordBatch.from_arrays(list(flat.values()), names=list(flat))
+
+
+def _with_dictionaries(file: BinaryIO, form: RowForm) -> tuple[parquet.ParquetFile, list[str]]:
+    """A file whose texts are places in dictionaries, and the names of these columns."""
+    schema = parquet.ParquetFile(file).schema_arrow
+    texts = [
+        ".".join(path)
+        for name, path in form.paths.items()
+        if _is_text(field_of(schema, name, path).type)
+    ]
+    return parquet.ParquetFile(file, read_dictionary=texts), texts
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -115,7 +115,7 @@ def salvage(
         # As they came; looking at each would take as long as reading them.
         found = None
         with contextlib.suppress(Unreadable):
-            found = together(body, body.count(b"\n") + 1)
+            found = together(body, newlines(body) + 1)
         if found is not None:
             yield found
             return
@@ -147,12 +147,18 @@ def _salvage(
         yield found
 
 
+def newlines(body: bytes) -> int:
+    """How many lines end in a body; `bytes.count` takes several times as long."""
+    return int(np.count_nonzero(np.frombuffer(body, dtype=np.uint8) == ord("\n")))
+
+
 def _are_closed(body: bytes, written: Format) -> bool:
     """Whether no line is empty and each surely one row, as far as can be told at a glance."""
     if written is Format.CSV:
-        return b"\r" not in body and BOM not in body
+        # A single byte is found at the speed of memory.
+        return b"\r" not in body and (BOM[:1] not in body or BOM not in body)
     joints = body.count(b"}\n{")
-    return body.startswith(b"{") and body.endswith(b"}") and joints == body.count(b"\n")
+    return body.startswith(b"{") and body.endswith(b"}") and joints == newlines(body)
 
 
 def is_closed(line: bytes, written: Format) -> bool:
