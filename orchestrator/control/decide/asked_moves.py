@@ -139,8 +139,7 @@ def _state_bytes(view: ClusterView, record: FragmentRecord, places: Places) -> f
     status = view.status(view.fragments[record.key].record.primary, record.fragment)
     if status is None:
         return None
-    given = None if status.snapshot is None else status.snapshot.bytes
-    return status.checkpoint_bytes or given
+    return status.state_bytes
 
 
 def _recovery(plan: Plan, record: FragmentRecord) -> float:

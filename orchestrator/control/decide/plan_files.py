@@ -14,6 +14,7 @@ import msgspec
 from orchestrator.control.decide.asked_moves import checked
 from orchestrator.control.decide.basis import digest, digests, under_moves
 from orchestrator.control.decide.move_steps import Places, in_legal_order, steps_to, then
+from orchestrator.control.decide.net_gains import net_gains
 from orchestrator.control.decide.rebalancing import rebalance
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
@@ -27,10 +28,13 @@ from orchestrator.records import (
     PlanFile,
     PlannedMove,
     PlannedMoves,
+    RebalanceChange,
+    RebalancePlan,
     RebalanceRequest,
 )
 from orchestrator.records.plan_files import FORMAT
-from orchestrator.store.protocol import CLUSTER, FRAGMENTS, NODES, QUERIES
+from orchestrator.store.protocol import CLUSTER, FRAGMENTS, NODES, QUERIES, encode
+from placement.rebalancing.goals import NETWORK
 
 PLAN_AGAIN = "Plan again: `vivace rebalance --out plan.json`."
 
@@ -160,7 +164,28 @@ def _judged(view: ClusterView, plan: PlanFile) -> tuple[tuple[PlannedMove, ...],
         except Refused as refused:
             subject = f"{step.fragment} {step.role} → {step.node}"
             return (), [(subject, "possible", refused.problem)]
-    return moves, []
+    return moves, [*_worthless(view, plan.rebalancing)]
+
+
+def _worthless(view: ClusterView, plan: RebalancePlan | None) -> Iterator[Difference]:
+    """Changes that would gain no more by now than they cost, uncertainty included.
+
+    Those for other goals than network usage may cost more than they gain from the beginning. So may
+    a plan that takes another one back.
+    """
+    if plan is None:
+        return
+    for was, now in zip(plan.changes, net_gains(view, plan), strict=True):
+        needs = now.price_bytes + now.uncertainty_bytes
+        if was.goal == NETWORK.kind.value and now.gain_bytes <= needs:
+            moves = [each for each in plan.moves if each.change == was.number]
+            told = ", ".join(f"{each.fragment} {each.role} → {each.target}" for each in moves)
+            yield f"gain of change {was.number} ({told})", _gain(was), _gain(now)
+
+
+def _gain(change: RebalanceChange) -> str:
+    needs = change.price_bytes + change.uncertainty_bytes
+    return f"{change.gain_bytes:,.0f}, over {needs:,.0f} bytes of price and uncertainty"
 
 
 def _check_is_ours(view: ClusterView, plan: PlanFile) -> None:
@@ -186,7 +211,9 @@ def _filed(view: ClusterView, moves: tuple[PlannedMove, ...], **more: object) ->
         moves=moves,
         basis=digests(Planning.of(view), _under_file(view, moves), timed=False),
     )
-    plan = msgspec.structs.replace(plan, **more)
+    # As whoever reads it has it: there a whole number of bytes is a float, too.
+    written = encode(msgspec.structs.replace(plan, **more))
+    plan = msgspec.json.decode(written, type=PlanFile)
     return msgspec.structs.replace(plan, digest=digest(plan))
 
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.control.decide.moving import KEPT_US
+from orchestrator.control.decide.net_gains import net_gains
 from orchestrator.errors import EXIT_DRIFTED, Drifted, VivaceError
 from orchestrator.records import (
     ApplyPlanRequest,
@@ -258,18 +259,6 @@ def test_something_that_changes_between_proposal_and_consent_is_refused(
     assert len(cluster.view().moves) == 2
 
 
-def test_a_rebalancing_plan_is_a_document_that_can_be_applied(cluster: ObedientCluster) -> None:
-    plan = ask(cluster, RebalanceRequest())
-    assert plan.rebalancing is not None
-    assert plan.rebalancing.goals == ("network",)
-    written = msgspec.json.decode(msgspec.json.encode(plan), type=PlanFile)
-    assert written == plan
-    if not plan.moves:
-        return
-    assert carried_out(cluster, ApplyPlanRequest(plan=written)).digest == plan.digest
-    assert not ask(cluster, RebalanceRequest()).moves
-
-
 def test_a_plan_is_known_while_its_record_is_gone(cluster: ObedientCluster) -> None:
     moved = carried_out(
         cluster, MoveRequest(fragment=ALERTS, role="primary", node=free(cluster, ALERTS))
@@ -278,3 +267,63 @@ def test_a_plan_is_known_while_its_record_is_gone(cluster: ObedientCluster) -> N
     cluster.settle()
     (kept,) = [each.event.moves for each in cluster.store.history() if each.event.moves]
     assert kept == moved
+
+
+def sized(cluster: ObedientCluster, state_bytes: int) -> None:
+    """Have hosts report the sizes of the states that they hold."""
+    for host in cluster.hosts.values():
+        replicas = {
+            name: msgspec.structs.replace(each, state_bytes=state_bytes)
+            for name, each in host.record.replicas.items()
+        }
+        host.tell(replicas=replicas)
+
+
+def worth_it(cluster: ObedientCluster) -> PlanFile:
+    """A plan that brings a primary back that was moved far away."""
+    carried_out(cluster, MoveRequest(fragment=ALERTS, role="primary", node="zurich"))
+    sized(cluster, 1000)
+    plan = cluster.ask(RebalanceRequest(), "plan").file
+    cluster.store.delete(REQUESTS.key("plan"), 0)
+    assert plan is not None
+    assert plan.moves
+    return plan
+
+
+def test_a_plan_that_is_worth_it_is_applied_and_leaves_nothing_to_move(
+    cluster: ObedientCluster,
+) -> None:
+    plan = worth_it(cluster)
+    assert plan.moves[0].state_bytes == 1000
+    written = msgspec.json.decode(msgspec.json.encode(plan), type=PlanFile)
+    done = carried_out(cluster, ApplyPlanRequest(plan=written))
+    assert done.digest == plan.digest
+    assert all(step.done for step in done.steps), done.outcome
+    sized(cluster, 1000)
+    proposal = cluster.ask(RebalanceRequest(), "again").file
+    assert proposal is not None
+    assert not proposal.moves
+
+
+def test_the_gain_of_now_is_that_of_the_plan_while_nothing_changes(
+    cluster: ObedientCluster,
+) -> None:
+    plan = worth_it(cluster).rebalancing
+    assert plan is not None
+    for was, now in zip(plan.changes, net_gains(cluster.view(), plan), strict=True):
+        assert now.gain_bytes == pytest.approx(was.gain_bytes)
+        assert now.price_bytes == pytest.approx(was.price_bytes)
+        assert now.uncertainty_bytes == pytest.approx(was.uncertainty_bytes)
+
+
+def test_a_plan_that_gains_nothing_by_the_figures_of_now_is_refused(
+    cluster: ObedientCluster,
+) -> None:
+    plan = worth_it(cluster)
+    sized(cluster, 500_000_000_000)
+    with pytest.raises(Drifted) as refused:
+        carried_out(cluster, ApplyPlanRequest(plan=plan))
+    ((subject, was, now),) = refused.value.differences
+    assert subject.startswith(f"gain of change 1 ({ALERTS} ")
+    assert was.endswith("bytes of price and uncertainty")
+    assert was != now
