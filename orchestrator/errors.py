@@ -136,7 +136,7 @@ class Drifted(Outdated):
     differences: tuple[tuple[str, str, str], ...] = ()
 
     def __str__(self) -> str:
-        rows = [("", "was", "is"), *self.differences]
+        rows = [("", "was", "is"), *(tuple(each) for each in self.differences)]
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         table = "\n".join(
             f"  {what:{widths[0]}}  {was:{widths[1]}}  {now}".rstrip() for what, was, now in rows
@@ -208,7 +208,7 @@ def reported(document: Mapping[str, Any]) -> VivaceError:
     """
     message, status = str(document["message"]), int(document["exit_status"])
     error = VivaceError(message)
-    for kind in (InvalidInput, Refused, Unreachable):
+    for kind in (InvalidInput, Refused, Drifted, Unreachable):
         names = {field.name for field in dataclasses.fields(kind)}
         if names <= document.keys():
             error = kind(**{name: document[name] for name in names})
