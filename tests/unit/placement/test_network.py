@@ -99,6 +99,15 @@ def test_only_what_was_not_measured_is_uncertain():
     assert between.tolist() == [[0, 3, 5]]
 
 
+def test_of_what_was_measured_half_the_spread_is_uncertain():
+    nodes = tuple(replace(node(name, 0, 0), error_ms=8) for name in "abc")
+    spread_ms = {("a", "b"): 6.0, ("b", "a"): 2.0, ("a", "c"): 9.0}
+    view = NetworkView(nodes=nodes, rtt_ms={("a", "b"): 12, ("b", "c"): 3}, spread_ms=spread_ms)
+    between = view.uncertainty_between(np.arange(3), np.arange(3))
+    # The mean of both directions; nobody has measured a and c, and b and c once.
+    assert between.tolist() == [[0, 2, 16], [2, 0, 0], [16, 0, 0]]
+
+
 def test_a_node_without_a_failure_domain_is_one_of_its_own():
     def view(*domains: str) -> NetworkView:
         return NetworkView(

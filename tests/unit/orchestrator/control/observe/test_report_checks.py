@@ -57,3 +57,16 @@ def test_a_load_of_a_replica_that_cannot_be_is_not_believed(wrong: dict[str, flo
     assert node.replicas["f"].role is ReplicaRole.PRIMARY
     (problem,) = node.problems
     assert problem.startswith("reports a load of f that cannot be")
+
+
+@pytest.mark.parametrize("wrong", [-1, 10**16])
+def test_a_state_of_a_size_that_cannot_be_is_not_believed(wrong: int) -> None:
+    cluster = reported(LOAD)
+    host = cluster.hosts["paris"]
+    status = msgspec.structs.replace(host.record.replicas["f"], state_bytes=wrong)
+    host.tell(replicas={"f": status}, spreads_ms={"zurich": -1.0, "lyon": 2.0})
+    found = cluster.view().hosts["paris"]
+    assert found.replicas["f"].state_bytes is None
+    assert found.spreads_ms == {"lyon": 2.0}
+    assert any("a state of f that cannot be" in problem for problem in found.problems)
+    assert any("round trips to zurich that differ" in problem for problem in found.problems)

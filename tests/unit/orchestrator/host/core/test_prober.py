@@ -220,3 +220,11 @@ def test_hosts_of_one_machine_that_tell_different_times_are_noticed() -> None:
         pong = other.answer(probed(one, name, now_us - 4000), now_us - 2000 + wrong_us)
         one.measured(name, pong, now_us)
     assert one.contradictions == 2
+
+
+def test_the_spread_is_that_of_the_last_samples() -> None:
+    one, other = prober("b"), prober()
+    for rtt_ms in (90, 11, 12, 10, 13, 12):
+        exchange(one, other, "b", rtt_ms)
+    assert one.spreads_ms == {"b": pytest.approx(3, abs=0.01)}
+    assert prober("b").spreads_ms == {}
