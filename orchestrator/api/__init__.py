@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from orchestrator.api.applying import apply
     from orchestrator.api.auditing import drill_audit
+    from orchestrator.api.bulk import bulk_coordinates, bulk_place
     from orchestrator.api.cluster_status import history, status
     from orchestrator.api.connection import Cluster
     from orchestrator.api.deleting import delete, named_in
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
         RefusalExplanation,
         ReplicaPlace,
     )
+    from orchestrator.results.bulk import BulkCoordinates, BulkPlacement
     from orchestrator.results.changes import Applied, Change, Deleted, Effect
     from orchestrator.results.coordinate_map import CoordinateMap, Flow, Place
     from orchestrator.results.drill_report import DrillReport
@@ -121,10 +123,12 @@ if TYPE_CHECKING:
         RefusedQuery,
         WhatIfDocument,
     )
+    from orchestrator.spark.spark_choice import LOCAL_SPARK, SparkChoice
 
 MODULES = {
     "api.applying": ("apply",),
     "api.auditing": ("drill_audit",),
+    "api.bulk": ("bulk_coordinates", "bulk_place"),
     "api.cluster_status": ("history", "status"),
     "api.connection": ("Cluster",),
     "api.deleting": ("delete", "named_in"),
@@ -161,6 +165,7 @@ MODULES = {
         *("PlanFile", "PlannedMove", "QueryPlan", "RebalancePlan", "RefusalExplanation"),
         "ReplicaPlace",
     ),
+    "results.bulk": ("BulkCoordinates", "BulkPlacement"),
     "results.changes": ("Applied", "Change", "Deleted", "Effect"),
     "results.coordinate_map": ("CoordinateMap", "Flow", "Place"),
     "results.drill_report": ("DrillReport",),
@@ -182,6 +187,7 @@ MODULES = {
         *("FragmentOutlook", "LoadOutlook", "LossOutlook", "PlayedDocument", "PlayedOutput"),
         *("QueryOutlook", "RefusedQuery", "WhatIfDocument"),
     ),
+    "spark.spark_choice": ("LOCAL_SPARK", "SparkChoice"),
 }
 """Module → its names that the API exports."""
 

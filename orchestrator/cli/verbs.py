@@ -18,6 +18,7 @@ GROUPS = {
     "config": ("list", "use", "add", "remove"),
     "operations": ("cancel",),
     "token": ("create", "list", "revoke"),
+    "bulk": ("coordinates", "place"),
 }
 """Groups of verbs, each a module, and their verbs."""
 

@@ -89,7 +89,8 @@ class SessionSettings:
     master
         Spark's master URL; a local cluster of that many executors if not given.
     java
-        Java runtime for the driver and executors of a local cluster; looked for if not given.
+        Java runtime for the driver, and for the executors of a local cluster. If it is not given,
+        one is looked for, on other masters by Spark itself.
     yields
         Whether its processes leave the processors to hosts from the beginning (`yield_to_hosts`).
     extra
@@ -321,9 +322,10 @@ def stop_session(session: SparkSession) -> None:
 def _variables(settings: SessionSettings, work: Path) -> dict[str, str]:
     """Environment variables for Spark's scripts and executors."""
     variables = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    if settings.is_local and settings.java is not None:
+    if settings.java is not None:
+        variables["JAVA_HOME"] = str(settings.java.home)
+    if settings.is_local:
         variables |= {
-            "JAVA_HOME": str(settings.java.home),
             "SPARK_HOME": str(_private_home(work)),
             "SPARK_CONF_DIR": str(work / "spark" / "conf"),
             "SPARK_LOCAL_IP": LOOPBACK,
