@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -261,7 +262,7 @@ def check_identical(name: str, alone: BulkPlan, found: BulkPlan) -> None:
 
 
 def figures(runs: Mapping[tuple[int, int], Run]) -> dict[str, float]:
-    """By job, and how the cost of a query grows with their number on each network."""
+    """By job, and how the time of a query grows with their number, and with that of nodes."""
     flat: dict[str, float] = {}
     for (nodes, count), run in runs.items():
         name = f"{nodes}x{count}"
@@ -278,6 +279,11 @@ def figures(runs: Mapping[tuple[int, int], Run]) -> dict[str, float]:
         counts = [count for each, count in runs if each == nodes]
         few, many = (flat[f"{nodes}x{count}.ms_per_query"] for count in (min(counts), max(counts)))
         flat[f"{nodes}.ms_per_query_growth"] = many / few
+    for count in dict.fromkeys(count for _, count in runs):
+        sizes = sorted(nodes for nodes, each in runs if each == count)
+        for small, large in pairwise(sizes):
+            growth = flat[f"{large}x{count}.ms_per_query"] / flat[f"{small}x{count}.ms_per_query"]
+            flat[f"{small}to{large}x{count}.ms_per_query_growth"] = growth
     return flat
 
 

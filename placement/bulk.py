@@ -116,7 +116,7 @@ class Around:
     def before(self, rank: int) -> Load:
         """The load with the expected replicas of the queries before one."""
         ahead = np.concatenate([np.empty(0, dtype=np.int64), *self.expected[:rank]])
-        return self.start.with_counts(np.bincount(ahead, minlength=len(self.start.replicas)))
+        return self.start.with_expected(ahead)
 
 
 PlaceRound = Callable[[Sequence[Candidate], Around], Iterable[Outcome]]

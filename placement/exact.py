@@ -94,15 +94,17 @@ def place_evenly(
     view = task.view
     best: ExactPlacement | None = None
     own = np.zeros(len(view.nodes), dtype=np.int64)
+    price_ms = load.price_ms(own)
     for _ in range(rounds):
-        priced = replace(task, price_ms=load.price_ms(own))
+        priced = replace(task, price_ms=price_ms)
         found = place_exactly(priced, load, settings)
         chosen = [found.primaries[name] for name in task.graph.to_place]
         at = np.array([view.index[node] for node in chosen], dtype=np.int64)
         before, own = own, np.bincount(at, minlength=len(view.nodes))
         # The load price paid so far is replaced by the price with exactly these neighbours.
         rates = np.array([task.graph.input_rate(name) for name in task.graph.to_place])
-        paid = float(rates @ (load.price_ms(own) - priced.price_ms)[at]) / 1e3
+        price_ms = load.price_ms(own)
+        paid = float(rates @ (price_ms[at] - priced.price_ms[at])) / 1e3
         found = replace(found, cost=found.cost + paid)
         if best is None or found.cost < best.cost:
             best = found

@@ -3,9 +3,8 @@
 Coordinates answer for pairs that were never measured; where a round trip was measured, it counts.
 
 Nodes have names for people and indices, their places in `NetworkView.nodes`, for arrays. A point's
-nearest nodes are found in a KD-tree of the coordinates. The CPU axis is not in the tree, for it
-changes with every operator placed: a node's full distance is never less than its latency's, so
-nodes are fetched from the tree until no other could be nearer.
+nearest nodes are found in blocks of neighbours (`placement.host_blocks`). The CPU axis changes with
+every operator placed: the least one in a block and the block's distance bound those of its nodes.
 """
 
 from __future__ import annotations
@@ -13,15 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
-from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from foundation.arrays import BoolArray, FloatArray, IntArray
 from foundation.suggestions import hint
 from placement.errors import NetworkError
+from placement.host_blocks import HostBlocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,6 +83,8 @@ class NetworkView:
         Whether the hosts lie in more than one.
     capacity_cores
         Shape (n,), cores.
+    blocks
+        The hosts in blocks of neighbours; None if there are no hosts.
 
     Raises
     ------
@@ -106,7 +106,7 @@ class NetworkView:
     _errors_ms: FloatArray = field(init=False, repr=False)
     _measured: _MeasuredPairs = field(init=False, repr=False)
     _spreads: _MeasuredPairs = field(init=False, repr=False)
-    _tree: cKDTree | None = field(init=False, repr=False)
+    blocks: HostBlocks | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         by_name: dict[str, Node] = {}
@@ -134,7 +134,7 @@ class NetworkView:
             "_errors_ms": np.array([node.error_ms for node in self.nodes], dtype=np.float64),
             "_measured": _MeasuredPairs.of(self.rtt_ms, index),
             "_spreads": _MeasuredPairs.of(self.spread_ms, index),
-            "_tree": cKDTree(positions_ms[host_indices]) if hosts else None,
+            "blocks": HostBlocks.of(positions_ms, host_indices) if hosts else None,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
@@ -247,23 +247,20 @@ class NetworkView:
         IntArray
             Indices of nodes; ties by name.
         """
-        total = len(self.hosts)
-        if self._tree is None:
+        blocks = self.blocks
+        if blocks is None:
             return self.host_indices
-        count = total if count is None else min(count, total)
-        idlest_ms = float(cpu_ms[self.host_indices].min())
-        fetched = min(2 * count, total)
-        while True:
-            # Asked for as a list of ranks: the answer is then an array for a single one too.
-            answer = self._tree.query(point_ms, k=list(range(1, fetched + 1)))
-            reach, ranks = cast("tuple[FloatArray, IntArray]", answer)
-            found = self.host_indices[ranks]
-            distance_ms = np.hypot(reach, cpu_ms[found])
-            order = np.lexsort((ranks, distance_ms))[:count]
-            beyond_ms = math.hypot(float(reach[-1]), idlest_ms)
-            if fetched == total or distance_ms[order[-1]] < beyond_ms:
-                return found[order]
-            fetched = min(2 * fetched, total)
+        bounds = np.hypot(blocks.apart_ms(point_ms), blocks.least(cpu_ms))
+
+        def distances_ms(nodes: IntArray) -> FloatArray:
+            reach_ms = cdist(point_ms[None], self.positions_ms.take(nodes, axis=0))[0]
+            return np.hypot(reach_ms, cpu_ms.take(nodes))
+
+        total = len(self.hosts)
+        nearest, _ = blocks.best(
+            bounds, distances_ms, min(total if count is None else count, total)
+        )
+        return nearest
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,9 @@ upstream primary. The bound is on R with detection, which under Active Standby i
 the latency as in the text; inputs beyond two are treated the same way.
 
 *Cheapest* replaces it. Of all nodes that keep the bound, it takes the one where traffic from the
-upstream primaries and load price (`placement.evaluation.load`) cost least together. The traffic is
+upstream primaries and load price (`placement.evaluation.load`) cost least together. Blocks of hosts
+that are too far from the primaries to hold it are not looked into (`placement.host_blocks`), unless
+latencies are measured: then any host may be near. The traffic is
 that of Active Standby, or what the caller says (`StandbyTraffic`): a secondary that is fed
 otherwise is sent less, and how much less depends on where it stands. The node must have room, and
 must lie in another failure domain than the primary where the hosts lie in several.
@@ -33,6 +35,7 @@ from placement.evaluation.evaluator import Evaluator
 from placement.evaluation.load import Load
 from placement.evaluation.single import Places, as_batch
 from placement.graph import Link, QueryGraph
+from placement.host_blocks import HostBlocks
 from placement.network import NetworkView
 from placement.records import Recovery, Secondary
 
@@ -170,30 +173,67 @@ def _search(
     task: StandbyTask, operator: str, load: Load, chain: _Recoveries
 ) -> tuple[int, Recovery]:
     """The best node that keeps the bound, by its index."""
-    graph, hosts = task.graph, task.view.host_indices
+    view = task.view
     outwards = task.search is SecondarySearch.OUTWARDS
-    possible = task.survivors(operator)[hosts]
+    possible = task.survivors(operator)
     if not outwards:
-        possible &= load.has_room(graph.cores(operator))[hosts]
-    if not possible.any():
-        raise NoNode(graph.name, operator, _why_none(task, operator))
+        possible &= load.has_room(task.graph.cores(operator))
+    price_bytes = load.price_bytes(task.graph.input_rate(operator))
+    reprocess_ms = chain.of(operator, 0.0).reprocess_ms
+
+    def measure(nodes: IntArray) -> FloatArray:
+        """The search's own measure; infinite beyond the bound, which is beyond choice."""
+        transfer_ms = chain.transfer_ms(operator, nodes)
+        within = task.detection_ms + (transfer_ms + reprocess_ms) <= task.bound_ms
+        legal = np.flatnonzero(possible[nodes] & within)
+        found = np.full(len(nodes), np.inf)
+        if len(legal):
+            found[legal] = (
+                _distance_ms(task, operator, load, nodes[legal])
+                if outwards
+                else _cost(task, operator, price_bytes, nodes[legal], transfer_ms[legal])
+            )
+        return found
+
+    nodes = np.empty(0, dtype=np.int64)
+    if view.blocks is not None:
+        bounds = _block_costs(task, operator, view.blocks, price_bytes)
+        nodes, _ = view.blocks.best(bounds, measure, 1)
+    if not len(nodes):
+        raise _none_legal(task, operator, chain, possible)
+    return int(nodes[0]), chain.of(operator, float(chain.transfer_ms(operator, nodes)[0]))
+
+
+def _block_costs(
+    task: StandbyTask, operator: str, blocks: HostBlocks, price_bytes: FloatArray
+) -> FloatArray:
+    """Least that a secondary can cost in each block, shape (b,), bytes: a bound of `_cost`.
+
+    Nothing is known unless costs follow from distances.
+    """
+    links = task.graph.inputs[operator]
+    flows = any(task.graph.by_name[link.source].flows_to for link in links)
+    outwards = task.search is SecondarySearch.OUTWARDS
+    if outwards or task.traffic is not None or task.view.rtt_ms or flows:
+        return np.zeros(len(blocks.low_ms))
+    least = blocks.least(price_bytes)
+    for link in links:
+        source_ms = task.view.node(task.primaries[link.source]).position_ms
+        least = least + link.rate_bytes_s * (blocks.apart_ms(source_ms) / 2) / 1e3
+    return least
+
+
+def _none_legal(
+    task: StandbyTask, operator: str, chain: _Recoveries, possible: BoolArray
+) -> NoNode | BoundUnattainable:
+    hosts = task.view.host_indices[possible[task.view.host_indices]]
+    if not len(hosts):
+        return NoNode(task.graph.name, operator, _why_none(task, operator))
     transfer_ms = chain.transfer_ms(operator, hosts)
-    catch_up_ms = transfer_ms + chain.of(operator, 0.0).reprocess_ms
-    legal = possible & (task.detection_ms + catch_up_ms <= task.bound_ms)
-    if not legal.any():
-        fastest = int(np.where(possible, transfer_ms, np.inf).argmin())
-        recovery = chain.of(operator, float(transfer_ms[fastest]))
-        (node,) = task.view.names(hosts[[fastest]])
-        raise _unattainable(task, operator, node, recovery)
-    # Beyond the bound is beyond choice; the legal nodes are compared by the search's own measure.
-    nodes, transfer_ms = hosts[legal], transfer_ms[legal]
-    measure = (
-        _distance_ms(task, operator, load, nodes)
-        if outwards
-        else _cost(task, operator, load, nodes, transfer_ms)
-    )
-    best = int(measure.argmin())
-    return int(nodes[best]), chain.of(operator, float(transfer_ms[best]))
+    fastest = int(transfer_ms.argmin())
+    recovery = chain.of(operator, float(transfer_ms[fastest]))
+    (node,) = task.view.names(hosts[[fastest]])
+    return _unattainable(task, operator, node, recovery)
 
 
 def _distance_ms(task: StandbyTask, operator: str, load: Load, nodes: IntArray) -> FloatArray:
@@ -206,11 +246,15 @@ def _distance_ms(task: StandbyTask, operator: str, load: Load, nodes: IntArray) 
 
 
 def _cost(
-    task: StandbyTask, operator: str, load: Load, nodes: IntArray, transfer_ms: FloatArray
+    task: StandbyTask,
+    operator: str,
+    price_bytes: FloatArray,
+    nodes: IntArray,
+    transfer_ms: FloatArray,
 ) -> FloatArray:
-    """Standby traffic and load price on nodes, bytes."""
+    """Standby traffic and load price (given for all nodes) on some nodes, bytes."""
     graph, view = task.graph, task.view
-    cost = load.price_bytes(graph.input_rate(operator))[nodes]
+    cost = price_bytes[nodes]
     if task.traffic is not None:
         return cost + task.traffic(operator, nodes, transfer_ms)
     for link in graph.inputs[operator]:

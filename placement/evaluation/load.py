@@ -104,6 +104,8 @@ class Load:
         self.used_cores: FloatArray = none if used_cores is None else used_cores
         self.measured_ms = np.array([node.cpu_ms for node in nodes], dtype=np.float64)
         self.input_bytes_s = none
+        # Kept up to date where replicas change, since it is asked for far more often.
+        self._price_ms = self.axis_ms(1)
 
     def with_replicas(
         self,
@@ -137,15 +139,24 @@ class Load:
         count
             −1: without them.
         """
-        load = self
+        at: list[int] = []
+        cores: list[float] = []
+        input_bytes_s: list[float] = []
         for name in graph.to_place:
-            found = [node for node in nodes.get(name, ()) if node is not None]
-            load = load.with_replicas(found, graph.cores(name), graph.input_rate(name), count=count)
-        return load
+            found = [self.view.index[node] for node in nodes.get(name, ()) if node is not None]
+            at += found
+            cores += [count * graph.cores(name)] * len(found)
+            input_bytes_s += [count * graph.input_rate(name)] * len(found)
+        if not at:
+            return self
+        # At once: each change makes new figures of all nodes.
+        return self._plus(
+            np.array(at, dtype=np.int64), count, np.array(cores), np.array(input_bytes_s)
+        )
 
-    def with_counts(self, replicas: IntArray) -> Load:
-        """The load with so many more replicas on each node, which take no room."""
-        return self._plus(np.arange(len(replicas)), replicas, 0.0)
+    def with_expected(self, nodes: IntArray) -> Load:
+        """The load with one more replica on nodes by index, each time it occurs, without room."""
+        return self._plus(nodes, 1, 0.0)
 
     def with_delta(self, delta: LoadDelta) -> Load:
         """The load after the changes of a single placement."""
@@ -158,7 +169,7 @@ class Load:
         return self.measured_ms + self._counted_ms(np.add(self.replicas, more))
 
     def price_ms(self, together: IntArray | None = None) -> FloatArray:
-        """The CPU axis that one more replica on a node meets, itself included, ms.
+        """The CPU axis that one more replica on a node meets, itself included, ms; to be read only.
 
         Parameters
         ----------
@@ -166,7 +177,11 @@ class Load:
             Replicas that are put on each node at once, shape (n,): the axis is then the average of
             those that they meet one after the other. One or none: a single replica.
         """
-        return self.axis_ms(1 if together is None else (np.maximum(together, 1) + 1) / 2)
+        if together is None:
+            return self._price_ms
+        price_ms, several = self._price_ms.copy(), np.flatnonzero(together > 1)
+        price_ms[several] = self._axis_at(several, (together[several] + 1) / 2)
+        return price_ms
 
     def price_bytes(self, input_bytes_s: float) -> FloatArray:
         """The load price of one more replica with that input rate, bytes."""
@@ -228,6 +243,10 @@ class Load:
         load = np.asarray(self._operator_load * np.maximum(replicas, 0), dtype=np.float64)
         return self._cpu.axis_ms(load).astype(np.float64)
 
+    def _axis_at(self, nodes: IntArray, more: FloatArray | int) -> FloatArray:
+        """`axis_ms` of some nodes."""
+        return self.measured_ms[nodes] + self._counted_ms(np.add(self.replicas[nodes], more))
+
     def _plus(
         self,
         at: IntArray,
@@ -242,10 +261,14 @@ class Load:
         load.used_cores = _added(self.used_cores, at, cores)
         load.input_bytes_s = _added(self.input_bytes_s, at, input_bytes_s)
         load.measured_ms = _added(self.measured_ms, at, measured_ms)
+        load._price_ms = self._price_ms.copy()
+        load._price_ms[at] = load._axis_at(at, 1)
         return load
 
 
 def _added(values: _Array, at: IntArray, more: IntArray | FloatArray | float) -> _Array:
+    if isinstance(more, float) and not more:
+        return values
     added = values.copy()
     np.add.at(added, at, more)
     return added

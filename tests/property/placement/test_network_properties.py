@@ -1,4 +1,4 @@
-"""The KD-tree and the arrays of latencies against going through all nodes."""
+"""Blocks of nodes and the arrays of latencies against going through all nodes."""
 
 from __future__ import annotations
 
