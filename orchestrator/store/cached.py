@@ -65,6 +65,11 @@ class _Part:
     lock: threading.Lock = field(default_factory=threading.Lock)
     listeners: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
+    def tell(self) -> None:
+        """Call the listeners."""
+        for listener in [*self.listeners]:
+            listener()
+
 
 @dataclass(frozen=True, slots=True)
 class _Listening:
@@ -144,8 +149,7 @@ class CachedStore(Store):
 
         def changed() -> None:
             part.changed = True
-            for listener in [*part.listeners]:
-                listener()
+            part.tell()
 
         self._store.watch(PARTS[top], changed)
         return part
@@ -161,9 +165,14 @@ class CachedStore(Store):
         return part.rows
 
     def _refresh(self, part: _Part, *, wait: bool = True) -> None:
-        """Read a part again if it has changed; who need not wait for another reader does not."""
+        """Read a part again if it has changed; who need not wait for another reader does not.
+
+        Whoever has looked since the store told of the change may have been given what was known
+        before it. So listeners are called once more.
+        """
         if not part.lock.acquire(blocking=wait):
             return
+        before = part.rows
         try:
             if part.rows is not None and not (part.changed or part.written):
                 return
@@ -180,6 +189,8 @@ class CachedStore(Store):
             part.read_s = self._now_s()
         finally:
             part.lock.release()
+        if part.rows != before:
+            part.tell()
 
     def _read_part(self, part: _Part) -> dict[str, _Row]:
         if isinstance(PARTS[part.path.removeprefix(self._root)], Key):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from orchestrator.control.observe.read_cache import ReadCache
 from orchestrator.records import CordonRecord, HistoryEvent
 from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.cached import PAUSE_S, CachedStore
@@ -119,10 +120,11 @@ def test_a_watch_tells_after_the_change_can_be_read(
     seen.clear()
     clock.now_s += PAUSE_S
     server.connect().create(PARIS, CORDON)
-    assert seen == [True]
+    # Once for the change, and once since it was read.
+    assert seen == [True, True]
     watch.cancel()
     server.connect().create(CORDONS.key("lyon"), CORDON)
-    assert seen == [True]
+    assert seen == [True, True]
 
 
 def test_events_are_read_once(
@@ -171,3 +173,17 @@ def test_its_session_is_the_stores(store: MemoryStore, cached: CachedStore) -> N
     store.resume()
     assert cached.session not in (0, before)
     assert cached.state is store.state
+
+
+def test_who_looked_too_soon_after_a_ring_is_rung_again(
+    server: MemoryServer, cached: CachedStore, clock: Clock
+) -> None:
+    """A reader that keeps what it has read until the next ring keeps nothing that is old."""
+    reader = ReadCache(cached, [CORDONS])
+    assert not reader.list(CORDONS).records
+    server.connect().create(PARIS, CORDON)
+    clock.now_s += PAUSE_S / 2
+    assert not reader.list(CORDONS).records
+    clock.now_s += PAUSE_S
+    cached.attend()
+    assert [*reader.list(CORDONS).records] == ["paris"]
