@@ -68,8 +68,10 @@ def still_aimed(
 
 
 def cluster_pid(cluster: Cluster) -> int:
-    """The process that runs the cluster: another one, or this one."""
-    return cluster.reach.pid if isinstance(cluster.reach, ClusterContext) else os.getpid()
+    """The process that runs the cluster on this machine: another one, or this one."""
+    if isinstance(cluster.reach, ClusterContext):
+        return cluster.reach.pid
+    return cluster.reach.started_by or os.getpid()
 
 
 def _struck(blast: Blast) -> tuple[tuple[str, ...], ...]:

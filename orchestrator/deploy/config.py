@@ -37,7 +37,7 @@ from orchestrator.store.zookeeper import ZooKeeperStore
 
 _texts = (
     "cluster", "zookeeper", "site", "region", "domain", "application", "bind", "advertise",
-    "sparkMaster", "web", "insecureHttp", "corsAllow",
+    "sparkMaster", "web", "insecureHttp", "corsAllow", "startedBy",
 )  # fmt: skip
 _paths = (
     "manifest", "secretFile", "archive", "work", "tokenFile", "certificate", "certificateKey",
@@ -101,6 +101,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Whether the API may be served to other machines without a certificate.
     cors_allow
         Whose pages browsers let read the API's responses.
+    started_by
+        Process that runs the whole cluster on this machine; 0: there is none.
     """
 
     file: str
@@ -123,6 +125,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     certificate: Path | None = None
     certificate_key: Path | None = None
     insecure_http: bool = False
+    started_by: int = 0
     cors_allow: tuple[str, ...] = ()
 
     def open_store(self) -> ZooKeeperStore:
@@ -245,10 +248,11 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
             str(file), "insecureHttp", insecure, "is no truth", "Write true or false."
         )
     allowed = [each.strip() for each in given.pop("corsAllow", "").split(",") if each.strip()]
-    application = given.pop("application", "0")
-    if not application.isdecimal():
-        remedy = "Write a whole number from 1 on."
-        raise InvalidInput(str(file), "application", application, "is no number", remedy)
+    numbers = {name: given.pop(name, "0") for name in ("application", "startedBy")}
+    for name, number in numbers.items():
+        if not (number.isascii() and number.isdecimal()):
+            remedy = "Write a whole number from 1 on."
+            raise InvalidInput(str(file), name, number, "is no number", remedy)
     paths = {
         # A path in the file is relative to the file, a path in a variable to the working folder.
         name: (Path() if environment.get(VARIABLES[name]) else file.parent).absolute() / given[name]
@@ -270,7 +274,7 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
     read = {
         "file": str(file),
         "secret": secret,
-        "application": int(application),
+        **{name: int(number) for name, number in numbers.items()},
         "sparkSettings": spark_settings,
         "insecureHttp": insecure == "true",
         "corsAllow": allowed,

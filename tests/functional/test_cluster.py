@@ -206,7 +206,7 @@ def test_up_apply_status_tail_drill_down(
 
 
 @pytest.mark.long
-def test_a_drill_whose_terminal_is_closed_leaves_no_fault_behind(
+def test_a_drill_whose_processes_are_killed_leaves_no_fault_behind(
     vivace_here: Vivace, data: Path, tmp_path: Path, wait_until: WaitUntil
 ) -> None:
     recording = Input.random(seed=4, seconds=5, every_ms=20.0)
@@ -222,7 +222,8 @@ def test_a_drill_whose_terminal_is_closed_leaves_no_fault_behind(
     for drill, has_fault in (("pause-zookeeper", stops), ("fill-disk", is_full)):
         before = min((row["watermark_ms"] or 0 for row in sinks(vivace_here)), default=0)
         wait_until(lambda before=before: resumed(vivace_here, before, 2), every_s=LOOK_S)
-        abandon(drill, lambda has_fault=has_fault: has_fault(data), wait_until)
+        abandon(drill, data, has_fault, wait_until)
+        wait_until(lambda: vivace_here("status").returncode == 0, every_s=LOOK_S)
         before = min(row["watermark_ms"] or 0 for row in sinks(vivace_here))
         wait_until(lambda before=before: resumed(vivace_here, before, 2), every_s=LOOK_S)
     audit = json.loads(ok(vivace_here, "drill", "report", "--json"))
@@ -268,22 +269,32 @@ def counted(vivace: Vivace, event: str) -> int:
     return sum(node["counters"].get(event, 0) for node in nodes)
 
 
-def abandon(drill: str, has_fault: Callable[[], bool], wait_until: WaitUntil) -> None:
-    """Begin a drill, and end it as a terminal that is closed does; its fault must end by itself."""
+def abandon(
+    drill: str, folder: Path, has_fault: Callable[[Path], bool], wait_until: WaitUntil
+) -> None:
+    """Begin a drill, close its terminal, and kill who runs it; its fault must end by itself."""
     begun = subprocess.Popen(
         [sys.executable, "-m", "orchestrator.cli.main", "drill", "run", drill],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
     )
+
+    def struck() -> bool:
+        assert begun.poll() is None, begun.communicate()[1]
+        return has_fault(folder)
+
     try:
-        wait_until(has_fault)
-        below = psutil.Process(begun.pid).children(recursive=True)
-        # A site strikes itself, and ZooKeeper is struck by a child of the drill.
+        wait_until(struck)
+        web = member(folder, "web")
+        below = web.children(recursive=True)
+        # A site strikes itself, and ZooKeeper is struck by a child of who runs the drill.
         assert bool(below) == (drill == "pause-zookeeper")
         os.killpg(begun.pid, signal.SIGHUP)
         assert begun.wait() == -signal.SIGHUP
-        wait_until(lambda: not has_fault())
+        web.kill()
+        wait_until(lambda: not has_fault(folder))
         wait_until(lambda: not any(each.is_running() for each in below))
     finally:
         begun.kill()

@@ -116,6 +116,8 @@ class Member:
             "web": config.web,
             "tokenFile": str(config.token_file),
             "archive": str(config.archive),
+            # Drills strike ZooKeeper servers that are its children, and tell what all of them take.
+            "startedBy": str(os.getpid()),
         }
         return cls("orchestrator.web", "web", {**_shared(config, secret_file), **own}, folder)
 
