@@ -16,7 +16,7 @@ JSON_FILE := $(if $(JSON),--json-file $(JSON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup data demo test test-long check lint format monitoring round-trip elsewhere simulate mutate fuzz fuzz-api clean
+.PHONY: help setup data demo test test-long check lint format monitoring rebalancing round-trip elsewhere simulate mutate fuzz fuzz-api clean
 
 help: ## List the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -95,6 +95,13 @@ bench-drills: data
 
 elsewhere: setup ## Every verb from a network namespace that reaches nothing but the HTTP API; takes root
 	@$(BIN)/pytest -m round_trip tests/round_trip/test_elsewhere.py -rs $(ARGS)
+
+REBALANCING := tests/property/placement/rebalancing tests/unit/placement/rebalancing \
+	tests/unit/orchestrator/control/decide tests/unit/orchestrator/api/test_plan_files.py \
+	tests/simulation/test_moving.py tests/simulation/test_rebalancing.py tests/functional/test_whatif.py
+
+rebalancing: setup ## All tests of moves, plans of moves and what-if, the long ones too; ARGS='-k undo'
+	@$(BIN)/pytest -m 'not round_trip' $(REBALANCING) $(ARGS)
 
 round-trip: setup ## Results through Kafka and Spark while processes are killed; SEED=n, ARGS='-k kafka'
 	@ROUND_TRIP_SEED=$(SEED) $(BIN)/pytest -m round_trip $(or $(ARGS),tests/round_trip)
