@@ -32,10 +32,10 @@ from bench.registry import Figures, Settings, benchmark
 from bench.report import ROOT
 from bench.throughput_workload import generate, questions
 
-SYSTEMS = ("duckdb", "ours", "ours_1000", "polars", "bytewax", "spark")
+SYSTEMS = ("duckdb", "ours", "ours_1000", "try", "polars", "bytewax", "spark")
 """In the order in which they run: the results of the first are the others' standard."""
 
-INSTALLED = ("ours", "ours_1000", "spark")
+INSTALLED = ("ours", "ours_1000", "try", "spark")
 """Those that every environment has."""
 
 STREAMING = ("bytewax", "spark")
@@ -119,6 +119,8 @@ def rates(settings: Settings, whole: Input, slow: Input) -> Figures:
     best = [flat[key] for other in STREAMING if (key := f"{name}.{kind}.{other}.rows_s") in flat]
     if best:
         flat[f"{name}.{kind}.ours_vs_streaming"] = flat[f"{name}.{kind}.ours.rows_s"] / max(best)
+    if (tried := flat.get(f"{name}.{kind}.try.rows_s")) is not None:
+        flat[f"{name}.{kind}.try_vs_ours"] = tried / flat[f"{name}.{kind}.ours.rows_s"]
     shutil.rmtree(whole.folder / "parts", ignore_errors=True)
     return flat
 

@@ -42,6 +42,12 @@ def test_inputs_of_either_kind_give_one_answer(name: str, tmp_path: Path) -> Non
     compare(results["arrow"], results["csv"])
 
 
+@pytest.mark.parametrize("name", ["tumbling", "join"])
+def test_what_is_tried_on_files_is_the_same(name: str, tmp_path: Path) -> None:
+    generate(questions[name], 3_000, tmp_path)
+    compare(answered("ours", name, "csv", tmp_path), answered("try", name, "csv", tmp_path))
+
+
 @pytest.mark.parametrize("name", ["tumbling", "sliding"])
 @pytest.mark.parametrize("system", ["duckdb", "polars", "bytewax"])
 def test_other_systems_have_our_windows(system: str, name: str, tmp_path: Path) -> None:
