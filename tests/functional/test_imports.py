@@ -52,6 +52,13 @@ def test_validate_imports_neither_a_solver_nor_a_client(tmp_path: Path) -> None:
     assert not found & HEAVY
 
 
+def test_try_imports_neither_spark_nor_compiled_kernels(tmp_path: Path) -> None:
+    rows = tmp_path / "readings.csv"
+    rows.write_text("at,celsius\n1,30.5\n", encoding="utf-8")
+    statement = "RSTREAM(SELECT max(celsius) AS top FROM readings [RANGE 1 SECOND SLIDE 1 SECOND])"
+    assert not imported(tmp_path, "try", statement, "-i", str(rows)) & HEAVY
+
+
 @pytest.mark.parametrize("words", [["status"], ["history", "--json"], ["config", "list"]])
 def test_what_only_asks_imports_neither_the_cluster_nor_the_parser(
     tmp_path: Path, words: list[str]
