@@ -57,7 +57,8 @@ class InvalidInput(VivaceError):
     Attributes
     ----------
     file
-        The file, with the line when known: `query.yaml:12`.
+        The file, with the line when known: `query.yaml:12`. Empty if a parameter of an operation
+        is meant.
     field
         Dotted name of the field, with the resource in front when it has a name:
         `Query proximity: deadline`. Empty when the file as a whole is meant.
@@ -76,9 +77,9 @@ class InvalidInput(VivaceError):
     remedy: str
 
     def __str__(self) -> str:
-        subject = f"{self.field}: " if self.field else ""
+        subject = "".join(f"{each}: " for each in (self.file, self.field) if each)
         value = "" if self.value is None else f"{_shown(self.value)} "
-        return f"{self.file}: {subject}{value}{in_sentences(self.problem, self.remedy)}"
+        return f"{subject}{value}{in_sentences(self.problem, self.remedy)}"
 
 
 @dataclass(eq=False)

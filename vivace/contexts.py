@@ -159,7 +159,10 @@ def find(name: str | None, folder: Path) -> tuple[str, Context]:
         raise NoCluster(f"{wanted} is running here; `vivace up -f …` starts one")
     names = ", ".join(contexts)
     if name is None:
-        raise SeveralClusters(f"several clusters are known here ({names}); name one with --context")
+        raise SeveralClusters(
+            f"several clusters are known here ({names}); name one with --context, or choose one "
+            "with `vivace config use`"
+        )
     raise NoCluster(f"no cluster named {name!r} is known here; there is {names}")
 
 

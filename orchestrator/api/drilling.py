@@ -153,7 +153,7 @@ def known(name: str) -> Drill:
         There is none.
     """
     if name not in DRILLS:
-        raise InvalidInput("command line", "NAME", name, "is no drill", nearest(name, DRILLS))
+        raise InvalidInput("", "drill", name, "is no drill", nearest(name, DRILLS))
     return DRILLS[name]
 
 

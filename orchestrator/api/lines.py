@@ -244,7 +244,7 @@ def _index(
         count, like = count + len(kept), body
         if count > MOST_SORTED:
             raise InvalidInput(
-                "command line", "--sort", None, f"sorts {MOST_SORTED:,} lines at most",
+                "", "is_sorted", None, f"sorts {MOST_SORTED:,} lines at most",
                 "Sort the file by its timestamps beforehand, and send it without --sort.",
             )  # fmt: skip
     return _joined(times), _joined(starts), _joined(sizes), like
@@ -280,7 +280,7 @@ def _parts(lines: BinaryIO) -> Iterator[bytes]:
             yield whole + newline
         if len(rest) > MOST_LINE_BYTES:
             raise InvalidInput(
-                "command line", "FILE", None, "has a line that is too long", "Send shorter lines."
+                "", "lines", None, "has a line that is too long", "Send shorter lines."
             )
     if rest.strip():
         yield rest if rest.endswith(b"\n") else rest + b"\n"

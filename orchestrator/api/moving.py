@@ -160,7 +160,7 @@ def move(
         Nobody leads.
     """
     if role not in ("primary", "secondary"):
-        raise InvalidInput("command line", "ROLE", role, "is no role", "primary or secondary.")
+        raise InvalidInput("", "role", role, "is no role", "primary or secondary.")
     wish = MoveRequest(fragment=fragment, role=role, node=node)
     return carry_out(cluster, wish, dry_run, wait, on_progress)
 
@@ -212,7 +212,7 @@ def withdraw(cluster: Cluster, fragment: str) -> tuple[str, ...]:
         and any(step.fragment == record.key for step in found.record.steps)
     )
     if not names:
-        raise InvalidInput("command line", "FRAGMENT", fragment, "is not being moved", "")
+        raise InvalidInput("", "fragment", fragment, "is not being moved", "")
     for name in names:
         _withdraw(cluster.store, name)
     return names

@@ -286,7 +286,7 @@ def _form(record: StreamRecord) -> RowForm:
 def _check_sortable(record: StreamRecord) -> None:
     if _form(record).time_column is None:
         raise InvalidInput(
-            "command line", "--sort", None,
+            "", "is_sorted", None,
             f"has nothing to go by: tuples of {record.name} get the time of their arrival",
             "Send them without it, or name a column as the stream's `timestamp`.",
         )  # fmt: skip

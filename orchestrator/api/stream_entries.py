@@ -23,7 +23,7 @@ def stream_entry(cluster: Cluster, stream: str) -> StreamEntry:
     records = view.stream_records
     if stream not in records:
         raise InvalidInput(
-            "command line", "STREAM", stream, "is no stream from outside", nearest(stream, records)
+            "", "stream", stream, "is no stream from outside", nearest(stream, records)
         )
     record = records[stream]
     if record.source is None or record.source.driver != "http":
@@ -35,8 +35,8 @@ def stream_entry(cluster: Cluster, stream: str) -> StreamEntry:
         )
         here = ", ".join(open_ones) or "none"
         raise InvalidInput(
-            "command line",
-            "STREAM",
+            "",
+            "stream",
             stream,
             problem,
             f"Only streams with `from: http` take lines; here: {here}.",

@@ -74,9 +74,7 @@ def tail(
     """
     known = read_view(cluster.store).dataflow.columns
     if stream not in known:
-        raise InvalidInput(
-            "command line", "STREAM", stream, "is not a stream here", nearest(stream, known)
-        )
+        raise InvalidInput("", "stream", stream, "is not a stream here", nearest(stream, known))
     batches = _batches(cluster, stream, limit, on_quiet, ended, _Had.by_id(after))
     return Tail(columns=known[stream], batches=batches)
 

@@ -63,7 +63,7 @@ def revoke_token(cluster: Cluster, name: str) -> TokensDocument:
     """
     known = cluster.store.list(TOKENS).records
     if name not in known:
-        raise InvalidInput("command line", "ID", name, "is no token", nearest(name, known))
+        raise InvalidInput("", "token", name, "is no token", nearest(name, known))
     cluster.store.delete(TOKENS.key(name), known[name].version)
     _note(cluster, "token revoked", name, "")
     return tokens(cluster)

@@ -51,21 +51,21 @@ class AskedSpan:
             It does.
         """
         given = {
-            "--from": self.begin_ms is not None,
-            "--last": self.last_ms is not None,
-            "--all": self.everything,
+            "begin_ms": self.begin_ms is not None,
+            "last_ms": self.last_ms is not None,
+            "everything": self.everything,
         }
         one, *others = [option for option, is_given in given.items() if is_given] or [""]
         if others:
             raise InvalidInput(
-                "command line", one, None, f"is given, and {others[0]} as well",
+                "", one, None, f"is given, and {others[0]} as well",
                 "Leave one of them out.",
             )  # fmt: skip
         begin_ms, until_ms = self.begin_ms, self.until_ms
         if begin_ms is not None and until_ms is not None and until_ms < begin_ms:
             begin, until = timestamp_text(begin_ms), timestamp_text(until_ms)
-            problem = f"is before --from {begin}"
-            raise InvalidInput("command line", "--to", until, problem, "Swap them.")
+            problem = f"is before begin_ms {begin}"
+            raise InvalidInput("", "until_ms", until, problem, "Swap them.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,13 +153,13 @@ def chosen_span(
 
 
 def _check_archived(asked: AskedSpan, archived: VerifiedSpan) -> None:
-    for option, given_ms in (("--from", asked.begin_ms), ("--to", asked.until_ms)):
-        # With --from, results of before the first watermark may be asked for.
+    for option, given_ms in (("begin_ms", asked.begin_ms), ("until_ms", asked.until_ms)):
+        # With `begin_ms`, results of before the first watermark may be asked for.
         early = asked.begin_ms is None and given_ms is not None and given_ms < archived.begin_ms
         if given_ms is not None and (early or given_ms > archived.until_ms):
             begin, until = map(timestamp_text, (archived.begin_ms, archived.until_ms))
             raise InvalidInput(
-                "command line", option, timestamp_text(given_ms), "is outside of what is archived",
+                "", option, timestamp_text(given_ms), "is outside of what is archived",
                 f"That is from {begin} to {until}.",
             )  # fmt: skip
 

@@ -71,9 +71,7 @@ def verify(
     asked.check()
     view = read_view(cluster.store)
     if query not in view.queries:
-        raise InvalidInput(
-            "command line", "QUERY", query, "is not a query here", nearest(query, view.queries)
-        )
+        raise InvalidInput("", "query", query, "is not a query here", nearest(query, view.queries))
     folder = _folder(cluster)
     on_progress("reading", "archives")
     delivered = _delivered(view, query, folder)

@@ -254,7 +254,7 @@ def aimed_at(view: ClusterView, drill: Drill, target: str | None) -> str:
         if target is None:
             return ""
         raise InvalidInput(
-            "command line", "--target", target, f"is given, and {drill.name} takes none",
+            "", "target", target, f"is given, and {drill.name} takes none",
             f"Leave it out: the drill strikes {drill.aim.value}.",
         )  # fmt: skip
     if drill.aim is Aim.SOURCE_SITE:
@@ -268,7 +268,7 @@ def aimed_at(view: ClusterView, drill: Drill, target: str | None) -> str:
     site = next(iter(named.values())) if target is None else named.get(target, target)
     if site not in named.values():
         raise InvalidInput(
-            "command line", "--target", target, f"is not {drill.aim.value}",
+            "", "target", target, f"is not {drill.aim.value}",
             nearest(site, {*named, *named.values()}),
         )  # fmt: skip
     return site

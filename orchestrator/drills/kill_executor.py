@@ -121,7 +121,7 @@ def choose(view: ClusterView, target: str | None, drill: Drill) -> Target:
             )
         names = [found.record.fragment for found in view.fragments.values()]
         raise InvalidInput(
-            "command line", "--target", target, "is neither a running fragment nor a node",
+            "", "target", target, "is neither a running fragment nor a node",
             nearest(target, [*names, *view.executors]),
         )  # fmt: skip
     nodes = drill.struck(view, node)

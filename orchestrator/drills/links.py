@@ -106,7 +106,7 @@ def aimed_link(view: ClusterView, drill: str, target: str | None, node: str) -> 
             return HostLink(source=source, target=end)
         unknown = [each for each in (source, end) if each not in hosts]
         raise InvalidInput(
-            "command line", "--target", target, "is not the link between two hosts",
+            "", "target", target, "is not the link between two hosts",
             f"{nearest(unknown[0], hosts)} Write SOURCE:TARGET." if unknown
             else "Write SOURCE:TARGET, the names of two hosts.",
         )  # fmt: skip

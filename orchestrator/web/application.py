@@ -42,7 +42,7 @@ MOST_BODY_BYTES = 4 * 2**20
 BODY_S = 30.0
 """Time within which a body must have come."""
 
-JSON, TEXT = "application/json", "text/plain; charset=utf-8"
+JSON, TEXT = "application/json", "text/plain"
 
 AGE = "Vivace-View-Age"
 

@@ -67,4 +67,4 @@ def _check_readers(
 
 
 def _refusal(name: str, problem: str, remedy: str) -> InvalidInput:
-    return InvalidInput("command line", "NAME", name, problem, remedy)
+    return InvalidInput("", "names", name, problem, remedy)

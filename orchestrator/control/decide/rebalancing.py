@@ -152,13 +152,13 @@ def _check(view: ClusterView, goals: Sequence[str], limits: RebalanceLimits) -> 
             node = goal.removeprefix(EVACUATE)
             if node not in view.executors:
                 known = f"Live nodes: {', '.join(sorted(view.executors)) or 'none'}."
-                raise InvalidInput("command line", "--goal", goal, f"{node} is no live node", known)
+                raise InvalidInput("", "goals", goal, f"{node} is no live node", known)
         elif goal not in GOALS:
             known = f"Goals are {', '.join(GOALS)} and {EVACUATE}NODE."
-            raise InvalidInput("command line", "--goal", goal, "is no goal", known)
+            raise InvalidInput("", "goals", goal, "is no goal", known)
     if limits.query is not None and limits.query not in view.queries:
         known = f"Queries: {', '.join(sorted(view.queries)) or 'none'}."
-        raise InvalidInput("command line", "--query", limits.query, "is not there", known)
+        raise InvalidInput("", "query", limits.query, "is not there", known)
 
 
 def _goal(goal: str, network: NetworkView) -> Goal:

@@ -23,7 +23,7 @@ def fragment_named(view: ClusterView, name: str) -> FragmentRecord:
             return found.record
     known: Mapping[str, object] = {f.record.fragment: f for f in view.fragments.values()}
     hint = nearest(name, known)
-    raise InvalidInput("command line", "FRAGMENT", name, "is not a fragment that runs here", hint)
+    raise InvalidInput("", "fragment", name, "is not a fragment that runs here", hint)
 
 
 def check_node(view: ClusterView, node: str) -> None:
@@ -35,7 +35,7 @@ def check_node(view: ClusterView, node: str) -> None:
         problem = "is a site, which runs no fragment"
     else:
         problem = "is not a live node here"
-    raise InvalidInput("command line", "NODE", node, problem, nearest(node, view.executors))
+    raise InvalidInput("", "node", node, problem, nearest(node, view.executors))
 
 
 def cordon_ends(view: ClusterView, node: str) -> bool:

@@ -33,7 +33,10 @@ class StandIns:
     def asked(self, stream: str, standby: str, primary: str, now_us: int) -> None:
         """A standby was asked to feed this host, or does so."""
         if stream not in self._came_us:
-            detail = f"does not come from {primary}; {standby} feeds this host"
+            detail = (
+                f"does not come from {primary}; {standby} feeds this host, and nothing is lost. "
+                f"Look at the link from {primary} (`vivace topology`) and its load (`vivace top`)"
+            )
             self._outbox.report("fed by standby", stream, detail)
         self._came_us[stream] = now_us
 

@@ -148,9 +148,9 @@ def test_times_are_read_with_their_zone() -> None:
 def test_what_is_wrong_with_the_command_is_said_before_archives_are_read(tmp_path: Path) -> None:
     reach = ClusterContext(cluster="c", pid=1, started_s=0.0, folder="nowhere")
     cluster = api.Cluster(reach, ObedientCluster().store)
-    with pytest.raises(api.InvalidInput, match=r"--to: '1970-.*' is before --from 1970"):
+    with pytest.raises(api.InvalidInput, match=r"until_ms: '1970-.*' is before begin_ms 1970"):
         api.verify(cluster, "q", AskedSpan(begin_ms=2000, until_ms=1999))
-    with pytest.raises(api.InvalidInput, match="--from: is given, and --all as well"):
+    with pytest.raises(api.InvalidInput, match="begin_ms: is given, and everything as well"):
         api.verify(cluster, "q", AskedSpan(begin_ms=2000, everything=True))
     with pytest.raises(api.InvalidInput, match=r"--sql: .* cannot be read \(No such file"):
         api.read_sql(tmp_path / "nope.sql")
@@ -286,9 +286,9 @@ def test_what_a_journal_no_longer_has_is_not_compared() -> None:
 @pytest.mark.parametrize(
     ("begin_ms", "until_ms", "option"),
     [
-        (11 * HOUR_MS, None, "--from: '1970-01-01T11:00:00.000Z'"),
-        (None, 11 * HOUR_MS, "--to"),
-        (None, -1, "--to"),
+        (11 * HOUR_MS, None, "begin_ms: '1970-01-01T11:00:00.000Z'"),
+        (None, 11 * HOUR_MS, "until_ms"),
+        (None, -1, "until_ms"),
     ],
 )
 def test_a_span_that_is_not_archived_is_refused_with_the_one_that_is(

@@ -123,5 +123,5 @@ def test_disturbances_are_aimed_by_stream_output_or_site(cluster: ObedientCluste
     assert aimed_at(view, DRILLS["pause-zookeeper"], None) == ""
     store = DRILLS["kill-zookeeper"]
     for drill, target in ((source, "alerts"), (sink, "paris"), (store, "x")):
-        with pytest.raises(InvalidInput, match=f"--target: '{target}' is "):
+        with pytest.raises(InvalidInput, match=f"target: '{target}' is "):
             aimed_at(view, drill, target)

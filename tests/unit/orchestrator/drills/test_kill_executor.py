@@ -95,7 +95,7 @@ def test_everything_primary_on_the_node_is_affected(cluster: ObedientCluster) ->
     ],
 )
 def test_neither_fragment_nor_executor(cluster: ObedientCluster, target: str, advice: str) -> None:
-    problem = f"--target: '{target}' is neither a running fragment nor a node. "
+    problem = f"target: '{target}' is neither a running fragment nor a node. "
     with pytest.raises(InvalidInput, match=re.escape(problem) + ".*" + re.escape(advice)):
         choose(cluster.view(), target, KILL_EXECUTOR)
 

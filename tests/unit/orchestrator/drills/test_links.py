@@ -52,7 +52,7 @@ def test_the_link_is_one_on_which_output_leaves_the_node(cluster: ObedientCluste
 
 @pytest.mark.parametrize("target", ["nowhere:control-centre", "control-centre:control-centre"])
 def test_a_link_that_is_none_is_refused(cluster: ObedientCluster, target: str) -> None:
-    with pytest.raises(InvalidInput, match=r"--target: '\S+' is not the link between two hosts"):
+    with pytest.raises(InvalidInput, match=r"target: '\S+' is not the link between two hosts"):
         aimed_link(cluster.view(), "cut-link", target, "")
 
 

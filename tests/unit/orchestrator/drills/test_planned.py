@@ -155,7 +155,7 @@ def test_drills_that_strike_no_site_take_no_target(cluster: ObedientCluster) -> 
     view = cluster.view()
     for name in ("lose-quorum", "kill-coordinator", "rolling-restart"):
         assert aimed_at(view, DRILLS[name], None) == ""
-        with pytest.raises(InvalidInput, match=f"--target: .*{name} takes none"):
+        with pytest.raises(InvalidInput, match=f"target: .*{name} takes none"):
             aimed_at(view, DRILLS[name], "paris")
 
 

@@ -76,6 +76,7 @@ def test_anybody_may_ask_whether_it_works(here: Served) -> None:
         response = here.client.get(path, headers={"Authorization": ""})
         assert response.status_code in (200, 503)
         assert response.text in ("alive\n", "unready\n", "ready\n")
+        assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
 
 
 def test_metrics_are_a_text(here: Served) -> None:
