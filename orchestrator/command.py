@@ -11,6 +11,9 @@ import sys
 EXIT_NOT_INSTALLED = 2
 """Exit status of a command whose packages are not installed: as of any wrong request."""
 
+EXIT_INTERRUPTED = 130
+"""The status that shells report of a command that Ctrl-C ended."""
+
 OURS = ("orchestrator", "ha", "placement", "streams", "topology", "vivace")
 
 
@@ -20,6 +23,9 @@ def main() -> None:
         from orchestrator.cli.main import main as run
 
         run()
+    except KeyboardInterrupt:
+        # Before the command line was there to say it.
+        sys.exit(EXIT_INTERRUPTED)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing in OURS:
