@@ -90,6 +90,11 @@ CURES: Mapping[str, str] = {
     "again.",
     "does not answer (…)": "The message says where to look: whether the cluster runs, and "
     "`vivace config list`.",
+    "it lacks a replica at present, or its sites are away; `vivace status` tells": "Try again once "
+    "`vivace status` shows its replicas and sites.",
+    "is not the format of this version, …": "Plan anew with this version: `vivace rebalance`.",
+    "is not this cluster, …": "Name the cluster that the plan is of with `--context`.",
+    "was another cluster of that name, …": "Plan anew: `vivace rebalance`.",
     "is no JSON object (…)": "Send an object such as `{}` as the body.",
     "is no field any more": "The message says what has taken its place.",
     "is not YAML: …": "Mend the file at the line that the message names.",

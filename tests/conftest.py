@@ -34,6 +34,11 @@ TOGETHER = tuple(f"tests/integration/orchestrator/spark/{folder}" for folder in 
 """Folders whose tests share a Spark session, or start one where no other may run."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Have golden files written anew."""
+    parser.addoption("--refresh-golden", action="store_true", help="write golden files anew")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put files that take long first, those that start Spark first of all."""
 

@@ -90,6 +90,14 @@ if TYPE_CHECKING:
         DrillRecord,
         DrillRun,
     )
+    from orchestrator.results.inspection import (
+        Description,
+        LocatedHost,
+        LogDocument,
+        RoundTrip,
+        StoredRecords,
+        Topology,
+    )
     from orchestrator.results.metrics import MetricsDocument, Sample
     from orchestrator.results.moves import (
         CordonDocument,
@@ -99,13 +107,16 @@ if TYPE_CHECKING:
         MovesDocument,
         MoveStepStatus,
     )
+    from orchestrator.results.redaction import redacted, redacted_text
     from orchestrator.results.status import (
+        Degradation,
         EventDocument,
         FragmentStatus,
         HistoryDocument,
         LinkStatus,
         NodeStatus,
         OutputStatus,
+        QueryStatus,
         StatusDocument,
         StreamStatus,
     )
@@ -170,14 +181,18 @@ MODULES = {
     "results.coordinate_map": ("CoordinateMap", "Flow", "Place"),
     "results.drill_report": ("DrillReport",),
     "results.drills": ("DrillAudit", "DrillDocument", "DrillRecord", "DrillRun", "DrilledRun"),
+    "results.inspection": (
+        *("Description", "LocatedHost", "LogDocument", "RoundTrip", "StoredRecords", "Topology"),
+    ),
     "results.metrics": ("MetricsDocument", "Sample"),
     "results.moves": (
         *("CordonDocument", "MoveDocument", "MovePlansDocument", "MovePlanStatus"),
         *("MovesDocument", "MoveStepStatus"),
     ),
+    "results.redaction": ("redacted", "redacted_text"),
     "results.status": (
-        *("EventDocument", "FragmentStatus", "HistoryDocument", "LinkStatus", "NodeStatus"),
-        *("OutputStatus", "StatusDocument", "StreamStatus"),
+        *("Degradation", "EventDocument", "FragmentStatus", "HistoryDocument", "LinkStatus"),
+        *("NodeStatus", "OutputStatus", "QueryStatus", "StatusDocument", "StreamStatus"),
     ),
     "results.streams": ("SentDocument", "TailBatch", "TailEvent", "TailRow"),
     "results.trying": ("TriedInput", "TriedOutput", "TryDocument"),

@@ -14,6 +14,7 @@ from orchestrator.api.auditing import drill_audit
 from orchestrator.api.cluster_status import history, status
 from orchestrator.api.connection import Cluster
 from orchestrator.api.deleting import delete, named_in
+from orchestrator.api.describing import describe, queries
 from orchestrator.api.drill_series import run_series
 from orchestrator.api.drilling import drill, drills
 from orchestrator.api.explaining import explain, explain_refusal
@@ -22,11 +23,14 @@ from orchestrator.api.metric_samples import metrics
 from orchestrator.api.moving import cordon, drain, move, switch, uncordon, withdraw
 from orchestrator.api.plan_files import apply_plan, move_plans, rebalance, undo
 from orchestrator.api.plans import plan
+from orchestrator.api.process_logs import log_of
 from orchestrator.api.proposals import NOTHING
 from orchestrator.api.sending import send
+from orchestrator.api.stored_records import stored_records
 from orchestrator.api.stream_entries import stream_entry
 from orchestrator.api.tailing import tail
 from orchestrator.api.tokens import create_token, revoke_token, tokens
+from orchestrator.api.topologies import topology
 from orchestrator.api.validation import validate
 from orchestrator.api.verified_span import AskedSpan
 from orchestrator.api.verifying import verify
@@ -273,6 +277,15 @@ _CARRIED: Mapping[str, Carry] = {
     table.STATUS.name: lambda cluster, _, __: status(cluster),
     table.HISTORY.name: _history,
     table.METRICS.name: lambda cluster, _, __: metrics(cluster),
+    table.NODES.name: lambda cluster, _, __: status(cluster).nodes,
+    table.QUERIES.name: lambda cluster, _, __: queries(cluster),
+    table.STREAMS.name: lambda cluster, _, __: status(cluster).streams,
+    table.FRAGMENTS.name: lambda cluster, _, __: status(cluster).fragments,
+    table.OUTPUTS.name: lambda cluster, _, __: status(cluster).outputs,
+    table.DESCRIBE.name: lambda cluster, asked, _: describe(cluster, asked),
+    table.TOPOLOGY.name: lambda cluster, _, __: topology(cluster),
+    table.LOGS.name: lambda cluster, asked, _: log_of(cluster, asked, cluster.reach.logs),
+    table.RECORDS.name: lambda cluster, _, __: stored_records(cluster),
     table.PLAN.name: lambda cluster, _, on_progress: plan(cluster, NOTHING, on_progress),
     table.PREVIEW.name: _preview,
     table.EXPLAIN.name: _explain,

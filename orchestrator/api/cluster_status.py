@@ -8,7 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from ha.roles import ReplicaRole
+from orchestrator.api import standing_by
 from orchestrator.api.connection import Cluster
+from orchestrator.api.degraded import degradations
+from orchestrator.api.standing_by import redo_ms, unprotected_s
 from orchestrator.control.observe.audit_events import LOST, RESTORED
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.latencies import latency_uncertainty_ms
@@ -19,7 +22,9 @@ from orchestrator.records import (
     FragmentRecord,
     HistoryEvent,
     NodeRecord,
+    PlaceLoad,
     ReplicaId,
+    SinkStatus,
     SourceStatus,
 )
 from orchestrator.records.durations import NO_RECOVERY
@@ -47,25 +52,21 @@ def status(cluster: Cluster) -> StatusDocument:
     view, figures = read_view(cluster.store), read_figures(cluster.store)
     figured = [each for name, each in figures.queries.items() if name in view.queries]
     events = cluster.store.history()
-    told: defaultdict[str, list[HistoryEvent]] = defaultdict(list)
-    for event in (each.event for each in events if each.event.kind in (LOST, RESTORED)):
-        told[event.subject].append(event)
-    records = [found.record for found in view.fragments.values()]
-    # By query, producers before consumers.
-    place = {name: i for i, name in enumerate(view.dataflow.fragments)}
-    records.sort(key=lambda r: (r.query, place.get(r.fragment, len(place)), r.fragment))
+    now_us = cluster_now_us(view.cluster_clocks)
+    hindrances = problems(cluster.store, view)
+    fragments, streams = _fragments(view, figures, events, now_us), _streams(view)
     return StatusDocument(
         cluster=view.settings.name,
-        problems=(*problems(cluster.store, view), *figures.lacking),
-        nodes=tuple(_node(view, node, records) for _, node in sorted(view.hosts.items())),
-        fragments=tuple(_fragment(view, figures, record, told[record.key]) for record in records),
-        streams=_streams(view),
+        problems=(*hindrances, *figures.lacking),
+        nodes=_nodes(view, figures),
+        fragments=fragments,
+        streams=streams,
         outputs=_outputs(view),
         history=event_documents(events[-RECENT:]),
         loads=() if figures.loads is None else figures.loads.places,
         costs=tuple(cost for each in figured for cost in each.costs),
         queries=tuple(each.plan for each in figured if each.plan is not None),
-        figures_age_s=figures.age_s(cluster_now_us(view.cluster_clocks)),
+        figures_age_s=figures.age_s(now_us),
         recoveries={
             name: figures.durations.recoveries.get(name, NO_RECOVERY) for name in view.queries
         },
@@ -74,6 +75,8 @@ def status(cluster: Cluster) -> StatusDocument:
             name for name in (*view.settings.nodes, *view.settings.sites) if name not in view.hosts
         ),
         links=_links(view),
+        degraded=degradations(view, fragments, streams, events, hindrances, now_us),
+        at_us=now_us,
     )
 
 
@@ -90,7 +93,35 @@ def problems(store: Store, view: ClusterView) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _node(view: ClusterView, node: NodeRecord, records: list[FragmentRecord]) -> NodeStatus:
+def _nodes(view: ClusterView, figures: PublishedFigures) -> tuple[NodeStatus, ...]:
+    records = [found.record for found in view.fragments.values()]
+    places = () if figures.loads is None else figures.loads.places
+    loads = {each.name: each for each in places if not each.is_machine}
+    return tuple(
+        _node(view, node, records, loads.get(name)) for name, node in sorted(view.hosts.items())
+    )
+
+
+def _fragments(
+    view: ClusterView, figures: PublishedFigures, events: Sequence[HistoryEntry], now_us: int
+) -> tuple[FragmentStatus, ...]:
+    """By query, producers before consumers."""
+    told: defaultdict[str, list[HistoryEvent]] = defaultdict(list)
+    for event in (each.event for each in events if each.event.kind in (LOST, RESTORED)):
+        told[event.subject].append(event)
+    struck = standing_by.drilled_days(events, now_us)
+    place = {name: i for i, name in enumerate(view.dataflow.fragments)}
+    records = [found.record for found in view.fragments.values()]
+    records.sort(key=lambda r: (r.query, place.get(r.fragment, len(place)), r.fragment))
+    return tuple(
+        _fragment(view, figures, record, told[record.key], struck.get(record.key))
+        for record in records
+    )
+
+
+def _node(
+    view: ClusterView, node: NodeRecord, records: list[FragmentRecord], load: PlaceLoad | None
+) -> NodeStatus:
     me = ReplicaId(node=node.node, incarnation=node.incarnation)
     return NodeStatus(
         node=node.node,
@@ -107,6 +138,7 @@ def _node(view: ClusterView, node: NodeRecord, records: list[FragmentRecord]) ->
         dispatch_histogram=node.dispatch_histogram,
         reported_us=node.reported_us,
         cordoned=node.node in view.cordoned,
+        load=load,
     )
 
 
@@ -115,6 +147,7 @@ def _fragment(
     figures: PublishedFigures,
     record: FragmentRecord,
     told: Sequence[HistoryEvent],
+    drilled_days: float | None,
 ) -> FragmentStatus:
     primary = view.status(record.primary, record.fragment)
     secondary = view.status(record.secondary, record.fragment)
@@ -141,7 +174,7 @@ def _fragment(
         secondary=record.secondary.node if record.secondary else None,
         secondary_state=state,
         redundant=view.protected(record),
-        unprotected_s=_unprotected_s(view, record, told),
+        unprotected_s=unprotected_s(view, record, told),
         throttled=primary is not None and primary.throttled,
         third=None if record.third is None else record.third.replica.node,
         snapshot_bytes=None if snapshot is None else snapshot.bytes,
@@ -156,27 +189,10 @@ def _fragment(
             for stream, lost in status.lost_input.items()
         },
         plan=figures.plan_of(record),
+        redo_ms=redo_ms(view, figures, record),
+        drilled_days=drilled_days,
+        load=None if primary is None else primary.load,
     )
-
-
-def _unprotected_s(
-    view: ClusterView, record: FragmentRecord, told: Sequence[HistoryEvent]
-) -> float | None:
-    """How long a fragment had no warm secondary the last time, or has had none until now, s.
-
-    Parameters
-    ----------
-    told
-        When its protection was lost, and restored; the first time it gets warm is no loss.
-    """
-    redundant = view.protected(record)
-    last = next((e for e in reversed(told) if e.kind == (RESTORED if redundant else LOST)), None)
-    if last is None or not any(event.kind == LOST for event in told):
-        return None
-    if redundant:
-        return None if last.lasted_ms is None else last.lasted_ms / 1e3
-    since_us = cluster_now_us(view.cluster_clocks) - last.at_us
-    return (max(since_us, 0) / 1e3 + (last.lasted_ms or 0.0)) / 1e3
 
 
 def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
@@ -264,6 +280,7 @@ def _outputs(view: ClusterView) -> tuple[OutputStatus, ...]:
             stream=stream,
             site=site,
             deadline_ms=query.deadline_of(stream),
+            slack_ms=_slack_ms(query.deadline_of(stream), sinks.get((site, stream))),
             latency_uncertainty_ms=latency_uncertainty_ms(
                 view, view.dataflow, view.entering, stream, site
             )
@@ -274,6 +291,12 @@ def _outputs(view: ClusterView) -> tuple[OutputStatus, ...]:
         for name, query in sorted(view.query_records.items())
         for stream, site in query.outputs.items()
     )
+
+
+def _slack_ms(deadline_ms: float, sink: SinkStatus | None) -> float | None:
+    if sink is None or sink.latency_ms_p99 is None:
+        return None
+    return deadline_ms - sink.latency_ms_p99
 
 
 def history(cluster: Cluster, limit: int = 50) -> HistoryDocument:

@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -71,10 +71,16 @@ def declared(verb: Callable[..., Any]) -> Callable[..., Any]:
             told = typer.Argument(**shown)
         else:
             told = typer.Option(*each.shown.names, envvar=[*each.shown.envvar] or None, **shown)
-        annotation = Annotated[each.annotation, told]
-        kind = inspect.Parameter.KEYWORD_ONLY
+        literal: Any = Literal
+        kind = literal[tuple(each.shown.values)] if each.shown.values else each.annotation
+        annotation = Annotated[kind, told]
         taken.append(
-            inspect.Parameter(each.name, kind, default=each.default, annotation=annotation)
+            inspect.Parameter(
+                each.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=each.default,
+                annotation=annotation,
+            )
         )
     vars(called).update(__signature__=inspect.Signature(taken))
     return called

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import os
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -28,6 +28,8 @@ class Option:
         Least and greatest value.
     envvar
         Variables that are read, in this order, if it is not given.
+    values
+        The words that it takes, if these are known; none: any.
     """
 
     def __init__(
@@ -38,8 +40,9 @@ class Option:
         max: float | None = None,
         metavar: str | None = None,
         envvar: Sequence[str] = (),
+        values: Sequence[str] = (),
     ) -> None:
-        self.names, self.envvar = names, envvar
+        self.names, self.envvar, self.values = names, envvar, values
         self.shown = {"help": help, "min": min, "max": max, "metavar": metavar}
 
     def takes(self, number: float) -> bool:
@@ -53,8 +56,10 @@ class Option:
 class Argument(Option):
     """A parameter that is known by its place."""
 
-    def __init__(self, *, help: str, metavar: str | None = None) -> None:
-        super().__init__(help=help, metavar=metavar)
+    def __init__(
+        self, *, help: str, metavar: str | None = None, values: Sequence[str] = ()
+    ) -> None:
+        super().__init__(help=help, metavar=metavar, values=values)
 
 
 class Parameter:
@@ -76,6 +81,12 @@ class Parameter:
         self.kind: Any = get_args(kind)[0] if self.several else kind
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """The words that it takes, if these are known."""
+        choices: Mapping[str, Enum] = getattr(self.kind, "__members__", {})
+        return tuple(str(each.value) for each in choices.values()) or tuple(self.shown.values)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of an option."""
         return self.shown.names or (f"--{self.name.replace('_', '-')}",)
@@ -83,6 +94,8 @@ class Parameter:
     def value(self, word: str) -> object | None:
         """The value that a word stands for; None: it stands for none."""
         kind = self.kind
+        if self.shown.values and word not in self.shown.values:
+            return None
         if issubclass(kind, Enum):
             return next((each for each in kind if each.value == word), None)
         if kind in (int, float):

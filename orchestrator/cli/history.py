@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from rich.console import RenderableType
 
 from orchestrator.cli.arguments import Option
-from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, show
+from orchestrator.cli.invocation import ClusterOption, ListForm, ListFormOption, connected, show
 from orchestrator.cli.render.history import events_table
 from orchestrator.operations import table
 from orchestrator.operations.parameters import HistoryParameters
@@ -16,7 +17,7 @@ from orchestrator.operations.parameters import HistoryParameters
 def command(
     limit: Annotated[int, Option("--limit", "-n", min=1, help="The newest so many.")] = 50,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: ListFormOption = ListForm.TABLE,
 ) -> None:
     """Show events: nodes that came and went, takeovers, applied and deleted queries.
 
@@ -26,6 +27,11 @@ def command(
         document = client.call(table.HISTORY, HistoryParameters(limit=limit))
 
     def view() -> RenderableType:
-        return events_table(document.history) if document.history else "Nothing has happened yet."
+        if not document.history:
+            return "Nothing has happened yet."
+        return events_table(document.history, wide=form is ListForm.WIDE)
 
-    show(document, form, view)
+    def subjects() -> Iterable[str]:
+        return dict.fromkeys(each.subject for each in document.history)
+
+    show(document, form, view, subjects)

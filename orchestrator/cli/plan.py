@@ -10,8 +10,8 @@ import msgspec
 from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import (
     ClusterOption,
-    Form,
-    FormOption,
+    ListForm,
+    ListFormOption,
     check_picture,
     connected,
     show,
@@ -31,7 +31,7 @@ def command(
         bool, Option("--explain", help="Say what secondaries are sent, and why.")
     ] = False,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: ListFormOption = ListForm.TABLE,
 ) -> None:
     """Show the plan: placements, recovery against its bound, latency against the deadline.
 
@@ -48,4 +48,9 @@ def command(
 
         draw(drawn, map_file)
         document = msgspec.structs.replace(document, map=str(map_file))
-    show(document, form, lambda: plan_view(document, explain=explain))
+    show(
+        document,
+        form,
+        lambda: plan_view(document, explain=explain or form is ListForm.WIDE),
+        lambda: (f"{each.query}.{each.fragment}" for each in document.fragments),
+    )

@@ -8,8 +8,9 @@ from typing import Protocol, cast
 
 VERBS = (
     "try", "up", "down", "apply", "delete", "validate", "plan", "explain", "whatif", "switchover",
-    "move", "drain", "cordon", "uncordon", "rebalance", "moves", "undo", "status", "send", "tail",
-    "verify", "history", "metrics", "demo", "simulate",
+    "move", "drain", "cordon", "uncordon", "rebalance", "moves", "undo", "status", "get",
+    "describe", "top", "topology", "logs", "send", "tail", "verify", "history", "metrics",
+    "support-bundle", "demo", "simulate", "completion",
 )  # fmt: skip
 """Each is a module with a function `command`; in the order in which the help has them."""
 
@@ -40,4 +41,4 @@ def group_of(name: str) -> VerbGroup:
 
 def verb_of(name: str) -> Command:
     """A verb that is in no group."""
-    return import_module(f"orchestrator.cli.{name}").command
+    return import_module(f"orchestrator.cli.{name.replace('-', '_')}").command

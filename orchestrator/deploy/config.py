@@ -41,6 +41,7 @@ _texts = (
 )  # fmt: skip
 _paths = (
     "manifest", "secretFile", "archive", "work", "tokenFile", "certificate", "certificateKey",
+    "logs",
 )  # fmt: skip
 
 _address = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
@@ -103,6 +104,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Whose pages browsers let read the API's responses.
     started_by
         Process that runs the whole cluster on this machine; 0: there is none.
+    logs
+        Folder with the logs of this machine's processes, which the API may show.
     """
 
     file: str
@@ -127,6 +130,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     insecure_http: bool = False
     started_by: int = 0
     cors_allow: tuple[str, ...] = ()
+    logs: Path | None = None
 
     def open_store(self) -> ZooKeeperStore:
         """Open a session with the cluster's store.

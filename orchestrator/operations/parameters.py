@@ -264,6 +264,20 @@ class EventsParameters(Parameters, frozen=True, kw_only=True):
     after: int | None = None
 
 
+class DescribeParameters(Parameters, frozen=True, kw_only=True):
+    """A thing, by its kind and name; a fragment with or without its query in front."""
+
+    kind: str
+    name: str
+
+
+class LogsParameters(Parameters, frozen=True, kw_only=True):
+    """A process, and how many of the last lines of its log."""
+
+    process: str
+    lines: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 200
+
+
 class TokenParameters(Parameters, frozen=True, kw_only=True):
     """What a new token permits, for how many days, and whom it is for."""
 

@@ -14,6 +14,7 @@ from orchestrator.operations.parameters import (
     ApplyPlanParameters,
     CordonParameters,
     DeleteParameters,
+    DescribeParameters,
     DrainParameters,
     DrillParameters,
     DrillSeriesParameters,
@@ -21,6 +22,7 @@ from orchestrator.operations.parameters import (
     ExplainParameters,
     FollowParameters,
     HistoryParameters,
+    LogsParameters,
     ManifestParameters,
     MoveParameters,
     Parameters,
@@ -43,10 +45,20 @@ from orchestrator.results.commands import CordonedDocument, DeletedDocument, Wit
 from orchestrator.results.coordinate_map import CoordinateMap
 from orchestrator.results.drill_report import DrillReport
 from orchestrator.results.drills import DrillAudit, DrillDocument, DrillRun
+from orchestrator.results.inspection import Description, LogDocument, StoredRecords, Topology
 from orchestrator.results.metrics import MetricsDocument
 from orchestrator.results.moves import MovePlansDocument, MovesDocument
 from orchestrator.results.operations import OperationStatus
-from orchestrator.results.status import EventDocument, HistoryDocument, StatusDocument
+from orchestrator.results.status import (
+    EventDocument,
+    FragmentStatus,
+    HistoryDocument,
+    NodeStatus,
+    OutputStatus,
+    QueryStatus,
+    StatusDocument,
+    StreamStatus,
+)
 from orchestrator.results.streams import SentLines, StreamEntry, TailEvent
 from orchestrator.results.tokens import NewToken, TokensDocument
 from orchestrator.results.validation import ValidateDocument
@@ -72,6 +84,60 @@ METRICS = Operation(
     name="metrics", method="GET", path="metrics", verb="metrics",
     parameters=Parameters, result=MetricsDocument, role=READ,
     summary="Every figure of the cluster; `/metrics` has them in Prometheus' text format.",
+)  # fmt: skip
+
+NODES = Operation(
+    name="nodes", method="GET", path="nodes", verb="get nodes",
+    parameters=Parameters, result=tuple[NodeStatus, ...], role=READ,
+    summary="The hosts there are.",
+)  # fmt: skip
+
+QUERIES = Operation(
+    name="queries", method="GET", path="queries", verb="get queries",
+    parameters=Parameters, result=tuple[QueryStatus, ...], role=READ,
+    summary="The queries there are, what they promise, and whether they keep it.",
+)  # fmt: skip
+
+STREAMS = Operation(
+    name="streams", method="GET", path="streams", verb="get streams",
+    parameters=Parameters, result=tuple[StreamStatus, ...], role=READ,
+    summary="The streams that enter, and where.",
+)  # fmt: skip
+
+FRAGMENTS = Operation(
+    name="fragments", method="GET", path="fragments", verb="get fragments",
+    parameters=Parameters, result=tuple[FragmentStatus, ...], role=READ,
+    summary="The fragments there are, where they run, and how well they are protected.",
+)  # fmt: skip
+
+OUTPUTS = Operation(
+    name="outputs", method="GET", path="outputs", verb="get outputs",
+    parameters=Parameters, result=tuple[OutputStatus, ...], role=READ,
+    summary="The streams that leave, with latencies against deadlines.",
+)  # fmt: skip
+
+DESCRIBE = Operation(
+    name="describe", method="GET", path="describe/{kind}/{name}", verb="describe",
+    parameters=DescribeParameters, result=Description, role=READ,
+    summary="All that is known of one node, query, stream, fragment or output.",
+)  # fmt: skip
+
+TOPOLOGY = Operation(
+    name="topology", method="GET", path="topology", verb="topology",
+    parameters=Parameters, result=Topology, role=READ,
+    summary="Coordinates of hosts with their errors, and the round trips among them.",
+)  # fmt: skip
+
+LOGS = Operation(
+    name="logs", method="GET", path="logs/{process}", verb="logs",
+    parameters=LogsParameters, result=LogDocument, role=OPERATE,
+    summary="The last lines of a process's log, if this API can read it; else where it is.",
+)  # fmt: skip
+
+RECORDS = Operation(
+    name="records", method="GET", path="records",
+    parameters=Parameters, result=StoredRecords, role=OPERATE,
+    summary="What the store holds, without secrets and the content of streams.",
 )  # fmt: skip
 
 PLAN = Operation(
@@ -304,7 +370,8 @@ TOKEN_REVOKE = Operation(
 )  # fmt: skip
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
-    STATUS, HISTORY, METRICS, PLAN, PREVIEW, EXPLAIN, EXPLAIN_REFUSAL, MAP, PREVIEW_MAP, VALIDATE,
+    STATUS, HISTORY, METRICS, NODES, QUERIES, STREAMS, FRAGMENTS, OUTPUTS, DESCRIBE, TOPOLOGY,
+    LOGS, RECORDS, PLAN, PREVIEW, EXPLAIN, EXPLAIN_REFUSAL, MAP, PREVIEW_MAP, VALIDATE,
     APPLY, DELETE, MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
     REBALANCE, APPLY_PLAN, MOVES, UNDO,
     DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, WHAT_IF, VERIFY,

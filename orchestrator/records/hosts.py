@@ -143,6 +143,8 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     """Why it has no state, if an error is the reason."""
     unevaluable: bool = False
     """Whether that error came from its input: it will come again with the same input."""
+    waiting: int = 0
+    """Input tuples that have arrived and are not evaluated yet."""
     rejected: RejectedCount | None = None
     """What it has left out since its state began; None if its query skips nothing."""
     throttled: bool = False

@@ -11,6 +11,7 @@ from orchestrator.records import (
     MemoryStatus,
     PlaceLoad,
     QueryPlan,
+    ReplicaLoad,
     SinkStatus,
     Skipped,
 )
@@ -39,6 +40,8 @@ class NodeStatus(Result, frozen=True, kw_only=True):
         Whether nothing new is placed there.
     domain
         Its failure domain: the replicas of a fragment lie in different ones if there are several.
+    load
+        How busy it is, by the leader's figures.
     """
 
     node: str
@@ -55,6 +58,7 @@ class NodeStatus(Result, frozen=True, kw_only=True):
     reported_us: int = 0
     cordoned: bool = False
     domain: str = ""
+    load: PlaceLoad | None = None
 
 
 class FragmentStatus(Result, frozen=True, kw_only=True):
@@ -69,7 +73,10 @@ class FragmentStatus(Result, frozen=True, kw_only=True):
     nowhere, if it has failed too often.
     `lost_input` is what it lacked of its inputs when it began from nothing, by stream.
     `plan` is what its place promises, by the leader's figures; None: they are of another place, or
-    there are none yet.
+    there are none yet. `redo_ms` is what its secondary would have to evaluate at most if it took
+    over now, processor time; None: no secondary is warm, or nobody knows the cost. `drilled_days`
+    is how many days ago a drill last struck its primary; None: the history knows of none. `load` is
+    what its primary takes.
     """
 
     query: str
@@ -91,6 +98,14 @@ class FragmentStatus(Result, frozen=True, kw_only=True):
     stopped: str | None = None
     lost_input: dict[str, LostInput] = {}
     plan: FragmentPlan | None = None
+    redo_ms: float | None = None
+    drilled_days: float | None = None
+    load: ReplicaLoad | None = None
+
+    @property
+    def name(self) -> str:
+        """By which it is known in the whole cluster."""
+        return f"{self.query}.{self.fragment}"
 
     @property
     def lost_input_tuples(self) -> int:
@@ -147,6 +162,9 @@ class OutputStatus(SinkStatus, frozen=True, kw_only=True):
     latency_uncertainty_ms
         By how much latencies may be wrong, because clocks of several machines are compared: 0 if
         its streams enter and leave on one machine, None if the clocks are not known.
+    slack_ms
+        What the deadline leaves of the time, but for one timestamp in a hundred; None if nothing
+        was measured.
     """
 
     query: str
@@ -154,6 +172,61 @@ class OutputStatus(SinkStatus, frozen=True, kw_only=True):
     site: str
     deadline_ms: float
     latency_uncertainty_ms: float | None = 0.0
+    slack_ms: float | None = None
+
+
+class QueryStatus(Result, frozen=True, kw_only=True):
+    """A query: what it promises, and whether it keeps that.
+
+    Attributes
+    ----------
+    outputs
+        Stream → site.
+    fragments
+        Its fragments, without its name in front.
+    protected
+        How many of them have a warm standby.
+    plan
+        What is promised by the leader's figures; None: there are none yet.
+    slack_ms
+        The least of its outputs; None if nothing was measured.
+    """
+
+    query: str
+    deadline_ms: float
+    bound_ms: float
+    outputs: dict[str, str]
+    fragments: tuple[str, ...]
+    protected: int
+    plan: QueryPlan | None
+    slack_ms: float | None
+
+
+class Degradation(Result, frozen=True, kw_only=True):
+    """Something that is not as it should be, though it may still be as promised.
+
+    Attributes
+    ----------
+    subject
+        Such as `fragment proximity.alerts` or `node paris`.
+    state
+        How it is, a phrase.
+    since_us
+        Since when, on the cluster's clock; None: the history does not tell.
+    doing
+        What is done about it, a phrase.
+    until_us
+        When it should be over, as it took in the past; None: nobody knows.
+    until_why
+        Where that is known from, or why it is not, a phrase.
+    """
+
+    subject: str
+    state: str
+    since_us: int | None
+    doing: str
+    until_us: int | None
+    until_why: str
 
 
 class LinkStatus(Result, frozen=True, kw_only=True):
@@ -188,7 +261,8 @@ class StatusDocument(Result, frozen=True, kw_only=True):
     time since the loads were computed; None: there are no figures, since no leader has published
     any yet. `loads` are those of nodes, then those of machines that several nodes share; `queries`
     are what is promised to queries. `recoveries`, by query, and `moves` say how long these have
-    taken, whoever led. `missing` are nodes and sites of the manifest that have no host.
+    taken, whoever led. `missing` are nodes and sites of the manifest that have no host. `degraded`
+    is what is not as it should be now. All of it was so at `at_us` of the cluster's clock.
     """
 
     cluster: str
@@ -207,6 +281,8 @@ class StatusDocument(Result, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
     links: tuple[LinkStatus, ...] = ()
     """Those that drills disturb."""
+    degraded: tuple[Degradation, ...] = ()
+    at_us: int = 0
 
 
 class HistoryDocument(Result, frozen=True, kw_only=True):

@@ -9,12 +9,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.render.figures import count, ms, short_domain
+from orchestrator.cli.render.figures import count, lasting
 from orchestrator.cli.render.history import events_table
-from orchestrator.cli.render.loads import CORES, cores, machines_table
-from orchestrator.cli.render.loads import table as _table
+from orchestrator.cli.render.kinds import FRAGMENTS, NODES, OUTPUTS, STREAMS
+from orchestrator.cli.render.loads import machines_table
 from orchestrator.cli.render.plan import queries_table
-from orchestrator.cli.render.tables import Table
 
 noteworthy = {
     "tuples_lost": "tuples lost for good",
@@ -71,27 +70,27 @@ MOST_NAMED = 3
 """Names of a kind in the first line; the tables below have all."""
 
 
-def status_view(document: api.StatusDocument) -> RenderableType:
+def status_view(document: api.StatusDocument, *, wide: bool = False) -> RenderableType:
     """The state as tables; the first line tells the worst."""
     parts: list[RenderableType] = [_headline(document)]
     parts += [Text(f"! {problem}", style="bold red") for problem in document.problems]
-    parts += [Text(f"! {_link_line(link)}", style="yellow") for link in document.links]
     parts += [Text(f"· {line}") for line in (*waits(document.streams), *ignores(document.streams))]
     if document.figures_age_s is None:
         parts.append(Text(NO_FIGURES))
     elif document.figures_age_s > STALE_S:
         parts.append(Text(f"· loads are {document.figures_age_s:.0f} s old", style="yellow"))
-    parts.append(_nodes_table(document.nodes, document.loads))
+    parts += [degraded_line(each, document.at_us) for each in document.degraded]
+    parts.append(NODES.table(document.nodes, wide=wide, title="\nNodes"))
     if any(load.is_machine for load in document.loads):
         parts.append(machines_table(document.loads))
     if document.fragments:
-        parts.append(_fragments_table(document.fragments))
+        parts.append(FRAGMENTS.table(document.fragments, wide=wide, title="\nFragments"))
     if document.queries:
         parts.append(queries_table(document.queries))
     if document.streams:
-        parts.append(_streams_table(document.streams))
+        parts.append(STREAMS.table(document.streams, wide=wide, title="\nStreams"))
     if document.outputs:
-        parts.append(_outputs_table(document.outputs))
+        parts.append(OUTPUTS.table(document.outputs, wide=wide, title="\nOutputs"))
     total: Counter[str] = Counter()
     for node in document.nodes:
         total.update(node.counters)
@@ -107,10 +106,19 @@ def status_view(document: api.StatusDocument) -> RenderableType:
     return Group(*parts)
 
 
-def _link_line(link: api.LinkStatus) -> str:
-    what = "is cut" if link.delay_ms is None else f"takes {link.delay_ms:g} ms longer"
-    ends = f"{link.source} → {link.target}"
-    return f"the link {ends} {what} by a drill, for {link.remaining_s:.0f} s more"
+def degraded_line(each: api.Degradation, now_us: int) -> Text:
+    """What is not as it should be, since when, what is done, and when it should be over."""
+    since = "" if each.since_us is None else f" for {_apart(now_us, each.since_us)}"
+    until = f"nobody knows until when: {each.until_why}"
+    if each.until_us is not None:
+        left = _apart(each.until_us, now_us)
+        when = f"over in about {left}" if each.until_us >= now_us else "overdue"
+        until = f"{when}: {each.until_why}"
+    return Text(f"· {each.subject} {each.state}{since}; {each.doing}; {until}", style="yellow")
+
+
+def _apart(later_us: int, earlier_us: int) -> str:
+    return lasting(max(later_us - earlier_us, 0) / 1000)
 
 
 def _headline(document: api.StatusDocument) -> Text:
@@ -194,134 +202,3 @@ def _some(names: Sequence[str]) -> str:
     """The first of some names, and how many there are more."""
     shown = ", ".join(names[:MOST_NAMED])
     return shown + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
-
-
-def _nodes_table(nodes: Sequence[api.NodeStatus], loads: Sequence[api.PlaceLoad]) -> Table:
-    columns = ("error", "load", CORES, "primaries + secondaries", "pid")
-    several = len({node.domain for node in nodes if node.kind == "executor"}) > 1
-    domain = ("fails with",) if several else ()
-    table = _table("\nNodes", ("node", "kind", "region", *domain), columns)
-    known = {load.name: load for load in loads if not load.is_machine}
-    for node in nodes:
-        replicas = f"{node.primaries} + {node.secondaries}" if node.kind == "executor" else ""
-        error = "–" if node.error is None else f"±{node.error:.0%}"
-        table.add_row(
-            node.node,
-            f"{node.kind} [yellow]cordoned[/]" if node.cordoned else node.kind,
-            node.region,
-            *([short_domain(node.domain) if node.kind == "executor" else ""] if several else []),
-            error,
-            ms(node.load_ms),
-            cores(known[node.node]) if node.node in known else "–",
-            replicas,
-            str(node.pid),
-        )
-    return table
-
-
-def _fragments_table(fragments: Sequence[api.FragmentStatus]) -> Table:
-    any_lost = any(each.lost_input for each in fragments)
-    table = _table(
-        "\nFragments",
-        ("fragment", "primary", "secondary", "standby"),
-        ("unprotected", "sub-deadline", "epoch", *(["input lost"] if any_lost else [])),
-    )
-    for each in fragments:
-        mark = ("✓ ", "green") if each.redundant else ("! ", "yellow")
-        primary = each.primary if each.primary_alive else f"[red]{each.primary} ✗[/]"
-        table.add_row(
-            f"[dim]{each.query}.[/]{each.fragment}",
-            primary,
-            _standbys(each),
-            Text.assemble(mark, each.secondary_state),
-            "–" if each.unprotected_s is None else f"{each.unprotected_s:.2f} s",
-            ms(each.sub_deadline_ms),
-            str(each.epoch),
-            *([_lost_input(each)] if any_lost else []),
-        )
-    return table
-
-
-def _lost_input(fragment: api.FragmentStatus) -> Text:
-    """Tuples without results that a fragment lacked when it began from nothing, at most."""
-    unknown = any(each.tuples is None for each in fragment.lost_input.values())
-    lost = fragment.lost_input_tuples
-    return _bad(lost, "some" if unknown else count(lost))
-
-
-def _standbys(fragment: api.FragmentStatus) -> str:
-    """The secondary, and the node to or from which a replica is being moved."""
-    third = "" if fragment.third is None else f" [yellow](+ {fragment.third})[/]"
-    return f"{fragment.secondary or '–'}{third}"
-
-
-def _streams_table(streams: Sequence[api.StreamStatus]) -> Table:
-    figures = ("waiting", "entered", "refused", "shed", "lost", "slipped")
-    addresses = [each.input.address for each in streams if each.input is not None]
-    enters_at = ("enters at",) if any(addresses) else ()
-    table = _table("\nStreams", ("stream", "site", *enters_at), figures)
-    for each in streams:
-        address = None if each.input is None else each.input.address
-        table.add_row(
-            each.stream,
-            _sites(each),
-            *([address or ""] if enters_at else []),
-            _waiting(each),
-            count(each.entered),
-            _bad(each.refused, count(each.refused)),
-            _bad(each.shed, count(each.shed)),
-            _lost(each),
-            _bad(each.slipped_ms, f"{each.slipped_ms / 1000:.1f} s"),
-        )
-    return table
-
-
-def _sites(stream: api.StreamStatus) -> Text:
-    """The site that feeds consumers, and the one that stands by, red if it does not."""
-    text = Text(stream.site)
-    if stream.standby is not None:
-        text.append(", ").append(stream.standby, style="dim" if stream.stands_by else "bold red")
-    return text
-
-
-def _waiting(stream: api.StreamStatus) -> str:
-    waiting = None if stream.input is None else stream.input.waiting
-    return count(0 if waiting is None else waiting.tuples)
-
-
-def _lost(stream: api.StreamStatus) -> str | Text:
-    skipped = 0 if stream.skipped is None else stream.skipped.tuples
-    if skipped is None:
-        return _bad(1, "some")
-    return _bad(skipped + stream.overflowed, count(skipped + stream.overflowed))
-
-
-def _outputs_table(outputs: Sequence[api.OutputStatus]) -> Table:
-    figures = ("tuples", "p50", "p99", "deadline", "late", "late\nrecently", "lost")
-    table = _table("\nOutputs", ("stream", "site"), (*figures, "repeats\ndropped"))
-    for each in outputs:
-        lately = "–" if each.recent_miss_pct is None else f"{each.recent_miss_pct:.1f} %"
-        table.add_row(
-            f"[dim]{each.query}.[/]{each.stream}",
-            each.site,
-            count(each.rows),
-            _latency(each.latency_ms_p50, each.latency_uncertainty_ms),
-            _latency(each.latency_ms_p99, each.latency_uncertainty_ms),
-            ms(each.deadline_ms),
-            _bad(each.late_rows, f"{each.miss_pct:.2f} %"),
-            lately,
-            _bad(each.lost, count(each.lost)),
-            count(each.repeated),
-        )
-    return table
-
-
-def _latency(latency_ms: float | None, uncertainty_ms: float | None) -> str:
-    """A latency, and by how much it may be wrong if clocks of several machines were compared."""
-    if latency_ms is None or uncertainty_ms == 0:
-        return ms(latency_ms)
-    return f"{ms(latency_ms)} ± {'?' if uncertainty_ms is None else ms(uncertainty_ms)}"
-
-
-def _bad(value: float, text: str) -> Text:
-    return Text(text, style="bold red" if value else "")

@@ -118,6 +118,7 @@ class Member:
             "archive": str(config.archive),
             # Drills strike ZooKeeper servers that are its children, and tell what all of them take.
             "startedBy": str(os.getpid()),
+            "logs": str(folder),
         }
         return cls("orchestrator.web", "web", {**_shared(config, secret_file), **own}, folder)
 

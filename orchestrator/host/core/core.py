@@ -460,6 +460,7 @@ class HostCore:
                 load=self._dispatcher.load(name, now_us),
                 failure=hosted.failure,
                 unevaluable=hosted.failure is not None and hosted.unevaluable,
+                waiting=hosted.replica.engine.waiting,
                 rejected=hosted.replica.rejected_count,
                 throttled=hosted.replica.throttle.lately,
                 recovered=hosted.recovered,

@@ -27,7 +27,7 @@ def test_every_message_has_a_cure() -> None:
 def test_errors_whose_text_is_all_that_is_told_are_collected() -> None:
     """Subclasses of `VivaceError` that have no parts of their own."""
     # What these say is made in their own class; the page has it under its own heading.
-    known = {*FIELDS, "StoreError", "PortTaken"}
+    known = {*FIELDS, "StoreError", "PortTaken", "PaperStuck"}
     assert "the port is taken" in PAGE.read_text(encoding="utf-8")
     bases = {"VivaceError", *(n for n, e in vars(errors).items() if isinstance(e, type))}
     missed: list[str] = []

@@ -21,13 +21,13 @@ WORDS = {
     "apply": f"-f {EXAMPLE}", "delete": "q", "switchover": "f", "move": "f primary n",
     "drain": "n", "cordon": "n", "uncordon": "n", "get": "nodes", "describe": "node n",
     "top": "--once", "logs": "n", "send": f"s {EXAMPLE}/query.yaml", "tail": "s", "verify": "q",
-    "drill run": "hang", "token revoke": "t",
+    "drill run": "hang", "operations cancel": "o", "explain": "f", "token revoke": "t",
 }  # fmt: skip
 """What verbs need to be given."""
 
 ELSEWHERE = {
     "up", "down", "demo", "simulate", "validate", "completion", "config list", "config use",
-    "config add", "config remove",
+    "config add", "config remove", "bulk coordinates", "bulk place",
 }  # fmt: skip
 """Verbs that wait for no API."""
 

@@ -1,0 +1,38 @@
+"""`vivace describe`: all that is known of one thing."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from orchestrator.cli.arguments import Argument
+from orchestrator.cli.invocation import ClusterOption, ListForm, ListFormOption, connected, show
+from orchestrator.cli.render.description import description_view
+from orchestrator.operations import table
+from orchestrator.operations.parameters import DescribeParameters
+
+
+class Described(Enum):
+    """The kinds there are."""
+
+    NODE = "node"
+    QUERY = "query"
+    STREAM = "stream"
+    FRAGMENT = "fragment"
+    OUTPUT = "output"
+
+
+def command(
+    kind: Annotated[Described, Argument(help="node, query, stream, fragment or output.")],
+    name: Annotated[str, Argument(help="Its name, as `vivace get` shows it.")],
+    cluster: ClusterOption = None,
+    form: ListFormOption = ListForm.TABLE,
+) -> None:
+    """Tell all of one thing: its place and why, recovery, latency, what it has to do with, events.
+
+    [bold]Example:[/] vivace describe fragment proximity.alerts
+    """
+    with connected(cluster) as client:
+        found = client.call(table.DESCRIBE, DescribeParameters(kind=kind.value, name=name))
+    view = lambda: description_view(found, wide=form is ListForm.WIDE)  # noqa: E731
+    show(found, form, view, lambda: [found.name])

@@ -1,0 +1,389 @@
+"""The kinds of things in a cluster: their columns, and the operations that list them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from orchestrator import api
+from orchestrator.cli.render.figures import against, bytes_text, count, lasting, ms, short_domain
+from orchestrator.cli.render.listing import Column, Kind
+from orchestrator.cli.render.loads import CORES, cores
+from orchestrator.operations import table
+from orchestrator.operations.operation import Operation
+
+
+def bad(value: float, text: str) -> Text:
+    """A text that is red if the figure is not 0."""
+    return Text(text, style="bold red" if value else "")
+
+
+def _below(query: str, name: str) -> Text:
+    return Text.assemble((f"{query}.", "dim"), name)
+
+
+# Nodes.
+
+
+def _kind(node: api.NodeStatus) -> Text:
+    return Text.assemble(node.kind, (" cordoned", "yellow") if node.cordoned else "")
+
+
+def _replicas(node: api.NodeStatus) -> str:
+    return f"{node.primaries} + {node.secondaries}" if node.kind == "executor" else ""
+
+
+def _memory(node: api.NodeStatus) -> str:
+    return "–" if node.memory is None else bytes_text(node.memory.used)
+
+
+NODES = Kind[api.NodeStatus](
+    title="Nodes",
+    name=lambda node: node.node,
+    columns=(
+        Column(title="node", cell=lambda node: node.node),
+        Column(title="kind", cell=_kind),
+        Column(title="region", cell=lambda node: node.region),
+        Column(
+            title="fails with",
+            cell=lambda node: short_domain(node.domain) if node.kind == "executor" else "",
+            when=lambda nodes: len({n.domain for n in nodes if n.kind == "executor"}) > 1,
+        ),
+        Column(
+            title="error",
+            cell=lambda node: "–" if node.error is None else f"±{node.error:.0%}",
+            order=lambda node: node.error,
+        ),
+        Column(title="load", cell=lambda node: ms(node.load_ms), order=lambda node: node.load_ms),
+        Column(
+            title=CORES,
+            cell=lambda node: "–" if node.load is None else cores(node.load),
+            order=lambda node: None if node.load is None else node.load.measured_cores,
+        ),
+        Column(
+            title="primaries + secondaries",
+            cell=_replicas,
+            order=lambda node: node.primaries + node.secondaries,
+        ),
+        Column(title="pid", cell=lambda node: str(node.pid), order=lambda node: node.pid),
+        Column(
+            title="queues",
+            cell=_memory,
+            order=lambda node: None if node.memory is None else node.memory.used,
+            is_wide=True,
+        ),
+        Column(title="domain", cell=lambda node: node.domain, is_wide=True),
+    ),
+)
+
+
+# Fragments.
+
+
+def _primary(each: api.FragmentStatus) -> Text:
+    return Text(each.primary) if each.primary_alive else Text(f"{each.primary} ✗", "red")
+
+
+def _secondary(each: api.FragmentStatus) -> Text:
+    """The secondary, and the node to or from which a replica is being moved."""
+    third = "" if each.third is None else f" (+ {each.third})"
+    return Text.assemble(each.secondary or "–", (third, "yellow"))
+
+
+def _budget(each: api.FragmentStatus) -> str | Text:
+    """Parts of the recovery that is promised, and what it may take."""
+    if (plan := each.plan) is None:
+        return "–"
+    if plan.transfer_ms is None:
+        return Text(f"– / {ms(plan.bound_ms)}", "bold red")
+    parts = (plan.detection_ms, plan.transfer_ms, plan.reprocess_ms)
+    told = " + ".join(f"{part:.0f}" for part in parts)
+    return Text.assemble(f"{told} = ", against(plan.recovery_ms, plan.bound_ms))
+
+
+def _drilled(each: api.FragmentStatus) -> str:
+    if (days := each.drilled_days) is None:
+        return "never"
+    return f"{days:.0f} d ago" if days >= 1 else "today"
+
+
+def _lost_input(each: api.FragmentStatus) -> Text:
+    """Tuples without results that a fragment lacked when it began from nothing, at most."""
+    unknown = any(lost.tuples is None for lost in each.lost_input.values())
+    lost = each.lost_input_tuples
+    return bad(lost, "some" if unknown else count(lost))
+
+
+FRAGMENTS = Kind[api.FragmentStatus](
+    title="Fragments",
+    name=lambda each: each.name,
+    columns=(
+        Column(title="fragment", cell=lambda each: _below(each.query, each.fragment)),
+        Column(title="primary", cell=_primary),
+        Column(title="secondary", cell=_secondary),
+        Column(
+            title="standby",
+            cell=lambda each: Text.assemble(
+                ("✓ ", "green") if each.redundant else ("! ", "yellow"), each.secondary_state
+            ),
+        ),
+        Column(
+            title="detect + transfer + redo / bound",
+            cell=_budget,
+            order=lambda each: None if each.plan is None else each.plan.recovery_ms,
+        ),
+        Column(
+            title="redo now", cell=lambda each: ms(each.redo_ms), order=lambda each: each.redo_ms
+        ),
+        Column(title="drilled", cell=_drilled, order=lambda each: each.drilled_days),
+        Column(
+            title="unprotected",
+            cell=lambda each: "–" if each.unprotected_s is None else f"{each.unprotected_s:.2f} s",
+            order=lambda each: each.unprotected_s,
+        ),
+        Column(
+            title="sub-deadline",
+            cell=lambda each: ms(each.sub_deadline_ms),
+            order=lambda each: each.sub_deadline_ms,
+        ),
+        Column(
+            title="input lost",
+            cell=_lost_input,
+            order=lambda each: each.lost_input_tuples,
+            when=lambda fragments: any(each.lost_input for each in fragments),
+        ),
+        Column(
+            title="cores",
+            cell=lambda each: "–" if each.load is None else f"{each.load.cores:.3f}",
+            order=lambda each: None if each.load is None else each.load.cores,
+            is_wide=True,
+        ),
+        Column(
+            title="tuples/s",
+            cell=lambda each: "–" if each.load is None else f"{each.load.tuples_s:,.0f}",
+            order=lambda each: None if each.load is None else each.load.tuples_s,
+            is_wide=True,
+        ),
+        Column(
+            title="epoch",
+            cell=lambda each: str(each.epoch),
+            order=lambda each: each.epoch,
+            is_wide=True,
+        ),
+    ),
+)
+
+
+# Queries.
+
+
+def _recovery(each: api.QueryStatus) -> str | Text:
+    return "–" if each.plan is None else against(each.plan.recovery_ms, each.bound_ms)
+
+
+QUERIES = Kind[api.QueryStatus](
+    title="Queries",
+    name=lambda each: each.query,
+    columns=(
+        Column(title="query", cell=lambda each: each.query),
+        Column(
+            title="protected",
+            cell=lambda each: Text(
+                f"{each.protected} of {len(each.fragments)}",
+                "green" if each.protected == len(each.fragments) else "yellow",
+            ),
+            order=lambda each: len(each.fragments) - each.protected,
+        ),
+        Column(
+            title="latency / deadline",
+            cell=lambda each: (
+                "–" if each.plan is None else against(each.plan.latency_ms, each.deadline_ms)
+            ),
+            order=lambda each: None if each.plan is None else each.plan.latency_ms,
+        ),
+        Column(
+            title="recovery / bound",
+            cell=_recovery,
+            order=lambda each: None if each.plan is None else each.plan.recovery_ms,
+        ),
+        Column(
+            title="slack", cell=lambda each: ms(each.slack_ms), order=lambda each: each.slack_ms
+        ),
+        Column(
+            title="network usage",
+            cell=lambda each: (
+                "–" if each.plan is None else bytes_text(each.plan.network_usage_bytes)
+            ),
+            order=lambda each: None if each.plan is None else each.plan.network_usage_bytes,
+        ),
+        Column(title="outputs", cell=lambda each: ", ".join(each.outputs)),
+        Column(title="fragments", cell=lambda each: ", ".join(each.fragments), is_wide=True),
+        Column(
+            title="slowest path",
+            cell=lambda each: "–" if each.plan is None else each.plan.way,
+            is_wide=True,
+        ),
+    ),
+)
+
+
+# Streams.
+
+
+def _sites(stream: api.StreamStatus) -> Text:
+    """The site that feeds consumers, and the one that stands by, red if it does not."""
+    text = Text(stream.site)
+    if stream.standby is not None:
+        text.append(", ").append(stream.standby, style="dim" if stream.stands_by else "bold red")
+    return text
+
+
+def _address(stream: api.StreamStatus) -> str:
+    return (None if stream.input is None else stream.input.address) or ""
+
+
+def _waiting(stream: api.StreamStatus) -> int:
+    waiting = None if stream.input is None else stream.input.waiting
+    return 0 if waiting is None else waiting.tuples
+
+
+def _lost(stream: api.StreamStatus) -> Text:
+    skipped = 0 if stream.skipped is None else stream.skipped.tuples
+    if skipped is None:
+        return bad(1, "some")
+    return bad(skipped + stream.overflowed, count(skipped + stream.overflowed))
+
+
+STREAMS = Kind[api.StreamStatus](
+    title="Streams",
+    name=lambda stream: stream.stream,
+    columns=(
+        Column(title="stream", cell=lambda stream: stream.stream),
+        Column(title="site", cell=_sites),
+        Column(
+            title="enters at", cell=_address, when=lambda streams: any(_address(s) for s in streams)
+        ),
+        Column(title="waiting", cell=lambda stream: count(_waiting(stream)), order=_waiting),
+        Column(
+            title="entered",
+            cell=lambda stream: count(stream.entered),
+            order=lambda stream: stream.entered,
+        ),
+        Column(
+            title="refused",
+            cell=lambda stream: bad(stream.refused, count(stream.refused)),
+            order=lambda stream: stream.refused,
+        ),
+        Column(
+            title="shed",
+            cell=lambda stream: bad(stream.shed, count(stream.shed)),
+            order=lambda stream: stream.shed,
+        ),
+        Column(
+            title="lost",
+            cell=_lost,
+            order=lambda stream: stream.skipped_tuples + stream.overflowed,
+        ),
+        Column(
+            title="slipped",
+            cell=lambda stream: bad(stream.slipped_ms, f"{stream.slipped_ms / 1000:.1f} s"),
+            order=lambda stream: stream.slipped_ms,
+        ),
+        Column(title="waits for", cell=lambda stream: stream.waits_for or "–", is_wide=True),
+        Column(title="beside", cell=lambda stream: stream.beside or "–", is_wide=True),
+    ),
+)
+
+
+# Outputs.
+
+
+def _latency(latency_ms: float | None, uncertainty_ms: float | None) -> str:
+    """A latency, and by how much it may be wrong if clocks of several machines were compared."""
+    if latency_ms is None or uncertainty_ms == 0:
+        return ms(latency_ms)
+    return f"{ms(latency_ms)} ± {'?' if uncertainty_ms is None else ms(uncertainty_ms)}"
+
+
+def _slack(output: api.OutputStatus) -> str | Text:
+    if output.slack_ms is None:
+        return "–"
+    return Text(ms(output.slack_ms), "bold red" if output.slack_ms < 0 else "")
+
+
+OUTPUTS = Kind[api.OutputStatus](
+    title="Outputs",
+    name=lambda output: output.stream,
+    columns=(
+        Column(title="stream", cell=lambda output: _below(output.query, output.stream)),
+        Column(title="site", cell=lambda output: output.site),
+        Column(
+            title="tuples", cell=lambda output: count(output.rows), order=lambda output: output.rows
+        ),
+        Column(
+            title="p50",
+            cell=lambda o: _latency(o.latency_ms_p50, o.latency_uncertainty_ms),
+            order=lambda output: output.latency_ms_p50,
+        ),
+        Column(
+            title="p99",
+            cell=lambda o: _latency(o.latency_ms_p99, o.latency_uncertainty_ms),
+            order=lambda output: output.latency_ms_p99,
+        ),
+        Column(
+            title="deadline",
+            cell=lambda output: ms(output.deadline_ms),
+            order=lambda output: output.deadline_ms,
+        ),
+        Column(title="slack", cell=_slack, order=lambda output: output.slack_ms),
+        Column(
+            title="late",
+            cell=lambda output: bad(output.late_rows, f"{output.miss_pct:.2f} %"),
+            order=lambda output: output.miss_pct,
+        ),
+        Column(
+            title="late\nrecently",
+            cell=lambda o: "–" if o.recent_miss_pct is None else f"{o.recent_miss_pct:.1f} %",
+            order=lambda output: output.recent_miss_pct,
+        ),
+        Column(
+            title="lost",
+            cell=lambda output: bad(output.lost, count(output.lost)),
+            order=lambda output: output.lost,
+        ),
+        Column(
+            title="repeats\ndropped",
+            cell=lambda output: count(output.repeated),
+            order=lambda output: output.repeated,
+        ),
+        Column(title="read at", cell=lambda output: output.address or "–", is_wide=True),
+        Column(
+            title="not kept for",
+            cell=lambda output: lasting(output.unkept_ms),
+            order=lambda output: output.unkept_ms,
+            is_wide=True,
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A kind, the operation that lists its things, and the column that `top` sorts by at first."""
+
+    operation: Operation[Any, Any]
+    kind: Kind[Any]
+    first: str
+
+
+KINDS: Mapping[str, Listed] = {
+    "fragments": Listed(table.FRAGMENTS, FRAGMENTS, "cores"),
+    "nodes": Listed(table.NODES, NODES, CORES),
+    "queries": Listed(table.QUERIES, QUERIES, "slack"),
+    "streams": Listed(table.STREAMS, STREAMS, "entered"),
+    "outputs": Listed(table.OUTPUTS, OUTPUTS, "p99"),
+}
+"""What `get` and `top` list. The result of the operation is a tuple of records."""
