@@ -321,8 +321,9 @@ def kill(folder: Path, *members: str) -> None:
 def member(folder: Path, name: str) -> psutil.Process:
     """A member of the cluster."""
     config = str(folder / "logs" / f".{name}.json")
-    (process,) = (p for p in psutil.process_iter() if is_program(p, "-m", config))
-    return process
+    # A child that it has just forked has its command for a moment.
+    found = [p for p in psutil.process_iter() if is_program(p, "-m", config)]
+    return min(found, key=lambda process: process.create_time())
 
 
 def server(settings: Path) -> psutil.Process:
