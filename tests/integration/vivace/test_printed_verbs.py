@@ -30,6 +30,7 @@ UNPRINTED = {
     "config-remove": "changes files only",
     "bulk-coordinates": "needs Spark",
     "bulk-place": "needs Spark",
+    "try": "needs no cluster, and has tests of its own",
 }
 """Verbs that have no golden file, and why."""
 

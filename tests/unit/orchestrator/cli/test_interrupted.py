@@ -27,7 +27,7 @@ WORDS = {
 
 ELSEWHERE = {
     "up", "down", "demo", "simulate", "validate", "completion", "config list", "config use",
-    "config add", "config remove", "bulk coordinates", "bulk place",
+    "config add", "config remove", "bulk coordinates", "bulk place", "try",
 }  # fmt: skip
 """Verbs that wait for no API."""
 
