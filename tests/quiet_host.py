@@ -93,7 +93,12 @@ class QuietHost:
         first_seq = replica.log.end.next_seq
         evaluated = replica.evaluate(dispatch.timestamp_groups, dispatch.tuples)
         assert evaluated is not None, "dispatched without work"
-        self.dispatcher.count(dispatch.fragment, evaluated.tuples_in, len(evaluated.watermarks_ms))
+        self.dispatcher.count(
+            dispatch.fragment,
+            evaluated.tuples_in,
+            len(evaluated.watermarks_ms),
+            evaluated.rows.num_rows,
+        )
         self.dispatcher.done(dispatch.fragment, self.now_us)
         self.now_us += took_us
         self.dispatcher.charge(dispatch.fragment, evaluated.tuples_in, took_us)

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         RefusalExplanation,
         ReplicaPlace,
     )
-    from orchestrator.results.bulk import BulkCoordinates, BulkPlacement
+    from orchestrator.results.bulk import BulkEmbedding, BulkPlacement
     from orchestrator.results.changes import Applied, Change, Deleted, Effect
     from orchestrator.results.coordinate_map import CoordinateMap, Flow, Place
     from orchestrator.results.drill_report import DrillReport
@@ -176,7 +176,7 @@ MODULES = {
         *("PlanFile", "PlannedMove", "QueryPlan", "RebalancePlan", "RefusalExplanation"),
         "ReplicaPlace",
     ),
-    "results.bulk": ("BulkCoordinates", "BulkPlacement"),
+    "results.bulk": ("BulkEmbedding", "BulkPlacement"),
     "results.changes": ("Applied", "Change", "Deleted", "Effect"),
     "results.coordinate_map": ("CoordinateMap", "Flow", "Place"),
     "results.drill_report": ("DrillReport",),

@@ -17,7 +17,7 @@ import numpy as np
 
 from orchestrator.embedded.spark_processes import driver_peak_mb
 from orchestrator.progress import Progress, silent
-from orchestrator.results.bulk import BulkCoordinates, BulkPlacement, SequentialComparison
+from orchestrator.results.bulk import BulkEmbedding, BulkPlacement, SequentialComparison
 from orchestrator.spark.bulk.bulk_placement import place_on_spark
 from orchestrator.spark.bulk.bulk_session import bulk_session, peak_mb
 from orchestrator.spark.bulk.coordinates import CoordinateSettings, find_coordinates
@@ -49,7 +49,7 @@ def bulk_coordinates(
     seed: int = 0,
     spark: SparkChoice | None = None,
     on_progress: Progress = silent,
-) -> BulkCoordinates:
+) -> BulkEmbedding:
     """Find coordinates from latency samples.
 
     Parameters
@@ -85,7 +85,7 @@ def bulk_coordinates(
             # The folder is there, but holds no table yet.
             found.frame(session).write.mode("append").parquet(str(folder))
         shutil.rmtree(work)
-        result = BulkCoordinates(
+        result = BulkEmbedding(
             out=str(out),
             nodes=found.samples.nodes,
             samples=found.samples.samples,

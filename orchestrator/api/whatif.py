@@ -22,7 +22,7 @@ from orchestrator.simulation.paper.assumptions import Assumptions, assumed
 from orchestrator.simulation.paper.cluster import PaperCluster
 from orchestrator.simulation.paper.losses import named_loss, possible_losses
 from orchestrator.simulation.paper.outlook import (
-    Reading,
+    PaperReading,
     broken_promises,
     fragments,
     loads,
@@ -53,10 +53,10 @@ def what_if(
     on_progress(STEP, "the cluster as it is")
     paper = PaperCluster(copy_of(cluster.store), read_cluster_us(cluster.store))
     paper.settle()
-    before = Reading.of(paper)
+    before = PaperReading.of(paper)
     otherwise = assumed(before.view, asked.load, asked.latency, asked.add_node)
     paper, refused = _otherwise(paper, otherwise, manifests, on_progress)
-    base = Reading.of(paper) if otherwise.told or manifests else before
+    base = PaperReading.of(paper) if otherwise.told or manifests else before
     lost = tuple(named_loss(base.view, text) for text in asked.without)
     hosts = tuple(sorted({host for each in lost for host in each.hosts}))
     told = (
@@ -70,7 +70,7 @@ def what_if(
     if hosts:
         on_progress(STEP, f"without {', '.join(hosts)}")
         paper.lose(hosts)
-        after = Reading.of(paper)
+        after = PaperReading.of(paper)
     return WhatIfDocument(
         assumed=told,
         lost=hosts,
@@ -114,7 +114,9 @@ def _otherwise(
     )
 
 
-def _each(paper: PaperCluster, base: Reading, on_progress: Progress) -> tuple[LossOutlook, ...]:
+def _each(
+    paper: PaperCluster, base: PaperReading, on_progress: Progress
+) -> tuple[LossOutlook, ...]:
     """The N−1 table."""
     copy, losses = paper.copy(), possible_losses(base.view)
     found: list[LossOutlook] = []
@@ -123,5 +125,5 @@ def _each(paper: PaperCluster, base: Reading, on_progress: Progress) -> tuple[Lo
         struck = PaperCluster(copy, paper.now_us)
         struck.settle()
         struck.lose(loss.hosts)
-        found.append(loss_outlook(loss, base, Reading.of(struck)))
+        found.append(loss_outlook(loss, base, PaperReading.of(struck)))
     return tuple(found)

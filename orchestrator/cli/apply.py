@@ -12,8 +12,8 @@ from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
-    Form,
     FormOption,
+    OutputForm,
     connected,
     progress,
     show,
@@ -41,7 +41,7 @@ def command(
     keep_going: KeepGoingOption = False,
     throttle: ThrottleOption = None,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> int:
     """Apply streams and queries (-f), or a plan of moves. All of it is checked first.
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import Form, FormOption, progress, show
+from orchestrator.cli.invocation import FormOption, OutputForm, progress, show
 from orchestrator.cli.render.tables import Table
 
 HELP = """Coordinates and placements of many nodes and queries, from tables, as jobs of Spark.
@@ -58,13 +58,13 @@ def coordinates(
     executors: ExecutorsOption = 2,
     memory: MemoryOption = 1536,
     conf: ConfOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Find the coordinates of nodes from latency samples. The result is a table of nodes.
 
     [bold]Example:[/] vivace bulk coordinates latencies.parquet --out nodes
     """
-    with progress("Coordinates", shown=form is Form.TABLE) as line:
+    with progress("Coordinates", shown=form is OutputForm.TABLE) as line:
         found = api.bulk_coordinates(
             latencies,
             out,
@@ -102,7 +102,7 @@ def place(
     executors: ExecutorsOption = 2,
     memory: MemoryOption = 1536,
     conf: ConfOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Place queries on nodes, a round of them at a time.
 
@@ -112,7 +112,7 @@ def place(
         raise api.InvalidInput(
             "command line", "--sample", sample, "has no effect without --check", "Add --check."
         )
-    with progress("Placement", shown=form is Form.TABLE) as line:
+    with progress("Placement", shown=form is OutputForm.TABLE) as line:
         found = api.bulk_place(
             nodes,
             queries,
@@ -139,7 +139,7 @@ def _spark(master: str, executors: int, memory: int, conf: Sequence[str]) -> api
     return api.SparkChoice(master=master, executors=executors, memory_mb=memory, settings=settings)
 
 
-def _coordinates(found: api.BulkCoordinates) -> RenderableType:
+def _coordinates(found: api.BulkEmbedding) -> RenderableType:
     table = _facts(
         ("nodes", f"{found.nodes:,}"),
         ("samples", f"{found.samples:,}, {found.rejected:,} of them left out"),
@@ -149,7 +149,7 @@ def _coordinates(found: api.BulkCoordinates) -> RenderableType:
     return Group(table, f"Coordinates are in {found.out}.")
 
 
-def _error(found: api.BulkCoordinates) -> str:
+def _error(found: api.BulkEmbedding) -> str:
     if found.median_relative_error is None or found.p90_relative_error is None:
         return "not known: no sample was held out"
     return (
@@ -178,7 +178,7 @@ def _placement(found: api.BulkPlacement) -> RenderableType:
     return Group(_facts(*facts), f"The plan is in {found.out}.")
 
 
-def _took(found: api.BulkCoordinates | api.BulkPlacement) -> str:
+def _took(found: api.BulkEmbedding | api.BulkPlacement) -> str:
     return (
         f"{found.seconds:.1f} s, {found.driver_peak_mb:,.0f} MB in the driver, "
         f"{found.executor_peak_mb:,.0f} MB in an executor"

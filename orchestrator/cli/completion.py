@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Annotated
 
 from orchestrator.cli.arguments import Argument, parameters
-from orchestrator.cli.invocation import Form, FormOption, show
+from orchestrator.cli.invocation import FormOption, OutputForm, show
 from orchestrator.cli.verbs import GROUPS, VERBS, Command, group_of, verb_of
 
 NAMES = {
@@ -34,7 +34,7 @@ class Shell(Enum):
 
 def command(
     shell: Annotated[Shell, Argument(help="bash, zsh or fish.")],
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Print the script that has a shell complete verbs, options and names.
 
@@ -45,7 +45,7 @@ def command(
     """
     scripts = {Shell.BASH: _bash, Shell.ZSH: _zsh, Shell.FISH: _fish}
     script = scripts[shell]()
-    if form is Form.TABLE:
+    if form is OutputForm.TABLE:
         sys.stdout.write(script)
     else:
         show({"shell": shell.value, "script": script}, form, str)

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import Form, FormOption, show
+from orchestrator.cli.invocation import FormOption, OutputForm, show
 from orchestrator.cli.render.tables import Table
 from vivace import contexts
 
@@ -31,7 +31,7 @@ class KnownContext(msgspec.Struct, frozen=True, kw_only=True):
     used: bool
 
 
-def list_contexts(form: FormOption = Form.TABLE) -> None:
+def list_contexts(form: FormOption = OutputForm.TABLE) -> None:
     """List the contexts.
 
     [bold]Example:[/] vivace config list
@@ -53,7 +53,7 @@ def list_contexts(form: FormOption = Form.TABLE) -> None:
     show(found, form, lambda: table if found else "No cluster is known here.")
 
 
-def use(name: NameArgument, form: FormOption = Form.TABLE) -> None:
+def use(name: NameArgument, form: FormOption = OutputForm.TABLE) -> None:
     """Mean a context wherever none is named.
 
     [bold]Example:[/] vivace config use plant
@@ -74,7 +74,7 @@ def add(
         Path | None,
         Option("--ca-file", help="Certificates that vouch for the API's own, in PEM."),
     ] = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Keep a context, in place of one of the same name. Nothing is asked of the cluster.
 
@@ -91,7 +91,7 @@ def add(
     show({"added": name}, form, lambda: f"Context {name} is {address}.")
 
 
-def remove(name: NameArgument, form: FormOption = Form.TABLE) -> None:
+def remove(name: NameArgument, form: FormOption = OutputForm.TABLE) -> None:
     """Forget a context. Its cluster goes on, and its token file stays.
 
     [bold]Example:[/] vivace config remove plant

@@ -7,7 +7,14 @@ from typing import Annotated
 
 from orchestrator import api
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, progress, show
+from orchestrator.cli.invocation import (
+    ClusterOption,
+    FormOption,
+    OutputForm,
+    connected,
+    progress,
+    show,
+)
 
 
 def command(
@@ -20,7 +27,7 @@ def command(
         Option("-f", "--file", help="What a manifest or a folder of them names; may be repeated."),
     ] = None,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Delete queries, and the streams that nothing else reads; or streams that no query reads.
 

@@ -19,8 +19,8 @@ from orchestrator import api
 from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
-    Form,
     FormOption,
+    OutputForm,
     ProgressThrottle,
     messages,
     show,
@@ -41,7 +41,7 @@ def command(
     pictures: Annotated[Path, Option(help="Folder for the map of coordinates.")] = Path(
         "build/demo"
     ),
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> int:
     """Replay an example on real Spark executors, kill one, and check the results.
 

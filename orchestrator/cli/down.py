@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.invocation import ClusterOption, Form, FormOption, progress, show
+from orchestrator.cli.invocation import ClusterOption, FormOption, OutputForm, progress, show
 
 
-def command(cluster: ClusterOption = None, form: FormOption = Form.TABLE) -> None:
+def command(cluster: ClusterOption = None, form: FormOption = OutputForm.TABLE) -> None:
     """End a cluster, and wait until all of its processes are gone.
 
     Its logs and archives go, too, unless `vivace up --data` named a folder for them.

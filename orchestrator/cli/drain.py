@@ -5,9 +5,9 @@ from __future__ import annotations
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
-    Form,
     FormOption,
     NodeArgument,
+    OutputForm,
     WaitOption,
     connected,
     progress,
@@ -23,7 +23,7 @@ def command(
     dry_run: DryRunOption = False,
     wait: WaitOption = True,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> int:
     """Cordon a node, and bring its replicas to other nodes, one after the other.
 

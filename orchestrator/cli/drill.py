@@ -10,8 +10,8 @@ from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
     ClusterOption,
-    Form,
     FormOption,
+    OutputForm,
     check_page,
     check_picture,
     connected,
@@ -29,7 +29,7 @@ HELP = """Failure drills: something fails on purpose, and is measured.
 ForceOption = Annotated[bool, Option("--force", help="Run it although something would be lost.")]
 
 
-def list_drills(cluster: ClusterOption = None, form: FormOption = Form.TABLE) -> None:
+def list_drills(cluster: ClusterOption = None, form: FormOption = OutputForm.TABLE) -> None:
     """List the drills.
 
     [bold]Example:[/] vivace drill list
@@ -76,7 +76,7 @@ def run(
         Option("--picture", help="Draw the timeline of the one drill into this file."),
     ] = None,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> int:
     """Run a drill on the running cluster. A drill that would lose something is refused.
 
@@ -151,7 +151,7 @@ def report(
         Option("--html", help="Write all of it into this file: one page, with pictures."),
     ] = None,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Tell what was drilled when, with which result, and what never was or cannot be.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from orchestrator import api
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, show
+from orchestrator.cli.invocation import ClusterOption, FormOption, OutputForm, connected, show
 from orchestrator.cli.render.explain import explanation_view, refusal_view
 
 
@@ -20,7 +20,7 @@ def command(
         Option("-f", "--file", help="Manifests: why they would be refused, and what would help."),
     ] = None,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Say why replicas are where they are: what each node would cost, and what stands against it.
 

@@ -37,7 +37,7 @@ PLAIN_WIDTH = 120
 """Columns of tables that go into a file or a pipe."""
 
 
-class Form(Enum):
+class OutputForm(Enum):
     """How a result is printed."""
 
     TABLE = "table"
@@ -55,11 +55,11 @@ class ListForm(Enum):
     NAME = "name"
 
 
-JSON_WORDS = ("-o", Form.JSON.value)
+JSON_WORDS = ("-o", OutputForm.JSON.value)
 """What `--json` is short for."""
 
 FormOption = Annotated[
-    Form,
+    OutputForm,
     Option("-o", "--output", help="table, json or yaml; --json is short for -o json."),
 ]
 ListFormOption = Annotated[
@@ -128,12 +128,12 @@ def _console(*, stderr: bool) -> Console:
 
 def show(
     document: object,
-    form: Form | ListForm,
+    form: OutputForm | ListForm,
     view: Callable[[], RenderableType],
     names: Callable[[], Iterable[str]] = tuple,
 ) -> None:
     """Print a verb's result: the document itself, the view of it for people, or its names."""
-    if form in (Form.TABLE, ListForm.TABLE, ListForm.WIDE):
+    if form in (OutputForm.TABLE, ListForm.TABLE, ListForm.WIDE):
         output().print(view())
         return
     if form is ListForm.NAME:
@@ -144,21 +144,21 @@ def show(
     sys.stdout.flush()
 
 
-def written(document: object, form: Form | ListForm) -> str:
+def written(document: object, form: OutputForm | ListForm) -> str:
     """A document as JSON in one line, or as YAML."""
-    if form.value == Form.YAML.value:
+    if form.value == OutputForm.YAML.value:
         return msgspec.yaml.encode(document).decode()
     return msgspec.json.encode(document).decode() + "\n"
 
 
-def asked_form(words: Sequence[str]) -> Form:
+def asked_form(words: Sequence[str]) -> OutputForm:
     """How the words of a command want its result printed, whether they are right or not."""
     words = [word.replace("--output=", "-o").replace("--output", "-o") for word in words]
     pairs = zip(words, [*words[1:], ""], strict=True)
     asked = [word[2:] or after for word, after in pairs if word.startswith("-o")]
     # Of `vivace try`, --output is a file.
-    forms = {form.value: form for form in Form}
-    return next((forms[word] for word in reversed(asked) if word in forms), Form.TABLE)
+    forms = {form.value: form for form in OutputForm}
+    return next((forms[word] for word in reversed(asked) if word in forms), OutputForm.TABLE)
 
 
 REPEAT_S = 3.0
@@ -262,10 +262,10 @@ def _check_file(option: str, file: Path, suffixes: Sequence[str], kind: str) -> 
         raise api.InvalidInput("command line", option, str(file), problem, remedy)
 
 
-def fail(error: BaseException, form: Form) -> int:
+def fail(error: BaseException, form: OutputForm) -> int:
     """Report why a command failed; the exit status that says so."""
     report = api.error_report(error)
-    if form is Form.TABLE:
+    if form is OutputForm.TABLE:
         messages().print(f"[bold red]error:[/] {escape(report.message)}", soft_wrap=True)
     else:
         show(report.document, form, str)

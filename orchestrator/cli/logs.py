@@ -7,7 +7,7 @@ from typing import Annotated
 from rich.text import Text
 
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, show
+from orchestrator.cli.invocation import ClusterOption, FormOption, OutputForm, connected, show
 from orchestrator.operations import table
 from orchestrator.operations.parameters import LogsParameters
 
@@ -20,7 +20,7 @@ def command(
         int, Option("--lines", "-n", min=1, max=10_000, help="The last so many.")
     ] = 200,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Show the last lines of a process's log, or say where it is.
 

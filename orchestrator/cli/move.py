@@ -9,9 +9,9 @@ from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
-    Form,
     FormOption,
     FragmentArgument,
+    OutputForm,
     WaitOption,
     connected,
     progress,
@@ -30,7 +30,7 @@ def command(
     dry_run: DryRunOption = False,
     wait: WaitOption = True,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> int:
     """Bring a replica of a fragment to another node. A third one starts there and takes its place.
 

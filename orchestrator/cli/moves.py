@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, show
+from orchestrator.cli.invocation import ClusterOption, FormOption, OutputForm, connected, show
 from orchestrator.cli.render.plan_files import move_plans_view
 
 
-def command(cluster: ClusterOption = None, form: FormOption = Form.TABLE) -> None:
+def command(cluster: ClusterOption = None, form: FormOption = OutputForm.TABLE) -> None:
     """List plans of moves, under way and ended, and how far they are.
 
     [bold]Example:[/] vivace moves

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from orchestrator.cli.arguments import Argument
-from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, show
+from orchestrator.cli.invocation import ClusterOption, FormOption, OutputForm, connected, show
 
 HELP = """Long operations, which the cluster carries out although whoever asked has left.
 
@@ -16,7 +16,7 @@ HELP = """Long operations, which the cluster carries out although whoever asked 
 def cancel(
     operation: Annotated[str, Argument(help="Its name, which who leaves an operation is told.")],
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Have an operation end at its next step. What was consented to is carried out all the same.
 

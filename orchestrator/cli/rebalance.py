@@ -11,8 +11,8 @@ from orchestrator import api
 from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import (
     ClusterOption,
-    Form,
     FormOption,
+    OutputForm,
     connected,
     messages,
     progress,
@@ -41,7 +41,7 @@ def command(
         Path | None, Option("--out", help="Keep the plan in this file, for `vivace apply`.")
     ] = None,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Plan the moves that are worth it. Nothing is changed.
 

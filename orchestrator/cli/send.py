@@ -15,8 +15,8 @@ from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
     ClusterOption,
-    Form,
     FormOption,
+    OutputForm,
     connected,
     progress,
     show,
@@ -61,7 +61,7 @@ def command(
         ),
     ] = None,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> int:
     """Send lines to a stream as they come, until they end.
 

@@ -16,8 +16,8 @@ from orchestrator import api
 from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
-    Form,
     FormOption,
+    OutputForm,
     ProgressThrottle,
     messages,
     show,
@@ -57,7 +57,7 @@ def command(
     schedule: Annotated[
         Path | None, Option(help="Play this schedule (JSON), and print its transcript.")
     ] = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> int:
     """Play random faults on simulated clusters, and check every promise after each schedule.
 

@@ -18,8 +18,8 @@ from orchestrator import api
 from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import (
     ClusterOption,
-    Form,
     FormOption,
+    OutputForm,
     connected,
     progress,
     show,
@@ -57,7 +57,7 @@ def command(
         Option("--out", help="The new file. Default: vivace-CLUSTER-TIME.tar.gz in this folder."),
     ] = None,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Write status, records, plan, history, metrics, logs and versions into one file for others.
 

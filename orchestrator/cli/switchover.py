@@ -5,9 +5,9 @@ from __future__ import annotations
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
-    Form,
     FormOption,
     FragmentArgument,
+    OutputForm,
     WaitOption,
     connected,
     progress,
@@ -21,7 +21,7 @@ def command(
     dry_run: DryRunOption = False,
     wait: WaitOption = True,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> int:
     """Have primary and secondary of a fragment change roles. Nothing is lost, repeated or late.
 

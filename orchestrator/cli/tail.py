@@ -12,8 +12,8 @@ from orchestrator import api
 from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     ClusterOption,
-    Form,
     FormOption,
+    OutputForm,
     connected,
     messages,
     written,
@@ -27,7 +27,7 @@ def command(
         int | None, Option("--limit", "-n", min=1, help="End after so many tuples.")
     ] = None,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Print a stream's tuples, from the oldest that is still kept, until Ctrl-C.
 
@@ -47,7 +47,7 @@ def _remark(reason: str) -> None:
     messages().print(f"[dim]{escape(reason)}[/]", soft_wrap=True)
 
 
-def _print(followed: Iterator[api.TailEvent], form: Form) -> None:
+def _print(followed: Iterator[api.TailEvent], form: OutputForm) -> None:
     printer = RowPrinter({})
     for event in followed:
         if event.columns is not None:
@@ -60,7 +60,7 @@ def _print(followed: Iterator[api.TailEvent], form: Form) -> None:
             messages().print(f"[yellow]! {batch.lost} tuples are missing here[/]")
         for row in batch.rows:
             document = {"_seq": row.seq, "_ts": row.timestamp_ms, **row.values}
-            between = "---\n" if form is Form.YAML else ""
-            told = printer.line(row) + "\n" if form is Form.TABLE else written(document, form)
+            between = "---\n" if form is OutputForm.YAML else ""
+            told = printer.line(row) + "\n" if form is OutputForm.TABLE else written(document, form)
             sys.stdout.write(between + told)
         sys.stdout.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import Group, RenderableType
 
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, show
+from orchestrator.cli.invocation import ClusterOption, FormOption, OutputForm, connected, show
 from orchestrator.cli.render.figures import moment
 from orchestrator.cli.render.tables import Table
 from orchestrator.operations import table
@@ -40,7 +40,7 @@ def create(
     ] = None,
     note: Annotated[str, Option("--note", help="Whom or what it is for.")] = "",
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Draw a token. It is shown this once; the cluster keeps a digest.
 
@@ -52,7 +52,7 @@ def create(
     show(drawn, form, lambda: Group(drawn.token, _rows([drawn])))
 
 
-def list_tokens(cluster: ClusterOption = None, form: FormOption = Form.TABLE) -> None:
+def list_tokens(cluster: ClusterOption = None, form: FormOption = OutputForm.TABLE) -> None:
     """List the tokens, without what was drawn.
 
     [bold]Example:[/] vivace token list
@@ -65,7 +65,7 @@ def list_tokens(cluster: ClusterOption = None, form: FormOption = Form.TABLE) ->
 def revoke(
     token: Annotated[str, Argument(help="Its id, as `vivace token list` shows it.")],
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Have a token permit nothing any more.
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.arguments import Argument, Option
-from orchestrator.cli.invocation import EXIT_FAILED, Form, messages, progress, show
+from orchestrator.cli.invocation import EXIT_FAILED, OutputForm, messages, progress, show
 from orchestrator.cli.render.comparison import comparison, evaluated_again
 
 STANDARD = "-"
@@ -92,8 +92,9 @@ def command(
         ),
     ] = False,
     form: Annotated[
-        Form, Option("-o", help="table, json or yaml: one document; --json is short for -o json.")
-    ] = Form.TABLE,
+        OutputForm,
+        Option("-o", help="table, json or yaml: one document; --json is short for -o json."),
+    ] = OutputForm.TABLE,
 ) -> int:
     """Try a query on files and pipes, without a cluster.
 
@@ -106,7 +107,7 @@ def command(
     [bold]Example:[/] vivace try examples/http/hot.yaml -i examples/http/readings.csv
     --expect hot.csv
     """
-    written, is_document = list(outputs or ()), form is not Form.TABLE
+    written, is_document = list(outputs or ()), form is not OutputForm.TABLE
     if is_document and any(each.rpartition("=")[2] == STANDARD for each in written):
         raise api.InvalidInput(
             "command line", "--output", STANDARD,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
-    Form,
     FormOption,
     NodeArgument,
+    OutputForm,
     connected,
     show,
 )
@@ -18,7 +18,7 @@ def command(
     node: NodeArgument,
     dry_run: DryRunOption = False,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Let a node be used again. A drain of it that is under way ends.
 

@@ -9,8 +9,8 @@ from orchestrator.cli.arguments import Argument
 from orchestrator.cli.invocation import (
     ClusterOption,
     DryRunOption,
-    Form,
     FormOption,
+    OutputForm,
     WaitOption,
     connected,
     messages,
@@ -40,7 +40,7 @@ def command(
     dry_run: DryRunOption = False,
     wait: WaitOption = True,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> int:
     """Bring back what a plan of moves has moved. The way back is planned, shown, and asked for.
 
@@ -55,7 +55,7 @@ def command(
         if dry_run:
             show(back, form, lambda: plan_file_view(back))
             return 0
-        if form is Form.TABLE:
+        if form is OutputForm.TABLE:
             output().print(plan_file_view(back))
         if not back.moves or not (yes or agreed("Move them back?")):
             messages().print("Nothing was changed.")

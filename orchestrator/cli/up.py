@@ -11,7 +11,14 @@ from rich.markup import escape
 
 from orchestrator import api
 from orchestrator.cli.arguments import Option
-from orchestrator.cli.invocation import FilesOption, Form, FormOption, messages, progress, show
+from orchestrator.cli.invocation import (
+    FilesOption,
+    FormOption,
+    OutputForm,
+    messages,
+    progress,
+    show,
+)
 from orchestrator.cli.render.up import up_view
 
 
@@ -28,7 +35,7 @@ def command(
         int | None,
         Option(min=1, max=65535, help="Port of ZooKeeper; a free one if not given."),
     ] = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Start a cluster on this machine: ZooKeeper, Spark, sites and coordinators.
 

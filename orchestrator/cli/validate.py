@@ -7,11 +7,11 @@ from rich.markup import escape
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.invocation import FilesOption, Form, FormOption, show
+from orchestrator.cli.invocation import FilesOption, FormOption, OutputForm, show
 from orchestrator.cli.render.tables import Table
 
 
-def command(files: FilesOption, form: FormOption = Form.TABLE) -> None:
+def command(files: FilesOption, form: FormOption = OutputForm.TABLE) -> None:
     """Check manifests offline: fields, the queries' text, and names of streams, sites and nodes.
 
     [bold]Example:[/] vivace validate -f examples/aircraft

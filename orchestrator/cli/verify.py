@@ -12,8 +12,8 @@ from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import (
     EXIT_FAILED,
     ClusterOption,
-    Form,
     FormOption,
+    OutputForm,
     connected,
     messages,
     progress,
@@ -51,7 +51,7 @@ def command(
         ),
     ] = None,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> int:
     """Compute archived results again from the input, in Spark SQL, and compare them row for row.
 
@@ -70,7 +70,7 @@ def command(
     try:
         with (
             connected(cluster) as client,
-            progress(f"Verifying {query}", shown=form is Form.TABLE) as line,
+            progress(f"Verifying {query}", shown=form is OutputForm.TABLE) as line,
         ):
             found = client.run(table.VERIFY, asked, line.tell)
     except KeyboardInterrupt:

@@ -7,7 +7,14 @@ from typing import Annotated
 
 from orchestrator import api
 from orchestrator.cli.arguments import Option
-from orchestrator.cli.invocation import ClusterOption, Form, FormOption, connected, progress, show
+from orchestrator.cli.invocation import (
+    ClusterOption,
+    FormOption,
+    OutputForm,
+    connected,
+    progress,
+    show,
+)
 from orchestrator.cli.render.whatif import whatif_view
 
 
@@ -46,7 +53,7 @@ def command(
         Option("--play", metavar="TIME", help="Play it in the simulated world for so long."),
     ] = None,
     cluster: ClusterOption = None,
-    form: FormOption = Form.TABLE,
+    form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Say what the leader would decide if something were lost, added or otherwise.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orchestrator.results.result import Result
 
 
-class BulkCoordinates(Result, frozen=True, kw_only=True):
+class BulkEmbedding(Result, frozen=True, kw_only=True):
     """Coordinates found from latency samples.
 
     Attributes
@@ -76,7 +76,7 @@ class BulkPlacement(Result, frozen=True, kw_only=True):
     most_replicas
         On the node with most of them.
     seconds, driver_peak_mb, executor_peak_mb
-        As of `BulkCoordinates`.
+        As of `BulkEmbedding`.
     check
         The comparison with the sequential planner; None if it was not asked for.
     """

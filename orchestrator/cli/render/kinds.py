@@ -10,7 +10,7 @@ from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.render.figures import against, bytes_text, count, lasting, ms, short_domain
-from orchestrator.cli.render.listing import Column, Kind
+from orchestrator.cli.render.listing import Kind, ListedColumn
 from orchestrator.cli.render.loads import CORES, cores
 from orchestrator.operations import table
 from orchestrator.operations.operation import Operation
@@ -44,38 +44,40 @@ NODES = Kind[api.NodeStatus](
     title="Nodes",
     name=lambda node: node.node,
     columns=(
-        Column(title="node", cell=lambda node: node.node),
-        Column(title="kind", cell=_kind),
-        Column(title="region", cell=lambda node: node.region),
-        Column(
+        ListedColumn(title="node", cell=lambda node: node.node),
+        ListedColumn(title="kind", cell=_kind),
+        ListedColumn(title="region", cell=lambda node: node.region),
+        ListedColumn(
             title="fails with",
             cell=lambda node: short_domain(node.domain) if node.kind == "executor" else "",
             when=lambda nodes: len({n.domain for n in nodes if n.kind == "executor"}) > 1,
         ),
-        Column(
+        ListedColumn(
             title="error",
             cell=lambda node: "–" if node.error is None else f"±{node.error:.0%}",
             order=lambda node: node.error,
         ),
-        Column(title="load", cell=lambda node: ms(node.load_ms), order=lambda node: node.load_ms),
-        Column(
+        ListedColumn(
+            title="load", cell=lambda node: ms(node.load_ms), order=lambda node: node.load_ms
+        ),
+        ListedColumn(
             title=CORES,
             cell=lambda node: "–" if node.load is None else cores(node.load),
             order=lambda node: None if node.load is None else node.load.measured_cores,
         ),
-        Column(
+        ListedColumn(
             title="primaries + secondaries",
             cell=_replicas,
             order=lambda node: node.primaries + node.secondaries,
         ),
-        Column(title="pid", cell=lambda node: str(node.pid), order=lambda node: node.pid),
-        Column(
+        ListedColumn(title="pid", cell=lambda node: str(node.pid), order=lambda node: node.pid),
+        ListedColumn(
             title="queues",
             cell=_memory,
             order=lambda node: None if node.memory is None else node.memory.used,
             is_wide=True,
         ),
-        Column(title="domain", cell=lambda node: node.domain, is_wide=True),
+        ListedColumn(title="domain", cell=lambda node: node.domain, is_wide=True),
     ),
 )
 
@@ -121,53 +123,53 @@ FRAGMENTS = Kind[api.FragmentStatus](
     title="Fragments",
     name=lambda each: each.name,
     columns=(
-        Column(title="fragment", cell=lambda each: _below(each.query, each.fragment)),
-        Column(title="primary", cell=_primary),
-        Column(title="secondary", cell=_secondary),
-        Column(
+        ListedColumn(title="fragment", cell=lambda each: _below(each.query, each.fragment)),
+        ListedColumn(title="primary", cell=_primary),
+        ListedColumn(title="secondary", cell=_secondary),
+        ListedColumn(
             title="standby",
             cell=lambda each: Text.assemble(
                 ("✓ ", "green") if each.redundant else ("! ", "yellow"), each.secondary_state
             ),
         ),
-        Column(
+        ListedColumn(
             title="detect + transfer + redo / bound",
             cell=_budget,
             order=lambda each: None if each.plan is None else each.plan.recovery_ms,
         ),
-        Column(
+        ListedColumn(
             title="redo now", cell=lambda each: ms(each.redo_ms), order=lambda each: each.redo_ms
         ),
-        Column(title="drilled", cell=_drilled, order=lambda each: each.drilled_days),
-        Column(
+        ListedColumn(title="drilled", cell=_drilled, order=lambda each: each.drilled_days),
+        ListedColumn(
             title="unprotected",
             cell=lambda each: "–" if each.unprotected_s is None else f"{each.unprotected_s:.2f} s",
             order=lambda each: each.unprotected_s,
         ),
-        Column(
+        ListedColumn(
             title="sub-deadline",
             cell=lambda each: ms(each.sub_deadline_ms),
             order=lambda each: each.sub_deadline_ms,
         ),
-        Column(
+        ListedColumn(
             title="input lost",
             cell=_lost_input,
             order=lambda each: each.lost_input_tuples,
             when=lambda fragments: any(each.lost_input for each in fragments),
         ),
-        Column(
+        ListedColumn(
             title="cores",
             cell=lambda each: "–" if each.load is None else f"{each.load.cores:.3f}",
             order=lambda each: None if each.load is None else each.load.cores,
             is_wide=True,
         ),
-        Column(
+        ListedColumn(
             title="tuples/s",
             cell=lambda each: "–" if each.load is None else f"{each.load.tuples_s:,.0f}",
             order=lambda each: None if each.load is None else each.load.tuples_s,
             is_wide=True,
         ),
-        Column(
+        ListedColumn(
             title="epoch",
             cell=lambda each: str(each.epoch),
             order=lambda each: each.epoch,
@@ -188,8 +190,8 @@ QUERIES = Kind[api.QueryStatus](
     title="Queries",
     name=lambda each: each.query,
     columns=(
-        Column(title="query", cell=lambda each: each.query),
-        Column(
+        ListedColumn(title="query", cell=lambda each: each.query),
+        ListedColumn(
             title="protected",
             cell=lambda each: Text(
                 f"{each.protected} of {len(each.fragments)}",
@@ -197,31 +199,31 @@ QUERIES = Kind[api.QueryStatus](
             ),
             order=lambda each: len(each.fragments) - each.protected,
         ),
-        Column(
+        ListedColumn(
             title="latency / deadline",
             cell=lambda each: (
                 "–" if each.plan is None else against(each.plan.latency_ms, each.deadline_ms)
             ),
             order=lambda each: None if each.plan is None else each.plan.latency_ms,
         ),
-        Column(
+        ListedColumn(
             title="recovery / bound",
             cell=_recovery,
             order=lambda each: None if each.plan is None else each.plan.recovery_ms,
         ),
-        Column(
+        ListedColumn(
             title="slack", cell=lambda each: ms(each.slack_ms), order=lambda each: each.slack_ms
         ),
-        Column(
+        ListedColumn(
             title="network usage",
             cell=lambda each: (
                 "–" if each.plan is None else bytes_text(each.plan.network_usage_bytes)
             ),
             order=lambda each: None if each.plan is None else each.plan.network_usage_bytes,
         ),
-        Column(title="outputs", cell=lambda each: ", ".join(each.outputs)),
-        Column(title="fragments", cell=lambda each: ", ".join(each.fragments), is_wide=True),
-        Column(
+        ListedColumn(title="outputs", cell=lambda each: ", ".join(each.outputs)),
+        ListedColumn(title="fragments", cell=lambda each: ", ".join(each.fragments), is_wide=True),
+        ListedColumn(
             title="slowest path",
             cell=lambda each: "–" if each.plan is None else each.plan.way,
             is_wide=True,
@@ -261,39 +263,39 @@ STREAMS = Kind[api.StreamStatus](
     title="Streams",
     name=lambda stream: stream.stream,
     columns=(
-        Column(title="stream", cell=lambda stream: stream.stream),
-        Column(title="site", cell=_sites),
-        Column(
+        ListedColumn(title="stream", cell=lambda stream: stream.stream),
+        ListedColumn(title="site", cell=_sites),
+        ListedColumn(
             title="enters at", cell=_address, when=lambda streams: any(_address(s) for s in streams)
         ),
-        Column(title="waiting", cell=lambda stream: count(_waiting(stream)), order=_waiting),
-        Column(
+        ListedColumn(title="waiting", cell=lambda stream: count(_waiting(stream)), order=_waiting),
+        ListedColumn(
             title="entered",
             cell=lambda stream: count(stream.entered),
             order=lambda stream: stream.entered,
         ),
-        Column(
+        ListedColumn(
             title="refused",
             cell=lambda stream: bad(stream.refused, count(stream.refused)),
             order=lambda stream: stream.refused,
         ),
-        Column(
+        ListedColumn(
             title="shed",
             cell=lambda stream: bad(stream.shed, count(stream.shed)),
             order=lambda stream: stream.shed,
         ),
-        Column(
+        ListedColumn(
             title="lost",
             cell=_lost,
             order=lambda stream: stream.skipped_tuples + stream.overflowed,
         ),
-        Column(
+        ListedColumn(
             title="slipped",
             cell=lambda stream: bad(stream.slipped_ms, f"{stream.slipped_ms / 1000:.1f} s"),
             order=lambda stream: stream.slipped_ms,
         ),
-        Column(title="waits for", cell=lambda stream: stream.waits_for or "–", is_wide=True),
-        Column(title="beside", cell=lambda stream: stream.beside or "–", is_wide=True),
+        ListedColumn(title="waits for", cell=lambda stream: stream.waits_for or "–", is_wide=True),
+        ListedColumn(title="beside", cell=lambda stream: stream.beside or "–", is_wide=True),
     ),
 )
 
@@ -318,49 +320,49 @@ OUTPUTS = Kind[api.OutputStatus](
     title="Outputs",
     name=lambda output: output.stream,
     columns=(
-        Column(title="stream", cell=lambda output: _below(output.query, output.stream)),
-        Column(title="site", cell=lambda output: output.site),
-        Column(
+        ListedColumn(title="stream", cell=lambda output: _below(output.query, output.stream)),
+        ListedColumn(title="site", cell=lambda output: output.site),
+        ListedColumn(
             title="tuples", cell=lambda output: count(output.rows), order=lambda output: output.rows
         ),
-        Column(
+        ListedColumn(
             title="p50",
             cell=lambda o: _latency(o.latency_ms_p50, o.latency_uncertainty_ms),
             order=lambda output: output.latency_ms_p50,
         ),
-        Column(
+        ListedColumn(
             title="p99",
             cell=lambda o: _latency(o.latency_ms_p99, o.latency_uncertainty_ms),
             order=lambda output: output.latency_ms_p99,
         ),
-        Column(
+        ListedColumn(
             title="deadline",
             cell=lambda output: ms(output.deadline_ms),
             order=lambda output: output.deadline_ms,
         ),
-        Column(title="slack", cell=_slack, order=lambda output: output.slack_ms),
-        Column(
+        ListedColumn(title="slack", cell=_slack, order=lambda output: output.slack_ms),
+        ListedColumn(
             title="late",
             cell=lambda output: bad(output.late_rows, f"{output.miss_pct:.2f} %"),
             order=lambda output: output.miss_pct,
         ),
-        Column(
+        ListedColumn(
             title="late\nrecently",
             cell=lambda o: "–" if o.recent_miss_pct is None else f"{o.recent_miss_pct:.1f} %",
             order=lambda output: output.recent_miss_pct,
         ),
-        Column(
+        ListedColumn(
             title="lost",
             cell=lambda output: bad(output.lost, count(output.lost)),
             order=lambda output: output.lost,
         ),
-        Column(
+        ListedColumn(
             title="repeats\ndropped",
             cell=lambda output: count(output.repeated),
             order=lambda output: output.repeated,
         ),
-        Column(title="read at", cell=lambda output: output.address or "–", is_wide=True),
-        Column(
+        ListedColumn(title="read at", cell=lambda output: output.address or "–", is_wide=True),
+        ListedColumn(
             title="not kept for",
             cell=lambda output: lasting(output.unkept_ms),
             order=lambda output: output.unkept_ms,

@@ -22,7 +22,7 @@ def _always(_: Sequence[Any]) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column(Generic[T]):
+class ListedColumn(Generic[T]):
     """What is shown of a record under a title.
 
     Attributes
@@ -50,9 +50,9 @@ class Kind(Generic[T]):
 
     title: str
     name: Callable[[T], str]
-    columns: tuple[Column[T], ...]
+    columns: tuple[ListedColumn[T], ...]
 
-    def shown(self, records: Sequence[T], *, wide: bool) -> list[Column[T]]:
+    def shown(self, records: Sequence[T], *, wide: bool) -> list[ListedColumn[T]]:
         """The columns that are shown."""
         return [each for each in self.columns if (wide or not each.is_wide) and each.when(records)]
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.render.figures import ms
-from orchestrator.cli.render.listing import Column, Kind
+from orchestrator.cli.render.listing import Kind, ListedColumn
 from orchestrator.cli.render.loads import table
 
 MOST_IN_MATRIX = 12
@@ -27,22 +27,22 @@ HOSTS = Kind[api.LocatedHost](
     title="Hosts",
     name=lambda host: host.node,
     columns=(
-        Column(title="host", cell=lambda host: host.node),
-        Column(title="kind", cell=lambda host: host.kind),
-        Column(title="region", cell=lambda host: host.region),
-        Column(title="coordinate, ms", cell=_position),
-        Column(
+        ListedColumn(title="host", cell=lambda host: host.node),
+        ListedColumn(title="kind", cell=lambda host: host.kind),
+        ListedColumn(title="region", cell=lambda host: host.region),
+        ListedColumn(title="coordinate, ms", cell=_position),
+        ListedColumn(
             title="error",
             cell=lambda host: "–" if (c := host.coordinate) is None else f"±{c.error:.0%}",
             order=lambda host: None if host.coordinate is None else host.coordinate.error,
         ),
-        Column(
+        ListedColumn(
             title="error, ms",
             cell=lambda host: "–" if (c := host.coordinate) is None else ms(c.error_ms),
             order=lambda host: None if host.coordinate is None else host.coordinate.error_ms,
             is_wide=True,
         ),
-        Column(
+        ListedColumn(
             title="load",
             cell=lambda host: "–" if (c := host.coordinate) is None else ms(c.cpu_ms),
             order=lambda host: None if host.coordinate is None else host.coordinate.cpu_ms,

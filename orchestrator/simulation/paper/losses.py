@@ -17,7 +17,7 @@ OPTION = "--without"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class AssumedLoss:
     """Something that is lost, and the hosts that go with it."""
 
     kind: str
@@ -28,17 +28,19 @@ class Loss:
         return f"{self.kind} {self.name}"
 
 
-def possible_losses(view: ClusterView) -> tuple[Loss, ...]:
+def possible_losses(view: ClusterView) -> tuple[AssumedLoss, ...]:
     """Everything that can be lost alone, in the order of `KINDS`."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, host in sorted(view.hosts.items()):
         for kind, group in _groups_of(host).items():
             found.setdefault((kind, group), []).append(name)
     order = sorted(found.items(), key=lambda each: (KINDS.index(each[0][0]), each[0][1]))
-    return tuple(Loss(kind=kind, name=name, hosts=tuple(hosts)) for (kind, name), hosts in order)
+    return tuple(
+        AssumedLoss(kind=kind, name=name, hosts=tuple(hosts)) for (kind, name), hosts in order
+    )
 
 
-def named_loss(view: ClusterView, text: str) -> Loss:
+def named_loss(view: ClusterView, text: str) -> AssumedLoss:
     """What is written after `--without`: a node, or a kind and a name.
 
     Raises

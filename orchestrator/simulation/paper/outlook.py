@@ -24,7 +24,7 @@ from orchestrator.results.whatif import (
     QueryOutlook,
 )
 from orchestrator.simulation.paper.cluster import PaperCluster
-from orchestrator.simulation.paper.losses import Loss
+from orchestrator.simulation.paper.losses import AssumedLoss
 
 START_S = 0.5
 """From the leader's decision until a secondary begins to get its state, and from its state until
@@ -37,7 +37,7 @@ NOBODY = "nobody stands by"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class PaperReading:
     """A cluster on paper once nothing is left to do."""
 
     view: ClusterView
@@ -45,10 +45,10 @@ class Reading:
     problems: tuple[str, ...]
 
     @staticmethod
-    def of(paper: PaperCluster) -> Reading:
+    def of(paper: PaperCluster) -> PaperReading:
         """What there is, and what the leader says of it."""
         plan = paper.plan()
-        return Reading(view=paper.view(), plan=plan, problems=paper.problems)
+        return PaperReading(view=paper.view(), plan=plan, problems=paper.problems)
 
     def planned(self, record: FragmentRecord) -> FragmentPlan | None:
         """What a fragment's place promises."""
@@ -59,7 +59,9 @@ class Reading:
         return replica.node if replica is not None and self.view.alive(replica) else None
 
 
-def fragments(before: Reading, after: Reading, lost: Collection[str]) -> Iterator[FragmentOutlook]:
+def fragments(
+    before: PaperReading, after: PaperReading, lost: Collection[str]
+) -> Iterator[FragmentOutlook]:
     """Every fragment, as it is and as it would be."""
     for name in sorted(before.view.fragments.keys() | after.view.fragments.keys()):
         old, new = before.view.fragments.get(name), after.view.fragments.get(name)
@@ -86,7 +88,9 @@ def fragments(before: Reading, after: Reading, lost: Collection[str]) -> Iterato
         )
 
 
-def _place(reading: Reading, record: FragmentRecord) -> tuple[str | None, str | None, float | None]:
+def _place(
+    reading: PaperReading, record: FragmentRecord
+) -> tuple[str | None, str | None, float | None]:
     planned = reading.planned(record)
     secondary = reading.node_of(record.secondary)
     recovery_ms = None if planned is None or secondary is None else planned.recovery_ms
@@ -94,7 +98,7 @@ def _place(reading: Reading, record: FragmentRecord) -> tuple[str | None, str | 
 
 
 def _protection(
-    before: Reading, after: Reading, name: str, lost: Collection[str]
+    before: PaperReading, after: PaperReading, name: str, lost: Collection[str]
 ) -> tuple[float | None, str, bool]:
     """How long a fragment would be without a warm secondary, why, and whether its state is lost."""
     record = after.view.fragments[name].record
@@ -109,7 +113,7 @@ def _protection(
     return _healing_s(before, old.record, state_lost=state_lost), "", state_lost
 
 
-def _why_bare(after: Reading, record: FragmentRecord) -> str:
+def _why_bare(after: PaperReading, record: FragmentRecord) -> str:
     """Why a fragment stays without a secondary, in the leader's words if it has some."""
     if after.node_of(record.primary) is None:
         return "no node is left that can run it"
@@ -118,7 +122,7 @@ def _why_bare(after: Reading, record: FragmentRecord) -> str:
     return next(iter(said), "no other node can stand by")
 
 
-def _healing_s(before: Reading, record: FragmentRecord, *, state_lost: bool) -> float:
+def _healing_s(before: PaperReading, record: FragmentRecord, *, state_lost: bool) -> float:
     """From the loss of a replica until another one is warm.
 
     Peers notice it, the leader decides, a host starts, and is sent the state.
@@ -141,21 +145,21 @@ def _healing_s(before: Reading, record: FragmentRecord, *, state_lost: bool) -> 
     return grace_s + settings.detection_ms / 1e3 + INTERVAL_S + START_S + state_s
 
 
-def queries(before: Reading, after: Reading) -> Iterator[QueryOutlook]:
+def queries(before: PaperReading, after: PaperReading) -> Iterator[QueryOutlook]:
     """Every query, by what it is promised."""
     old, new = ({q.query: q for q in each.plan.queries} for each in (before, after))
     for name in sorted(old.keys() | new.keys()):
         yield QueryOutlook(query=name, before=old.get(name), after=new.get(name))
 
 
-def loads(before: Reading, after: Reading) -> Iterator[LoadOutlook]:
+def loads(before: PaperReading, after: PaperReading) -> Iterator[LoadOutlook]:
     """Every place that has a load; nodes, then machines, as the leader has them."""
     old, new = ({(p.name, p.is_machine): p for p in each.plan.loads} for each in (before, after))
     for key in dict.fromkeys([*old, *new]):
         yield LoadOutlook(name=key[0], before=old.get(key), after=new.get(key))
 
 
-def loss_outlook(loss: Loss, before: Reading, after: Reading) -> LossOutlook:
+def loss_outlook(loss: AssumedLoss, before: PaperReading, after: PaperReading) -> LossOutlook:
     """What the loss of something would do."""
     found = [*fragments(before, after, loss.hosts)]
     records = {name: each.record for name, each in before.view.fragments.items()}
@@ -226,7 +230,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def broken_promises(before: Reading, after: Reading) -> Iterator[str]:
+def broken_promises(before: PaperReading, after: PaperReading) -> Iterator[str]:
     """Promises that are kept now, and would not be."""
     old = {each.query: each for each in before.plan.queries}
     for query in after.plan.queries:

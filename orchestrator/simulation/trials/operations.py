@@ -31,7 +31,7 @@ class Switchover(TrialOperation, frozen=True, kw_only=True, tag="switchover"):
     fragment: str
 
 
-class ReplicaMove(TrialOperation, frozen=True, kw_only=True, tag="move"):
+class TrialMove(TrialOperation, frozen=True, kw_only=True, tag="move"):
     """A replica of a fragment goes to a node.
 
     Attributes
@@ -60,7 +60,7 @@ class Drain(TrialOperation, frozen=True, kw_only=True, tag="drain"):
     until_ms: int | None = None
 
 
-AnyOperation = Switchover | ReplicaMove | Drain
+AnyOperation = Switchover | TrialMove | Drain
 
 
 def wish_of(operation: AnyOperation) -> SwitchRequest | MoveRequest | DrainRequest:
@@ -68,7 +68,7 @@ def wish_of(operation: AnyOperation) -> SwitchRequest | MoveRequest | DrainReque
     match operation:
         case Switchover():
             return SwitchRequest(fragment=operation.fragment)
-        case ReplicaMove(fragment=fragment, role=role, node=node):
+        case TrialMove(fragment=fragment, role=role, node=node):
             return MoveRequest(fragment=fragment, role=role, node=node)
         case Drain():
             return DrainRequest(node=operation.node, at_a_time=operation.at_a_time)

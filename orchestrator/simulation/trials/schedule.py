@@ -40,7 +40,7 @@ from orchestrator.simulation.trials.faults import (
     StoreCut,
     Visit,
 )
-from orchestrator.simulation.trials.operations import AnyOperation, Drain, ReplicaMove, Switchover
+from orchestrator.simulation.trials.operations import AnyOperation, Drain, Switchover, TrialMove
 from orchestrator.simulation.trials.setting import LATEST, Setting, random_setting
 from orchestrator.simulation.world.links import Fate
 
@@ -384,7 +384,7 @@ def _operation(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyOpe
         return Switchover(at_ms=at_ms, fragment=_pick(rng, setting.programs))
     if chance < 0.8:
         withdrawn = rng.random() < 0.2
-        return ReplicaMove(
+        return TrialMove(
             at_ms=at_ms,
             fragment=_pick(rng, setting.programs),
             role="primary" if rng.random() < 0.6 else "secondary",

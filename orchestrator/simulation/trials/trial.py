@@ -30,7 +30,7 @@ from orchestrator.simulation.trials.operations import (
     AnyOperation,
     Drain,
     OperationClient,
-    ReplicaMove,
+    TrialMove,
 )
 from orchestrator.simulation.trials.queues import QueueBudget
 from orchestrator.simulation.trials.schedule import Schedule
@@ -324,7 +324,7 @@ class FaultTrial:
 
         self._later(operation.at_ms, lambda: self._when_reached(submit))
         match operation:
-            case Drain(until_ms=int(ends_ms)) | ReplicaMove(withdrawn_ms=int(ends_ms)):
+            case Drain(until_ms=int(ends_ms)) | TrialMove(withdrawn_ms=int(ends_ms)):
                 self._later(ends_ms, lambda: self._when_reached(withdraw))
             case _:
                 pass

@@ -20,7 +20,7 @@ from pyarrow import parquet
 from foundation.suggestions import nearest
 from orchestrator.errors import InvalidInput
 from orchestrator.spark.bulk.latency_blocks import COLUMNS
-from orchestrator.spark.bulk.tables import CSV, Rows, columns_of, files_of, read_table
+from orchestrator.spark.bulk.tables import CSV, TableRows, columns_of, files_of, read_table
 from placement.bulk import BulkPlan
 from placement.errors import GraphError
 from placement.graph import Link, Operator, QueryGraph
@@ -134,7 +134,7 @@ def _axes(path: Path) -> list[str]:
     return found
 
 
-def _nodes(rows: Rows, names: Sequence[str], axes: Sequence[str]) -> Iterator[Node]:
+def _nodes(rows: TableRows, names: Sequence[str], axes: Sequence[str]) -> Iterator[Node]:
     positions_ms = np.stack([rows.numbers(axis) for axis in axes], axis=1)
     figures = {name: rows.numbers(name, 0.0, default=0.0) for name in NODE_FIGURES}
     cores = rows.numbers("capacity_cores", 0.0, default=math.inf)
@@ -159,7 +159,7 @@ def _nodes(rows: Rows, names: Sequence[str], axes: Sequence[str]) -> Iterator[No
 
 
 def _values(
-    rows: Rows, column: str, kind: pa.DataType, default: Any, problem: str, remedy: str
+    rows: TableRows, column: str, kind: pa.DataType, default: Any, problem: str, remedy: str
 ) -> list[Any]:
     """The values of an optional column."""
     if not rows.has(column):
@@ -174,7 +174,7 @@ def _values(
 class _Graphs:
     """Makes graphs of the rows of a table of queries."""
 
-    rows: Rows
+    rows: TableRows
     view: NetworkView
     nodes: Path
 

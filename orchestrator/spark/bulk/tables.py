@@ -26,7 +26,7 @@ PARQUET, CSV = ".parquet", ".csv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rows:
+class TableRows:
     """Some rows of a file.
 
     Attributes
@@ -134,7 +134,9 @@ class Rows:
             raise
 
 
-def read_table(path: Path, needed: Sequence[str], optional: Iterable[str] = ()) -> Iterator[Rows]:
+def read_table(
+    path: Path, needed: Sequence[str], optional: Iterable[str] = ()
+) -> Iterator[TableRows]:
     """The rows of a table, file by file.
 
     Parameters
@@ -160,7 +162,7 @@ def read_table(path: Path, needed: Sequence[str], optional: Iterable[str] = ()) 
                 )
         first = 1
         for batch in _batches(file, [*needed, *(name for name in optional if name in present)]):
-            yield Rows(file=file, first=first, batch=batch)
+            yield TableRows(file=file, first=first, batch=batch)
             first += batch.num_rows
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.simulation.paper.cluster import PaperCluster
 from orchestrator.simulation.paper.losses import possible_losses
-from orchestrator.simulation.paper.outlook import Reading, fragments, loss_outlook
+from orchestrator.simulation.paper.outlook import PaperReading, fragments, loss_outlook
 from orchestrator.store.copied import copy_of
 from tests.obedient_cluster import ObedientCluster, aircraft, places_ms
 
@@ -42,14 +42,14 @@ def test_on_paper_decisions_are_legal_and_nothing_assumed_changes_nothing(
     revision = cluster.server.revision
     paper = PaperCluster(copy_of(cluster.store), cluster.now_us)
     paper.settle()
-    before = Reading.of(paper)
+    before = PaperReading.of(paper)
     assert not any(each.changes for each in fragments(before, before, ()))
     real = {name: each.record.replicas for name, each in cluster.view().fragments.items()}
     assert real == {name: each.record.replicas for name, each in before.view.fragments.items()}
     losses = [each for each in possible_losses(before.view) if each.kind != "machine"]
     loss = losses[choice % len(losses)]
     paper.lose(loss.hosts)
-    after = Reading.of(paper)
+    after = PaperReading.of(paper)
     outlook = loss_outlook(loss, before, after)
     for name, found in after.view.fragments.items():
         nodes = [replica.node for replica in found.record.replicas]

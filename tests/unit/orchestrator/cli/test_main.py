@@ -11,7 +11,7 @@ import yaml
 
 from orchestrator import api
 from orchestrator.cli.commands import Verb
-from orchestrator.cli.invocation import Form, fail
+from orchestrator.cli.invocation import OutputForm, fail
 from orchestrator.cli.main import EXIT_INTERRUPTED, run
 from orchestrator.cli.verbs import GROUPS, VERBS
 from orchestrator.simulation.trials import campaign
@@ -264,7 +264,7 @@ def test_a_refusal_is_one_document_in_which_lists_are_lists(
 ) -> None:
     for guessed in ((), ("paris", "lyon")):
         refused = api.Refused("query q", "deadline", "1 ms", "is short", "", {}, guessed)
-        assert fail(refused, Form.JSON) == 2
+        assert fail(refused, OutputForm.JSON) == 2
         assert json.loads(capsys.readouterr().out)["error"]["guessed"] == list(guessed)
 
 
