@@ -174,6 +174,11 @@ class OutputStatus(SinkStatus, frozen=True, kw_only=True):
     latency_uncertainty_ms: float | None = 0.0
     slack_ms: float | None = None
 
+    def _repr_html_(self) -> str:
+        from orchestrator.records.html import html
+
+        return html(self)
+
 
 class QueryStatus(Result, frozen=True, kw_only=True):
     """A query: what it promises, and whether it keeps that.

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from orchestrator import api
-from orchestrator.api import cluster_status, proposals
+from orchestrator.api import proposals, standing_by
 from orchestrator.api.applying import SHOWN_PROBLEMS, await_protected
 from orchestrator.api.cluster_status import NO_LEADER
 from orchestrator.api.tailing import why_quiet
@@ -198,7 +198,7 @@ def test_status_tells_how_long_a_fragment_is_or_was_without_a_warm_secondary(
         (found,) = [f for f in api.status(connected(running)).fragments if f.fragment == "alerts"]
         return found
 
-    monkeypatch.setattr(cluster_status, "cluster_now_us", now_us)
+    monkeypatch.setattr(standing_by, "cluster_now_us", now_us)
     running.now_us += 5_000_000
     assert (alerts().redundant, alerts().unprotected_s) == (True, None), "it lost nothing so far"
     found = running.view().fragments["proximity.alerts"]
@@ -322,7 +322,7 @@ def test_unknown_stream_and_drill_are_refused(running: ObedientCluster) -> None:
         api.drill(connected(running), "kill-executer")
     with pytest.raises(api.InvalidInput, match="Did you mean kill-executor"):
         api.run_series(connected(running), ["hang", "kill-executer"])
-    with pytest.raises(api.InvalidInput, match="--target"):
+    with pytest.raises(api.InvalidInput, match="'nothing' is neither a running fragment"):
         api.run_series(connected(running), ["hang"], "nothing", times=3)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from rich.console import Console, RenderableType
 
 from orchestrator import api
@@ -62,7 +63,7 @@ def document(
     return api.StatusDocument(
         cluster="c",
         problems=(),
-        nodes=(NODE,),
+        nodes=(msgspec.structs.replace(NODE, load=OWN if loads else None),),
         fragments=(),
         streams=(),
         outputs=(),

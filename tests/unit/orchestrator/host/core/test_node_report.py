@@ -144,6 +144,11 @@ def test_processor_time_of_host_and_replicas_is_reported() -> None:
         cores=0.25, evaluating_cores=0.002, evaluations_s=0.05, speed=0.5
     )
     assert record.replicas["f"].load == ReplicaLoad(
-        cores=0.002, evaluations_s=0.05, timestamps_s=0.05, tuples_s=0.2, window_share=1.0
+        cores=0.002,
+        evaluations_s=0.05,
+        timestamps_s=0.05,
+        tuples_s=0.2,
+        emitted_s=0.2,
+        window_share=1.0,
     )
     assert record.processors == PROCESSORS
