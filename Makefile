@@ -16,7 +16,7 @@ JSON_FILE := $(if $(JSON),--json-file $(JSON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup data demo test test-long check lint format monitoring rebalancing round-trip elsewhere simulate mutate fuzz fuzz-api clean
+.PHONY: help setup data demo test test-long check lint format monitoring monitoring-live rebalancing round-trip elsewhere simulate mutate fuzz fuzz-api clean
 
 help: ## List the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -87,6 +87,9 @@ monitoring: ## Check alert rules and play their tests, by Prometheus' promtool
 	else \
 	    echo 'The rules were not checked: no promtool on the PATH (Debian: apt-get install prometheus)'; \
 	fi
+
+monitoring-live: setup ## Faults on a cluster that a real Prometheus reads raise the alerts; ARGS='-k quiet'
+	@$(BIN)/pytest -m round_trip tests/round_trip/test_monitoring.py -rs $(ARGS)
 
 bench-%: setup ## Run the benchmark of that name; JSON=FILE keeps its figures, ARGS=--quick
 	@$(BIN)/python -m bench run $* $(if $(JSON),--json $(JSON)) $(ARGS)
