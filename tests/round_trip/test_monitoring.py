@@ -171,11 +171,6 @@ def test_each_fault_raises_its_alerts(tmp_path: Path, say: Say, wait_until: Wait
             assert found is not None
             return psutil.Process(found.record.pid)
 
-        def both_killed() -> None:
-            (fragment,) = client.status().fragments
-            for node in (fragment.primary, fragment.secondary):
-                host(str(node)).kill()
-
         faults: dict[str, tuple[set[str], Callable[[], object]]] = {
             "kill-executor": (
                 {"VivaceFragmentUnprotected"},
@@ -194,7 +189,6 @@ def test_each_fault_raises_its_alerts(tmp_path: Path, say: Say, wait_until: Wait
                 lambda: stopped(*below("orchestrator.deploy.coordinator")),
             ),
             "hang web": ({"VivaceMetricsAbsent"}, lambda: stopped(*below("orchestrator.web"))),
-            "kill both replicas": ({"VivaceInputLost"}, both_killed),
         }
         missing: dict[str, set[str]] = {}
         for name, (expected, fault) in faults.items():
