@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.marked_tables import with_table
+
 ROOT = Path(__file__).resolve().parent.parent
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
@@ -111,8 +113,6 @@ CURES: Mapping[str, str] = {
     "([what is looked at](live-streams.md#what-apply-looks-at)).",
 }
 """Message without a remedy that can be read from the code → its cure."""
-
-_table = re.compile(r"(?<=<!-- messages -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -242,17 +242,8 @@ def _cell(text: str) -> str:
 
 
 def updated(page: str) -> str:
-    """The page with the table as it should be.
-
-    Raises
-    ------
-    ValueError
-        If the page has no place for it, or several.
-    """
-    found = _table.findall(page)
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} tables of messages, expected one")
-    return _table.sub(lambda _: table(), page)
+    """The page with the table as it should be."""
+    return with_table(page, "messages", table())
 
 
 def main() -> None:

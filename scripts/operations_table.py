@@ -6,7 +6,6 @@ scripts.operations_table` rewrites them in place, and a unit test fails until th
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import msgspec
@@ -14,10 +13,9 @@ import msgspec
 from orchestrator.operations.operation import Manner
 from orchestrator.operations.table import OPERATIONS
 from orchestrator.web.openapi import PREFIX
+from scripts.marked_tables import with_table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
-
-_table = re.compile(r"(?<=<!-- operations -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 _HOW = {Manner.DIRECT: "", Manner.LONG: "long", Manner.STREAM: "events"}
 
@@ -40,17 +38,8 @@ def table() -> str:
 
 
 def updated(page: str) -> str:
-    """The page with the table as it should be.
-
-    Raises
-    ------
-    ValueError
-        If the page has no place for it, or several.
-    """
-    found = _table.findall(page)
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} tables of operations, expected one")
-    return _table.sub(lambda _: table(), page)
+    """The page with the table as it should be."""
+    return with_table(page, "operations", table())
 
 
 def main() -> None:

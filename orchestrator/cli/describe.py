@@ -34,5 +34,5 @@ def command(
     """
     with connected(cluster) as client:
         found = client.call(table.DESCRIBE, DescribeParameters(kind=kind.value, name=name))
-    view = lambda: description_view(found, wide=form is ListForm.WIDE)  # noqa: E731
-    show(found, form, view, lambda: [found.name])
+    wide = form is ListForm.WIDE
+    show(found, form, lambda: description_view(found, wide=wide), lambda: [found.name])
