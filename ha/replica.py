@@ -355,11 +355,11 @@ class Replica:
         """Evaluate complete timestamp groups (`FragmentEngine.advance`), and keep the output.
 
         Evaluates at least one, and no more than the output log should have room for, by the output
-        of the last ones.
+        of the last ones. What is returned has no watermark if a loop was left in between.
         """
         fitting = int(max(self._room_bytes, 0) / self._group_bytes)
-        evaluated = self.engine.advance(max(min(limit, fitting), 1), tuples)
-        if evaluated is not None:
+        evaluated = self.engine.advance(max(min(limit, fitting), 1), tuples, whole=False)
+        if evaluated is not None and len(evaluated.watermarks_ms):
             chunk = self.log.append(
                 evaluated.rows, evaluated.watermarks_ms, evaluated.ingestion_times_us
             )
@@ -412,8 +412,11 @@ class Replica:
         """Its state, and its position in each input and in the output.
 
         None if nobody could continue from there: the replica is warming up, an input is crossing a
-        discontinuity, or no producer has said yet where an input begins.
+        discontinuity, no producer has said yet where an input begins, or a loop was left within a
+        timestamp group.
         """
+        if not self.engine.between_timestamps:
+            return None
         positions = self.processed()
         cursors = [entry.cursor for entry in self.inputs.values()]
         if any(each.crossing or each.position is None for each in cursors):

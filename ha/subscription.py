@@ -71,6 +71,9 @@ class ProducerLink:
     has_answered
         Whether it has answered since the newest reader came. It has then said where a reader
         begins that begins from nothing, and has nothing earlier for it.
+    former
+        How many of the next responses are to former requests (links keep the order). If one of
+        those was lost, the answer that is taken for it is asked for again after `RETRY_US`.
     """
 
     asked_us: int | None = None
@@ -82,6 +85,13 @@ class ProducerLink:
     fed_after_ms: int = NO_WATERMARK
     asked_from_start: bool = False
     has_answered: bool = False
+    former: int = 0
+
+    def ask_anew(self) -> None:
+        """As `ask_again`, for a reader that goes back: the answer to a request that is under way
+        says nothing about where it goes on."""
+        self.former += self.start is None and self.asked_us is not None
+        self.ask_again()
 
     def ask_again(self) -> None:
         """Have the next request sent at once, whatever was answered."""
@@ -264,6 +274,12 @@ class Subscription:
             link.ask_again()
         self._note_confirmed()
 
+    def ask_anew(self) -> None:
+        """As `ask_again`, for a reader that has gone back."""
+        for link in self._links.values():
+            link.ask_anew()
+        self._note_confirmed()
+
     def _note_confirmed(self) -> None:
         answered = [link.start is not None for link in self._links.values()]
         self.confirmed = bool(answered) and all(answered)
@@ -288,6 +304,9 @@ class Subscription:
         """
         link = self._links.get(node)
         if link is None or answer.generation < self.least_generation:
+            return []
+        if link.former:
+            link.former -= 1
             return []
         link.start, link.generation = answer.position, answer.generation
         link.waits_since_us = None

@@ -112,11 +112,13 @@ class Refused(VivaceError):
     figures: Mapping[str, float | str]
     guessed: tuple[str, ...] = ()
 
+    @property
+    def told(self) -> str:
+        """What cannot be met, and why."""
+        return f"{self.field} {_shown(self.value)}: {self.problem}"
+
     def __str__(self) -> str:
-        return (
-            f"{self.subject} refused: {self.field} {_shown(self.value)}: {self.problem}. "
-            f"{self.remedy}"
-        ).rstrip()
+        return f"{self.subject} refused: {self.told}. {self.remedy}".rstrip()
 
 
 class Outdated(Refused):

@@ -20,15 +20,23 @@ from orchestrator.errors import InvalidInput
 
 PRIVATE = 0o700
 
+PRIVATE_UMASK = 0o077
+"""With it, what a process makes in a folder of somebody else's is closed, too."""
+
 _part = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 _scratch = set[str]()
 
 
 def private_folder(folder: Path) -> Path:
-    """Make a folder if it is missing, and close it and its files to everybody else."""
+    """Make a folder if it is missing, and close it and its files to everybody else.
+
+    A folder that is somebody else's, such as the top of a volume, stays as its owner has it: only
+    what is made below is closed.
+    """
     folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    if folder.stat().st_mode & 0o777 != PRIVATE:
+    found = folder.stat()
+    if found.st_mode & 0o777 != PRIVATE and found.st_uid == os.geteuid():
         folder.chmod(PRIVATE)
     return folder
 

@@ -18,7 +18,7 @@ take no room, so no query is refused because of them.
 *Putting back.* After a round its queries are accepted in the order of registration. A query is put
 back to the next round if one of its nodes has no room, or holds more than `BulkSettings.excess`
 replicas more than the query was placed around. The first one never is, so the rounds come to an
-end. Rounds of one query give the same plan as `planner.plan`.
+end. Rounds of one query give the plan of `planner.plan` before that goes on with all of them.
 """
 
 from __future__ import annotations

@@ -1,19 +1,21 @@
-"""Bulk placement beside the sequential planner, on the first of the queries.
+"""Bulk placement beside the sequential planner, on some of the queries, drawn at random.
 
-The sequential planner places them one after the other, each around those before it. Both plans of
-these queries then have a cost: network usage and the load price of all their replicas. They differ
-by what rounds lose, in which a query knows the others only as expected replicas, or comes after
-later ones because it was put back.
+The sequential planner places each of them again, around all those before it, as they are in the
+plan that is checked. Either placement then has a cost: network usage, and by how much the query's
+replicas raise the load price. Costs differ by what rounds lose, in which a query knows the others
+only as expected replicas, or comes after later ones because it was put back. As queries are drawn
+from all, they meet the network at every load between idle and full. The difference is an upper
+bound of that between both plans: a query alone may take what its round has left free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from placement.bulk import Around, BulkPlan, Candidate, Outcome, place_apart
+from placement.bulk import Around, BulkPlan, Candidate, place_apart
 from placement.evaluation.load import Load
 from placement.network import NetworkView
 from placement.planner import free_points
@@ -30,7 +32,8 @@ class BulkComparison:
     queries
         In the sample.
     bulk_cost, sequential_cost
-        Network usage, standby traffic included, and load price of those that both have placed.
+        Network usage, standby traffic included, and rise of the load price, of those that both
+        have placed.
     refused_otherwise
         Queries that one of both has refused and the other has placed.
     """
@@ -63,44 +66,45 @@ def compare(
     requests, view, settings
         Those that `found` was made with.
     sample
-        How many of the queries, the first ones, are placed again.
+        How many of the queries are placed again.
     rng
-        As for `planner.plan`.
+        Draws them; and then as for `planner.plan`.
     say
         Takes the number of queries that have been placed.
     """
-    first = requests[:sample]
-    one_by_one: dict[str, Outcome] = {}
-    idle = load = Load(view, operator_load=settings.operator_load, cpu=settings.cpu)
-    all_points_ms = free_points(first, view, settings, [rng] * len(first))
-    for request, points_ms in zip(first, all_points_ms, strict=True):
-        alone, around = [Candidate(0, request, points_ms)], Around(start=load, expected=())
-        (outcome,) = place_apart(alone, around, view, settings)
-        one_by_one[request.graph.name] = outcome
-        load = load.with_operators(request.graph, _pairs(outcome.placements))
-        if say is not None:
-            say(len(one_by_one))
-    refused = {name for name, outcome in one_by_one.items() if outcome.refusal}
-    otherwise = refused ^ (found.refused.keys() & one_by_one.keys())
-    both = [r for r in first if r.graph.name not in refused | otherwise]
+    drawn: list[int] = sorted(rng.permutation(len(requests))[:sample].tolist())
+    again = [requests[number] for number in drawn]
+    points_ms = dict(
+        zip(drawn, free_points(again, view, settings, [rng] * len(again)), strict=True)
+    )
     in_rounds: dict[str, list[PlacedOperator]] = {request.graph.name: [] for request in requests}
     for placed in found.plan.placements:
         in_rounds[placed.query].append(placed)
     usage = {figures.query: figures.network_usage for figures in found.plan.queries}
-
-    def cost(placed: Mapping[str, Sequence[PlacedOperator]], usage: Mapping[str, float]) -> float:
-        load = idle
-        for request in both:
-            load = load.with_operators(request.graph, _pairs(placed[request.graph.name]))
-        return load.total_price_bytes() + sum(usage[request.graph.name] for request in both)
-
+    load = Load(view, operator_load=settings.operator_load, cpu=settings.cpu)
+    bulk_cost = sequential_cost = 0.0
+    otherwise: list[str] = []
+    for number, request in enumerate(requests):
+        name = request.graph.name
+        after = load.with_operators(request.graph, _pairs(in_rounds[name]))
+        if number in points_ms:
+            alone = [Candidate(0, request, points_ms.pop(number))]
+            (outcome,) = place_apart(alone, Around(start=load, expected=()), view, settings)
+            if bool(outcome.refusal) != (name in found.refused):
+                otherwise.append(name)
+            elif outcome.figures is not None:
+                beside = load.with_operators(request.graph, _pairs(outcome.placements))
+                before = load.total_price_bytes()
+                bulk_cost += usage[name] + (after.total_price_bytes() - before)
+                rise = beside.total_price_bytes() - before
+                sequential_cost += outcome.figures.network_usage + rise
+            if say is not None:
+                say(len(drawn) - len(points_ms))
+        load = after
     return BulkComparison(
-        queries=len(first),
-        bulk_cost=cost(in_rounds, usage),
-        sequential_cost=cost(
-            {name: outcome.placements for name, outcome in one_by_one.items()},
-            {n: o.figures.network_usage for n, o in one_by_one.items() if o.figures is not None},
-        ),
+        queries=len(drawn),
+        bulk_cost=bulk_cost,
+        sequential_cost=sequential_cost,
         refused_otherwise=tuple(sorted(otherwise)),
     )
 

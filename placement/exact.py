@@ -8,7 +8,7 @@ secondaries is added (`placement.exact_tree`); on graphs with circles (`placemen
 secondaries are chosen afterwards.
 
 A query's operators are placed at once, so the load that they add to a node is not seen while they
-are placed. `place_evenly` prices it in afterwards, places again a few times, and takes the best.
+are placed: descent prices it in afterwards (`placement.rebalancing.descent`).
 The MILP keeps capacities itself; dynamic programming does not, so operators of a tree that found no
 room on a node are placed again without that node.
 """
@@ -63,55 +63,6 @@ def place_exactly(
             if not len(narrowed[name]):
                 raise _no_room(task.graph, name)
         task = replace(task, candidates=narrowed)
-
-
-def place_evenly(
-    task: ExactTask, load: Load, rounds: int, settings: MilpSettings | None = None
-) -> ExactPlacement:
-    """Place the operators of a query at least cost, including the load that they add themselves.
-
-    Each round prices a node as the replicas that the last round put there would meet it on average.
-
-    Parameters
-    ----------
-    task
-        Its `price_ms` is replaced.
-    load
-        Without this query.
-    rounds
-        Placements tried, ≥ 1; it ends sooner when one comes again.
-
-    Returns
-    -------
-    ExactPlacement
-        The cheapest of those tried.
-
-    Raises
-    ------
-    NoNode
-        As `place_exactly`.
-    """
-    view = task.view
-    best: ExactPlacement | None = None
-    own = np.zeros(len(view.nodes), dtype=np.int64)
-    price_ms = load.price_ms(own)
-    for _ in range(rounds):
-        priced = replace(task, price_ms=price_ms)
-        found = place_exactly(priced, load, settings)
-        chosen = [found.primaries[name] for name in task.graph.to_place]
-        at = np.array([view.index[node] for node in chosen], dtype=np.int64)
-        before, own = own, np.bincount(at, minlength=len(view.nodes))
-        # The load price paid so far is replaced by the price with exactly these neighbours.
-        rates = np.array([task.graph.input_rate(name) for name in task.graph.to_place])
-        price_ms = load.price_ms(own)
-        paid = float(rates @ (price_ms[at] - priced.price_ms[at])) / 1e3
-        found = replace(found, cost=found.cost + paid)
-        if best is None or found.cost < best.cost:
-            best = found
-        if np.array_equal(before, own):
-            break
-    assert best is not None, "there is at least one round"
-    return best
 
 
 def room_with_staying(

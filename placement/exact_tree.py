@@ -11,18 +11,22 @@ under Active Standby, fed by the same primaries:
 
     s(n_1, …, n_m, n) = min over nodes x of Σ_i DR_i·Lat(n_i, x) + DR(o)·cpu(x)
                         with max_i Lat(n_i, x) ≤ bound − detection − ΣQ·p,
-                        and x and n in different domains
+                        and x and n in no common failure domain
 
 In both sums, DR_i = 0 on nodes to which the stream of a source flows anyway (`Operator.flows_to`).
 So primaries are chosen where secondaries are cheap as well; the paper (reliable placement, §4.4 and
-§4.5) chooses one after the other. For s the two cheapest x of different failure domains are enough,
-whatever n is.
+§4.5) chooses one after the other.
+
+If nodes share failure domains by one label only, such as the machine, the two cheapest x of
+different machines are enough for s, whatever n is. If several labels count, the nodes x are grouped
+by all labels but one. Within a group the same holds of that one; of n it depends which groups it
+may use at all.
 
 Each operator with its free inputs is a factor over the places of m + 1 operators; factors and
 operators form a tree (`placement.min_sum`). Where more than `MAX_JOINT_INPUTS` inputs are to be
 placed, s is taken for those with the greatest rates alone, as §4.5 takes one of two; the others'
 links are factors over two operators. The price leaves out the load that a query's own operators add
-while they are placed (`placement.exact.place_evenly`).
+while they are placed (`placement.exact`).
 
 *Bounding.* Tables over three operators take most of the time, and most candidates are in no good
 placement. So first each input of an operator gets a secondary of its own, which costs less and
@@ -47,7 +51,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from foundation.arrays import FloatArray, IntArray
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from placement.evaluation.evaluator import reprocess_ms
 from placement.evaluation.single import Places
 from placement.graph import Link, QueryGraph
@@ -99,6 +103,8 @@ class ExactTask:
         Indices of nodes for every operator to be placed, none empty.
     price_ms
         CPU axis that a replica meets, by node, shape (n,), ms (`Load.price_ms`).
+    crowding_bytes
+        What it makes the others there pay (`Load.crowding_bytes`), shape (n,); None: nothing.
     standby
         None: primaries alone count.
     apart
@@ -114,6 +120,7 @@ class ExactTask:
     view: NetworkView
     candidates: Mapping[str, IntArray]
     price_ms: FloatArray
+    crowding_bytes: FloatArray | None = None
     standby: StandbyTerms | None = None
     apart: bool = False
     staying: Places = field(default_factory=dict[str, str])
@@ -138,6 +145,30 @@ class ExactPlacement:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _StandbyGroup:
+    """Nodes for secondaries that agree in all labels but one.
+
+    Attributes
+    ----------
+    part
+        Which of them.
+    served
+        Nodes of whose primaries a secondary may be here, shape (u,).
+    alone
+        Whether no two nodes of the group agree in that label, either.
+    """
+
+    part: slice
+    served: BoolArray
+    alone: bool
+
+    @classmethod
+    def of(cls, part: slice, served: BoolArray, labels: IntArray) -> _StandbyGroup:
+        """The group of nodes with these labels."""
+        return cls(part, served, alone=len(np.unique(labels)) == len(labels))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Ground:
     """The u nodes that a task is about, numbered from 0 by their index.
 
@@ -147,27 +178,28 @@ class _Ground:
     ----------
     delay_ms
         One-way latencies, shape (u, u), ms.
-    price_ms
-        As `ExactTask.price_ms`, shape (u,).
+    price_ms, crowding_bytes
+        As those of `ExactTask`, shape (u,).
     pays
         Source → 0 for nodes to which its stream flows anyway, 1 for others, shape (u,).
-    groups
-        Equal numbers: a primary and its secondary must not share these nodes, shape (u,).
-    alone
-        Whether no two nodes for secondaries have equal numbers.
     places
         Nodes that each operator may take; the one where it is pinned.
     standby
-        Nodes that secondaries may take; none, if they do not count.
+        Nodes that secondaries may take, group by group; none, if they do not count.
+    groups
+        Of these nodes.
+    label
+        The label by which nodes of a group may differ, shape (u,).
     """
 
     delay_ms: FloatArray
     price_ms: FloatArray
+    crowding_bytes: FloatArray
     pays: Mapping[str, FloatArray]
-    groups: IntArray
-    alone: bool
     places: Mapping[str, IntArray]
     standby: IntArray
+    groups: tuple[_StandbyGroup, ...]
+    label: IntArray
 
     @classmethod
     def of(cls, task: ExactTask) -> _Ground:
@@ -181,19 +213,22 @@ class _Ground:
         at |= task.candidates
         standby = np.empty(0, dtype=np.int64) if task.standby is None else task.standby.nodes
         nodes = np.unique(np.concatenate([standby, *at.values()]))
-        groups = view.domain_ids if view.several_domains else np.arange(len(view.nodes))
+        standby = np.searchsorted(nodes, standby)
+        label, standby, groups = _grouped(view.domains.distinct[:, nodes], standby)
+        crowding = task.crowding_bytes
         return cls(
             delay_ms=view.one_way_between(nodes, nodes),
             price_ms=task.price_ms[nodes],
+            crowding_bytes=np.zeros(len(nodes)) if crowding is None else crowding[nodes],
             pays={
                 each.name: np.array([float(n not in each.flows_to) for n in view.names(nodes)])
                 for each in task.graph.operators
                 if each.flows_to
             },
-            groups=groups[nodes],
-            alone=len(np.unique(groups[standby])) == len(standby),
             places={name: np.searchsorted(nodes, indices) for name, indices in at.items()},
-            standby=np.searchsorted(nodes, standby),
+            standby=standby,
+            groups=groups,
+            label=label,
         )
 
     def only(self, kept: Mapping[str, IntArray]) -> _Ground:
@@ -204,6 +239,10 @@ class _Ground:
     def delays_ms(self, sources: IntArray, targets: IntArray) -> FloatArray:
         """Latencies between nodes, shape (s, t), ms."""
         return self.delay_ms[sources[:, None], targets]
+
+    def price_bytes(self, input_bytes_s: float, nodes: IntArray) -> FloatArray:
+        """Load price of a replica with that input rate on some nodes, bytes."""
+        return input_bytes_s * self.price_ms[nodes] / 1e3 + self.crowding_bytes[nodes]
 
     def rate_bytes_s(self, link: Link, targets: IntArray) -> FloatArray | float:
         """DR of a link, by the place of its target where that matters, bytes/s."""
@@ -309,7 +348,7 @@ def _factors(
     alone = sum((_usage(task, ground, link)[0] for link in fixed), np.zeros(len(own)))
     if not is_free:
         return [*factors, Factor((), alone[0])]
-    alone = alone + graph.input_rate(name) * ground.price_ms[own] / 1e3
+    alone = alone + ground.price_bytes(graph.input_rate(name), own)
     for links in shares:
         costs = _sum_over([_usage(task, ground, link) for link in links], alone / len(shares))
         if task.standby is not None:
@@ -357,34 +396,76 @@ def _standby_costs(
         return np.where(delay_ms <= most_ms, rate_bytes_s * delay_ms / 1e3, np.inf)
 
     # In tables over the inputs' candidates, the last axis is the secondary's node here.
-    alone = task.graph.input_rate(name) * ground.price_ms[ground.standby] / 1e3
+    alone = ground.price_bytes(task.graph.input_rate(name), ground.standby)
     alone = sum((price(link)[0] for link in fixed), alone)
     prices = _sum_over([price(link) for link in joint], part * alone)
-    groups = ground.groups[ground.standby]
-    first, second, taken = _two_cheapest(prices, groups, alone=ground.alone)
-    own = ground.groups[ground.places[name]]
-    return np.where(taken == own, STANDBY_WEIGHT * second, STANDBY_WEIGHT * first)
+    own = ground.label[ground.places[name]]
+    everywhere = (*prices.shape[:-1], len(own))
+    found: FloatArray | None = None
+    for group in ground.groups:
+        served = group.served[ground.places[name]]
+        if not served.any():
+            continue
+        labels = ground.label[ground.standby[group.part]]
+        first, second, taken = _two_cheapest(prices[..., group.part], labels, alone=group.alone)
+        first, second = STANDBY_WEIGHT * first, STANDBY_WEIGHT * second
+        if served.all() and found is None:
+            found = np.where(taken == own, second, first)
+            continue
+        if found is None:
+            found = np.full(everywhere, np.inf)
+        least = np.where(taken == own[served], second, first)
+        found[..., served] = np.minimum(found[..., served], least, out=least)
+    return np.full(everywhere, np.inf) if found is None else found
+
+
+def _grouped(
+    labels: IntArray, standby: IntArray
+) -> tuple[IntArray, IntArray, tuple[_StandbyGroup, ...]]:
+    """The label that parts most of the nodes for secondaries, these nodes, and their groups by all
+    other labels.
+
+    Parameters
+    ----------
+    labels
+        By which nodes may share failure domains, shape (l, u).
+    """
+    if len(labels) == 1:
+        (label,) = labels
+        anywhere = np.ones(len(label), dtype=np.bool_)
+        return label, standby, (_StandbyGroup.of(slice(None), anywhere, label[standby]),)
+    others = [np.delete(labels, at, axis=0) for at in range(len(labels))]
+    at = min(range(len(labels)), key=lambda at: np.unique(others[at][:, standby], axis=1).shape[1])
+    label, others = labels[at], others[at]
+    kinds, member = np.unique(others[:, standby], axis=1, return_inverse=True)
+    standby = standby[np.argsort(member, kind="stable")]
+    ends = np.cumsum(np.bincount(member, minlength=kinds.shape[1]))
+    groups: list[_StandbyGroup] = []
+    for kind, start, end in zip(kinds.T, [0, *ends], ends, strict=False):
+        served, part = (others != kind[:, None]).all(axis=0), slice(start, end)
+        groups.append(_StandbyGroup.of(part, served, label[standby[part]]))
+    return label, standby, tuple(groups)
 
 
 def _two_cheapest(
-    prices: FloatArray, groups: IntArray, *, alone: bool
+    prices: FloatArray, labels: IntArray, *, alone: bool
 ) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Least price along the last axis, the least of any other group, and the group of the first.
+    """Least price along the last axis, the least with any other label, and the label of the first.
 
-    The prices are overwritten, for most of the time goes into tables as large as this.
+    The prices may be overwritten, for most of the time goes into tables as large as this.
 
     Parameters
     ----------
     alone
-        Whether each node is a group of its own.
+        Whether each node has a label of its own.
     """
-    rows = prices.reshape(-1, len(groups))
+    rows = prices.reshape(-1, len(labels))
     each, at = np.arange(len(rows)), rows.argmin(axis=1)
-    first, taken = rows[each, at], groups[at]
+    first, taken = rows[each, at], labels[at]
     if alone:
         rows[each, at] = np.inf
     else:
-        np.copyto(rows, np.inf, where=groups == taken[:, None])
+        np.copyto(rows, np.inf, where=labels == taken[:, None])
     shape = (*prices.shape[:-1], 1)
     return first.reshape(shape), rows.min(axis=1).reshape(shape), taken.reshape(shape)
 

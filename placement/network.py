@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +20,11 @@ from scipy.spatial.distance import cdist
 from foundation.arrays import BoolArray, FloatArray, IntArray
 from foundation.suggestions import hint
 from placement.errors import NetworkError
+from placement.failure_domains import LABELS, FailureDomains
 from placement.host_blocks import HostBlocks
+
+TABLED = 256
+"""Nodes of the largest network of which all latencies are kept in a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,8 +41,8 @@ class Node:
         The CPU axis as measured, ≥ 0 (`topology.cpu`).
     capacity_cores
         CPU that the replicas of operators on it may need together, > 0.
-    domain
-        Failure domain; nodes of one domain may die together. Empty: one of its own.
+    application, machine, zone, domain
+        Nodes that share one may die together (`placement.failure_domains`). Empty: none.
     hosts_operators
         False for sites: nothing is placed there.
     operators
@@ -49,6 +54,9 @@ class Node:
     error_ms: float = 0.0
     cpu_ms: float = 0.0
     capacity_cores: float = math.inf
+    application: str = ""
+    machine: str = ""
+    zone: str = ""
     domain: str = ""
     hosts_operators: bool = True
     operators: int = 0
@@ -77,10 +85,8 @@ class NetworkView:
         Nodes that operators may be placed on, by name.
     host_indices
         Their indices, in that order.
-    domain_ids
-        Failure domain by node, shape (n,): equal numbers, same domain.
-    several_domains
-        Whether the hosts lie in more than one.
+    domains
+        Which nodes may hold both replicas of an operator.
     capacity_cores
         Shape (n,), cores.
     blocks
@@ -100,12 +106,12 @@ class NetworkView:
     positions_ms: FloatArray = field(init=False, repr=False)
     hosts: tuple[Node, ...] = field(init=False, repr=False)
     host_indices: IntArray = field(init=False, repr=False)
-    domain_ids: IntArray = field(init=False, repr=False)
-    several_domains: bool = field(init=False, repr=False)
+    domains: FailureDomains = field(init=False, repr=False)
     capacity_cores: FloatArray = field(init=False, repr=False)
     _errors_ms: FloatArray = field(init=False, repr=False)
     _measured: _MeasuredPairs = field(init=False, repr=False)
     _spreads: _MeasuredPairs = field(init=False, repr=False)
+    _table_ms: FloatArray | None = field(init=False, repr=False)
     blocks: HostBlocks | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -118,9 +124,8 @@ class NetworkView:
         index = {node.name: i for i, node in enumerate(self.nodes)}
         hosts = tuple(by_name[name] for name in sorted(by_name) if by_name[name].hosts_operators)
         host_indices = np.array([index[node.name] for node in hosts], dtype=np.int64)
-        domains = [node.domain or f"\0{node.name}" for node in self.nodes]
-        numbers = {domain: i for i, domain in enumerate(dict.fromkeys(domains))}
-        domain_ids = np.array([numbers[domain] for domain in domains], dtype=np.int64)
+        labels = {kind: [getattr(node, kind) for node in self.nodes] for kind in LABELS}
+        hosting = np.array([node.hosts_operators for node in self.nodes], dtype=np.bool_)
         positions_ms = np.array([node.position_ms for node in self.nodes], dtype=np.float64)
         derived = {
             "by_name": by_name,
@@ -128,16 +133,29 @@ class NetworkView:
             "positions_ms": positions_ms,
             "hosts": hosts,
             "host_indices": host_indices,
-            "domain_ids": domain_ids,
-            "several_domains": len(np.unique(domain_ids[host_indices])) > 1,
+            "domains": FailureDomains.of(labels, hosting),
             "capacity_cores": np.array([node.capacity_cores for node in self.nodes]),
             "_errors_ms": np.array([node.error_ms for node in self.nodes], dtype=np.float64),
             "_measured": _MeasuredPairs.of(self.rtt_ms, index),
             "_spreads": _MeasuredPairs.of(self.spread_ms, index),
+            "_table_ms": None,
             "blocks": HostBlocks.of(positions_ms, host_indices) if hosts else None,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
+        if 0 < len(self.nodes) <= TABLED:
+            every = np.arange(len(self.nodes))
+            object.__setattr__(self, "_table_ms", self.one_way_between(every, every))
+
+    def loosened(self, looseness: int) -> NetworkView:
+        """The same with failure domains of another looseness."""
+        return self.with_domains(self.domains.loosened(looseness))
+
+    def with_domains(self, domains: FailureDomains) -> NetworkView:
+        """The same with other failure domains of its nodes."""
+        found = copy(self)
+        object.__setattr__(found, "domains", domains)
+        return found
 
     def node(self, name: str) -> Node:
         """A node by name.
@@ -184,6 +202,8 @@ class NetworkView:
         FloatArray
             In the common shape, ms.
         """
+        if self._table_ms is not None:
+            return self._table_ms[sources, targets]
         way_ms = self.positions_ms.take(sources, axis=0) - self.positions_ms.take(targets, axis=0)
         return self._one_way(np.linalg.norm(way_ms, axis=-1), sources, targets)
 
@@ -200,24 +220,25 @@ class NetworkView:
         FloatArray
             Shape (s, t), ms.
         """
+        if self._table_ms is not None:
+            return self._table_ms[sources[:, None], targets]
         # Rows are fetched by `take`, several times as fast as by index.
         apart = cdist(
             self.positions_ms.take(sources, axis=0), self.positions_ms.take(targets, axis=0)
         )
         return self._one_way(apart, sources[:, None], targets)
 
-    def uncertainty_between(self, sources: IntArray, targets: IntArray) -> FloatArray:
-        """How far round trips of `one_way_between` may be off, shape (s, t), ms.
+    def uncertainty_of(self, sources: IntArray, targets: IntArray) -> FloatArray:
+        """How far round trips between nodes may be off, ms, in the shape of `one_way_of`.
 
         The errors of both coordinates together. Where the round trip was measured, half the spread
         of its last measurements, zero if that is not known. Zero within a node.
         """
-        errors_ms = self._errors_ms[sources][:, None] + self._errors_ms[targets]
-        _, measured = self._measured.find(sources[:, None], targets)
-        spread_ms = self._spreads.over(np.zeros(errors_ms.shape), sources[:, None], targets)
-        errors_ms[measured] = spread_ms[measured] / 2
-        errors_ms[sources[:, None] == targets] = 0.0
-        return errors_ms
+        errors_ms = self._errors_ms[sources] + self._errors_ms[targets]
+        _, measured = self._measured.find(sources, targets)
+        spread_ms = self._spreads.over(np.zeros(errors_ms.shape), sources, targets)
+        errors_ms = np.where(measured, spread_ms / 2, errors_ms)
+        return np.where(sources == targets, 0.0, errors_ms)
 
     def _one_way(self, apart_ms: FloatArray, sources: IntArray, targets: IntArray) -> FloatArray:
         """One-way latencies of pairs whose coordinates are so far apart, ms."""

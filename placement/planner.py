@@ -2,14 +2,19 @@
 
 Algorithm 1 of reliable placement: for each query in turn, primaries near the points that relaxation
 finds (`placement.primaries`), then secondaries under the recovery bound (`placement.secondaries`).
-`Settings` choose between the paper's own steps and the steps that improve on them. Three things are
-added to both:
+`Settings` choose between the paper's own steps and the steps that improve on them. These things are
+added:
 
 - *Stickiness.* A running placement stays as long as it is legal, because moving costs a handover,
   and coordinates and loads always vary. Where the primary's node is gone, the operator's place is
   that of its secondary, which has the state and takes over by itself.
 - *Deadlines.* The paper has none. Here the primaries must meet one. After a takeover, with the
   secondary in the primary's place, the next plan checks it again.
+- *Failure domains.* The replicas of an operator share none (`placement.failure_domains`). A query
+  that cannot be placed so is placed with looser ones, if there are any.
+- *Descent.* What was placed goes on to cheaper places until no single change makes it cheaper
+  (`placement.rebalancing.descent`): so rebalancing finds nothing to do. The paper's own steps are
+  left as they are.
 - *Dying together.* Operators on one node fail together and are recovered one after the other. If
   that breaks the bound, the query is placed again with linked operators apart.
 
@@ -22,6 +27,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,8 +43,11 @@ from placement.evaluation.load import Load
 from placement.evaluation.single import Places
 from placement.network import NetworkView
 from placement.primaries import PrimaryTask, choose_primaries
+from placement.rebalancing.descent import descend
+from placement.rebalancing.running import RunningQuery
 from placement.records import (
     Keep,
+    Pairs,
     PlacedOperator,
     Plan,
     QueryFigures,
@@ -47,7 +56,7 @@ from placement.records import (
     check_requests,
 )
 from placement.relaxation import relax
-from placement.secondaries import StandbyTask, place_secondaries
+from placement.secondaries import SecondarySearch, StandbyTask, place_secondaries
 from placement.settings import Placer, Settings
 
 
@@ -86,17 +95,27 @@ def plan(
     # Running replicas count as load from the start, also for queries placed before theirs.
     for request in requests:
         load = load.with_operators(request.graph, running)
-    placements: list[PlacedOperator] = []
-    figures: list[QueryFigures] = []
+    placed: list[PlacedQuery] = []
     all_points_ms = free_points(requests, view, settings, itertools.repeat(rng))
     for request, points_ms in zip(requests, all_points_ms, strict=True):
         load = load.with_operators(request.graph, running, count=-1)
-        placed, query = place_query(request, points_ms, view, load, running, settings)
-        placements += placed
-        figures.append(query)
-        pairs = {p.operator: (p.primary, p.secondary) for p in placed}
-        load = load.with_operators(request.graph, pairs)
-    return Plan(placements=tuple(placements), queries=tuple(figures))
+        placed.append(_placed(request, points_ms, view, load, running, settings))
+        load = load.with_operators(request.graph, placed[-1].pairs)
+    # Each was placed around those before it; now around all others.
+    waiting = len(placed)
+    for i in itertools.cycle(range(len(placed))):
+        if not waiting:
+            break
+        before, graph = placed[i], requests[i].graph
+        load = load.with_operators(graph, before.pairs, count=-1)
+        placed[i] = before.descended(view, load, running, settings)
+        load = load.with_operators(graph, placed[i].pairs)
+        waiting = waiting - 1 if placed[i] is before else len(placed)
+    described = [each.described(view, settings) for each in placed]
+    return Plan(
+        placements=tuple(operator for operators, _ in described for operator in operators),
+        queries=tuple(figures for _, figures in described),
+    )
 
 
 def place_query(
@@ -121,8 +140,40 @@ def place_query(
     Raises
     ------
     NoNode, BoundUnattainable, DeadlineUnattainable
-        If it cannot be placed.
+        If it cannot be placed, however loose failure domains are.
     """
+    return _placed(request, points_ms, view, load, keep, settings).described(view, settings)
+
+
+def _placed(
+    request: Request,
+    points_ms: Mapping[str, FloatArray],
+    view: NetworkView,
+    load: Load,
+    keep: Keep,
+    settings: Settings,
+) -> PlacedQuery:
+    """See `place_query`."""
+    while True:
+        try:
+            found = _place_apart(request, points_ms, view, load, keep, settings)
+            return found.descended(view, load, keep, settings)
+        except (NoNode, BoundUnattainable, DeadlineUnattainable):
+            looser = view.domains.levels[1:]
+            if not looser:
+                raise
+            view = view.loosened(looser[0])
+
+
+def _place_apart(
+    request: Request,
+    points_ms: Mapping[str, FloatArray],
+    view: NetworkView,
+    load: Load,
+    keep: Keep,
+    settings: Settings,
+) -> PlacedQuery:
+    """Place one query with failure domains as loose as they are."""
     graph = request.graph
     standing_by = {name: nodes[1] for name, nodes in keep.items()}
 
@@ -142,7 +193,71 @@ def place_query(
     primaries, standbys = choose_replicas(
         request, points_ms, view, load, keep, settings, standing_by_for
     )
-    return described(request, primaries, standbys, view, settings.hop_overhead_ms, points_ms)
+    return PlacedQuery(request=request, points_ms=points_ms, primaries=primaries, standbys=standbys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedQuery:
+    """A query with its replicas; `points_ms` of `free_points`."""
+
+    request: Request
+    points_ms: Mapping[str, FloatArray]
+    primaries: Places
+    standbys: Mapping[str, Secondary]
+
+    @property
+    def pairs(self) -> Pairs:
+        """Where its operators to be placed are."""
+        return {name: (self.primaries[name], each.node) for name, each in self.standbys.items()}
+
+    def descended(
+        self, view: NetworkView, load: Load, keep: Keep, settings: Settings
+    ) -> PlacedQuery:
+        """After changes that lower the cost, until there are none; itself if there are none.
+
+        Parameters
+        ----------
+        load, keep
+            As of `place_query`. What runs stays.
+        """
+        if (
+            settings.placer is not Placer.EXACT
+            or settings.secondary_search is not SecondarySearch.CHEAPEST
+        ):
+            return self
+        graph, index = self.request.graph, view.index
+        query = RunningQuery(
+            request=self.request,
+            places={name: (index[a], index[s]) for name, (a, s) in self.pairs.items()},
+            movable=[name for name in graph.to_place if name not in keep],
+            points_ms=self.points_ms,
+        )
+        if not descend(query, load.with_operators(graph, self.pairs), view, settings):
+            return self
+        pairs = {name: view.names(pair) for name, pair in query.places.items()}
+        primaries = graph.pinned | {name: primary for name, (primary, _) in pairs.items()}
+        standbys = single.running_secondaries(
+            graph,
+            primaries,
+            {name: secondary for name, (_, secondary) in pairs.items()},
+            view,
+            self.request.detection_ms,
+            settings.batch_size,
+        )
+        return replace(self, primaries=primaries, standbys=standbys)
+
+    def described(
+        self, view: NetworkView, settings: Settings
+    ) -> tuple[list[PlacedOperator], QueryFigures]:
+        """See `described`."""
+        return described(
+            self.request,
+            self.primaries,
+            self.standbys,
+            view,
+            settings.hop_overhead_ms,
+            self.points_ms,
+        )
 
 
 def choose_replicas(

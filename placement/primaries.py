@@ -34,7 +34,7 @@ from placement.dag_model import DagTask
 from placement.errors import DeadlineUnattainable, NoNode
 from placement.evaluation.load import Load
 from placement.evaluation.single import Places, longest_path, with_nodes
-from placement.exact import place_evenly, room_with_staying
+from placement.exact import place_exactly, room_with_staying
 from placement.exact_dag import solve_dag
 from placement.exact_tree import ExactTask, StandbyTerms
 from placement.graph import QueryGraph
@@ -144,6 +144,7 @@ def _cheapest_of(task: PrimaryTask, count: int) -> dict[str, str]:
         view=view,
         candidates=near,
         price_ms=task.load.price_ms(),
+        crowding_bytes=task.load.crowding_bytes(),
         standby=StandbyTerms(
             nodes=view.host_indices if everywhere else np.unique(np.concatenate([*near.values()])),
             catch_up_ms=request.recovery_bound_ms - request.detection_ms,
@@ -153,11 +154,11 @@ def _cheapest_of(task: PrimaryTask, count: int) -> dict[str, str]:
         staying=task.keep,
         crossing_ms=settings.crossing_ms,
     )
-    rounds, milp = settings.placement_rounds, settings.milp
-    found = place_evenly(exact, task.load, rounds, milp)
+    found = place_exactly(exact, task.load, settings.milp)
     if not math.isfinite(found.cost):
         # No secondary keeps the bound: the search for one will say so, and name the best node.
-        found = place_evenly(replace(exact, standby=None, apart=False), task.load, rounds, milp)
+        alone = replace(exact, standby=None, apart=False)
+        found = place_exactly(alone, task.load, settings.milp)
     return found.primaries
 
 
@@ -237,14 +238,7 @@ def candidates(
     NoNode
         If no node runs operators, or none of those near has room for one.
     """
-    # Distances are round trips, load prices count as one way.
-    cpu_ms = 2 * load.price_ms()
-    near = [view.nearest(points_ms[name], cpu_ms, count) for name in graph.to_place]
-    near.append(_flowing(graph, points_ms, view, cpu_ms, count))
-    pinned = [view.index[node] for node in graph.pinned.values() if view.can_host(node)]
-    reached = set(pinned).union(*(nodes.tolist() for nodes in near))
-    by_name = sorted(reached, key=lambda node: view.nodes[node].name)
-    shared = np.array(by_name, dtype=np.int64)
+    shared = nodes_near(graph, points_ms, view, load, count)
     found: dict[str, IntArray] = {}
     for name in graph.to_place:
         if name in keep:
@@ -263,6 +257,25 @@ def candidates(
         if not len(found[name]):
             raise NoNode(graph.name, name, _why(graph, name, view))
     return found
+
+
+def nodes_near(
+    graph: QueryGraph,
+    points_ms: Mapping[str, FloatArray],
+    view: NetworkView,
+    load: Load,
+    count: int,
+) -> IntArray:
+    """Nodes near any point of a query, those where it is pinned, and those to which its sources
+    flow; by name. Parameters are those of `candidates`."""
+    # Distances are round trips, load prices count as one way.
+    cpu_ms = 2 * load.price_ms()
+    near = [view.nearest(points_ms[name], cpu_ms, count) for name in graph.to_place]
+    near.append(_flowing(graph, points_ms, view, cpu_ms, count))
+    pinned = [view.index[node] for node in graph.pinned.values() if view.can_host(node)]
+    reached = set(pinned).union(*(nodes.tolist() for nodes in near))
+    by_name = sorted(reached, key=lambda node: view.nodes[node].name)
+    return np.array(by_name, dtype=np.int64)
 
 
 def _flowing(

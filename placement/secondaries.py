@@ -15,7 +15,7 @@ that are too far from the primaries to hold it are not looked into (`placement.h
 latencies are measured: then any host may be near. The traffic is
 that of Active Standby, or what the caller says (`StandbyTraffic`): a secondary that is fed
 otherwise is sent less, and how much less depends on where it stands. The node must have room, and
-must lie in another failure domain than the primary where the hosts lie in several.
+share no failure domain with the primary (`placement.failure_domains`).
 Secondaries are placed in topological order, because a neighbour that dies with the primary is
 recovered from too (`placement.evaluation.evaluator`).
 """
@@ -89,8 +89,8 @@ class StandbyTask:
     def survivors(self, operator: str) -> BoolArray:
         """Nodes that need not die with the operator's primary, shape (n,)."""
         primary = self.view.index[self.primaries[operator]]
-        if self.search is SecondarySearch.CHEAPEST and self.view.several_domains:
-            return self.view.domain_ids != self.view.domain_ids[primary]
+        if self.search is SecondarySearch.CHEAPEST:
+            return self.view.domains.apart_from(primary)
         return np.arange(len(self.view.nodes)) != primary
 
 
@@ -117,8 +117,7 @@ def place_secondaries(
     """
     graph, view = task.graph, task.view
     running = {name: node for name in graph.to_place if (node := keep.get(name)) is not None}
-    for name, node in running.items():
-        load = load.with_replicas((node,), graph.cores(name))
+    load = load.with_operators(graph, {name: (node,) for name, node in running.items()})
     chain = _Recoveries(task)
     found: dict[str, Secondary] = {}
     for name in graph.to_place:
@@ -130,7 +129,7 @@ def place_secondaries(
                 continue
         at, recovery = _search(task, name, load, chain)
         found[name] = chain.settle(name, at, recovery)
-        load = load.with_replicas((found[name].node,), graph.cores(name))
+        load = load.with_operators(graph, {name: (found[name].node,)})
     return found
 
 

@@ -45,8 +45,6 @@ class Settings:
     exact_hosts
         Size of networks of which every host counts as a possible secondary while primaries are
         chosen; in larger ones only the candidates do.
-    placement_rounds
-        Placements of a query tried by the exact placer for an even load (`exact.place_evenly`).
     relaxation
         δ and F_t of Algorithm 3.
     usage
@@ -66,7 +64,6 @@ class Settings:
     secondary_search: SecondarySearch = SecondarySearch.CHEAPEST
     candidates: int = 8
     exact_hosts: int = 128
-    placement_rounds: int = 3
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
     usage: UsageSettings = field(default_factory=lambda: UsageSettings(tolerance=0.01))
     milp: MilpSettings = field(default_factory=MilpSettings)
@@ -74,6 +71,4 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_numbers(self, operator_load="≥ 0", hop_overhead_ms="≥ 0", crossing_ms="≥ 0")
-        check_numbers(
-            self, candidates="≥ 1", exact_hosts="≥ 1", placement_rounds="≥ 1", batch_size="≥ 1"
-        )
+        check_numbers(self, candidates="≥ 1", exact_hosts="≥ 1", batch_size="≥ 1")

@@ -96,6 +96,8 @@ CURES: Mapping[str, str] = {
     "`vivace status` shows its replicas and sites.",
     "is not the format of this version, …": "Plan anew with this version: `vivace rebalance`.",
     "is not this cluster, …": "Name the cluster that the plan is of with `--context`.",
+    "tells of other moves than the plan has": "A plan is applied as it was made. Plan anew: "
+    "`vivace rebalance`.",
     "was another cluster of that name, …": "Plan anew: `vivace rebalance`.",
     "is no JSON object (…)": "Send an object such as `{}` as the body.",
     "is no field any more": "The message says what has taken its place.",

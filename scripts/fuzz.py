@@ -77,9 +77,7 @@ class Host:
         self._ended = threading.Event()
         self._next = 0
         sinks = SinkDrivers(lambda _: HandingSink(self._deliver))
-        spec = HostSpec(
-            cluster="c", node=node, kind=kind, region="", domain=node, zookeeper="", secret=""
-        )
+        spec = HostSpec(cluster="c", node=node, kind=kind, region="", zookeeper="", secret="")
         self._process = HostProcess(spec, self.store, sinks)
         self.thread = threading.Thread(target=self._run, name=node)
         self.thread.start()

@@ -22,12 +22,19 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 LOCAL: Mapping[str, Any] = {
+    "bulk-coordinates": api.BulkEmbedding,
+    "bulk-place": api.BulkPlacement,
     "config-list": list[KnownContext],
     "demo": api.Verdict,
     "down": api.DownDocument,
+    "preflight": api.PreflightDocument,
+    "render-compose": api.RenderDocument,
+    "render-standalone": api.RenderDocument,
     "simulate": api.Campaign,
     "simulate-seed": api.TrialReport,
+    "size": api.SizeDocument,
     "support-bundle": SupportBundle,
+    "try": api.TryDocument,
     "up": api.UpDocument,
 }
 """Verb → what it prints that is no operation's result."""

@@ -115,6 +115,20 @@ ALLOWED = (
     ("tests/*placement*", "springs", "of spring relaxation"),
     ("docs/glossary.md", "*", "names the replaced words"),
     ("scripts/vocabulary.py", "*", "names the replaced words"),
+    *(
+        (place, word, "a step of a millisecond in a loop, as in *Recursive streams*")
+        for place in (
+            "ARCHITECTURE.md",
+            "foundation/loop_limits.py",
+            "streams/*",
+            "orchestrator/*",
+            "docs/*",
+            "examples/*",
+            "tests/*",
+            "bench/*",
+        )
+        for word in ("instant", "instants")
+    ),
     ("tests/integration/orchestrator/web/test_listening.py", "origin", "of a page, HTTP's term"),
     ("tests/unit/scripts/test_vocabulary.py", "*", "names the replaced words"),
 )

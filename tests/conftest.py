@@ -27,7 +27,7 @@ settings.load_profile("untimed")
 REAL = ("functional", "integration")
 """Folders of tests with real parts, which run in real time and often wait."""
 
-FOLDERS = (*REAL, "round_trip", "simulation", "property", "unit")
+FOLDERS = (*REAL, "round_trip", "platform", "simulation", "property", "unit")
 """In the order of how long a file of them takes."""
 
 TOGETHER = tuple(f"tests/integration/orchestrator/spark/{folder}" for folder in ("hosts/", ""))

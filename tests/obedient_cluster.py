@@ -28,6 +28,7 @@ from orchestrator.records import (
     ClusterRecord,
     CostStatus,
     Estimate,
+    FailureLabels,
     FragmentAssignment,
     FragmentRecord,
     NodeCoordinate,
@@ -88,6 +89,8 @@ class ObedientHost(PaperHost):
         """Costs that it reports, by fragment."""
         self.loads: dict[str, ReplicaLoad] = {}
         """Loads that it reports, by fragment."""
+        self.state_bytes: int | None = None
+        """Size of every state that it reports."""
         record = NodeRecord(
             node=name,
             incarnation=f"{name}-{life}",
@@ -95,7 +98,9 @@ class ObedientHost(PaperHost):
             region=name,
             endpoint=f"inproc://{name}",
             public_key="",
-            domain=f"application-{name}",
+            labels=FailureLabels(
+                application=f"application-{name}" if name in EXECUTORS else "", machine="here"
+            ),
             pid=life,
             machine="here",
             coordinate=NodeCoordinate(position_ms=(x_ms, y_ms), cpu_ms=0.0, error=0.1),
@@ -119,6 +124,7 @@ class ObedientHost(PaperHost):
             lags_since_us=self.lags_since_us if asked.role == "secondary" else None,
             cost=self.costs.get(asked.fragment),
             load=self.loads.get(asked.fragment),
+            state_bytes=self.state_bytes,
         )
 
 
@@ -268,7 +274,6 @@ class ObedientCluster:
             region="",
             endpoint=f"inproc://{name}",
             public_key="",
-            domain="",
             pid=1,
             machine="here",
             wants=streams,

@@ -5,7 +5,7 @@ The output of a replica is handed to its readers here, as a host's messages to i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ha.memory import MemoryBudget
 from ha.messages import Data
@@ -13,6 +13,7 @@ from ha.roles import RoleEvent
 from orchestrator.host.core.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.core.replica_manager import ReplicaManager
 from orchestrator.records import Assignment, FragmentAssignment
+from streams.scheduling.batching import BatchingPolicy
 from streams.scheduling.run_queue import Policy
 from streams.vectors.chunk import Chunk, Position
 
@@ -54,11 +55,17 @@ class QuietHost:
     """Replicas of one host; secondaries are warm from the start."""
 
     def __init__(
-        self, *replicas: FragmentAssignment, policy: Policy = Policy.EDF, batch_ms: float = 0.0
+        self,
+        *replicas: FragmentAssignment,
+        policy: Policy = Policy.EDF,
+        batch_ms: float = 0.0,
+        policies: Callable[[str], BatchingPolicy] | None = None,
     ) -> None:
         self.now_us = 0
         self.replica_manager = ReplicaManager("one", MemoryBudget(2**28))
-        self.dispatcher = Dispatcher(self.replica_manager.replicas, policy, round(batch_ms * MS))
+        self.dispatcher = Dispatcher(
+            self.replica_manager.replicas, policy, round(batch_ms * MS), policies=policies
+        )
         self.assign(*replicas)
 
     def assign(self, *replicas: FragmentAssignment) -> None:
@@ -97,7 +104,7 @@ class QuietHost:
             dispatch.fragment,
             evaluated.tuples_in,
             len(evaluated.watermarks_ms),
-            evaluated.rows.num_rows,
+            evaluated.rows,
         )
         self.dispatcher.done(dispatch.fragment, self.now_us)
         self.now_us += took_us

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from orchestrator.errors import Unreachable, reported
+from orchestrator.errors import InvalidInput, Unreachable, reported
 from orchestrator.operations.operation import Operation
 from orchestrator.operations.parameters import FollowParameters
 from orchestrator.operations.table import OPERATION_EVENTS
@@ -239,9 +239,12 @@ class ApiClient:
 def _written(operation: Operation[P, R], parameters: P) -> _Request:
     """The request for an operation."""
     given = msgspec.to_builtins(parameters)
-    path = PREFIX + operation.path.format_map(
-        {name: quote(str(given.pop(name)), safe="") for name in operation.path_fields}
-    )
+    named = {name: str(given.pop(name)) for name in operation.path_fields}
+    for name, value in named.items():
+        if not value or "/" in value:
+            problem = "is the name of nothing"
+            raise InvalidInput("", name, value, problem, "Names are not empty, and have no slash.")
+    path = PREFIX + operation.path.format_map({n: quote(v, safe="") for n, v in named.items()})
     if operation.method == "POST":
         return _Request(method="POST", path=path, body=msgspec.json.encode(given))
     query = urlencode({name: value for name, value in given.items() if value is not None})

@@ -13,19 +13,41 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from orchestrator.errors import InvalidInput
 from orchestrator.operations import parameters as asked
 from orchestrator.operations import table
 from orchestrator.operations.texts import ManifestSource, NamedText, read_plan, read_sources
 from orchestrator.progress import Progress, silent
-from orchestrator.records import FragmentExplanation, PlanDocument, PlanFile, RefusalExplanation
+from orchestrator.records import (
+    AutomationMode,
+    ClusterRecord,
+    FragmentExplanation,
+    PlanDocument,
+    PlanFile,
+    RefusalExplanation,
+)
+from orchestrator.records.plan_files import UNNAMED
+from orchestrator.records.versions import this_version
+from orchestrator.results.automation import AutomationStatus, ProposalStatus
 from orchestrator.results.changes import Applied, Deleted
 from orchestrator.results.coordinate_map import CoordinateMap
 from orchestrator.results.drill_report import DrillReport
 from orchestrator.results.drills import DrillAudit, DrillDocument, DrillRun
+from orchestrator.results.inspection import Description, LogDocument, StoredRecords, Topology
+from orchestrator.results.maintenance import MaintenanceDocument
 from orchestrator.results.metrics import Sample
 from orchestrator.results.moves import CordonDocument, MovePlansDocument, MovesDocument
 from orchestrator.results.operations import OperationStatus
-from orchestrator.results.status import EventDocument, StatusDocument
+from orchestrator.results.preflight import PreflightDocument, VersionsDocument, obstacles
+from orchestrator.results.status import (
+    EventDocument,
+    FragmentStatus,
+    NodeStatus,
+    OutputStatus,
+    QueryStatus,
+    StatusDocument,
+    StreamStatus,
+)
 from orchestrator.results.streams import TailEvent
 from orchestrator.results.tokens import NewToken, TokenDocument
 from orchestrator.results.validation import ValidateDocument
@@ -115,6 +137,42 @@ class ClusterClient(ApiClient):
         """Every figure, under the names that Prometheus has for them."""
         return self.call(table.METRICS, NOTHING).metrics
 
+    def nodes(self) -> tuple[NodeStatus, ...]:
+        """The hosts there are."""
+        return self.call(table.NODES, NOTHING)
+
+    def queries(self) -> tuple[QueryStatus, ...]:
+        """The queries there are, what they promise, and whether they keep it."""
+        return self.call(table.QUERIES, NOTHING)
+
+    def streams(self) -> tuple[StreamStatus, ...]:
+        """The streams that enter, and where."""
+        return self.call(table.STREAMS, NOTHING)
+
+    def fragments(self) -> tuple[FragmentStatus, ...]:
+        """The fragments there are, where they run, and how well they are protected."""
+        return self.call(table.FRAGMENTS, NOTHING)
+
+    def outputs(self) -> tuple[OutputStatus, ...]:
+        """The streams that leave, with latencies against deadlines."""
+        return self.call(table.OUTPUTS, NOTHING)
+
+    def describe(self, kind: str, name: str) -> Description:
+        """All that is known of one node, query, stream, fragment or output."""
+        return self.call(table.DESCRIBE, asked.DescribeParameters(kind=kind, name=name))
+
+    def topology(self) -> Topology:
+        """Coordinates of hosts with their errors, and the round trips among them."""
+        return self.call(table.TOPOLOGY, NOTHING)
+
+    def logs(self, process: str, lines: int = 200) -> LogDocument:
+        """The last lines of a process's log, if the API can read it; else where it is."""
+        return self.call(table.LOGS, asked.LogsParameters(process=process, lines=lines))
+
+    def records(self) -> StoredRecords:
+        """What the store holds, without secrets and the content of streams."""
+        return self.call(table.RECORDS, NOTHING)
+
     def plan(self, manifests: PathLike | Sequence[PathLike] = ()) -> PlanDocument:
         """Where fragments run; with manifests, as if they were applied."""
         if not (sources := _sources(manifests)):
@@ -129,6 +187,25 @@ class ClusterClient(ApiClient):
         """Why manifests would be refused, and what would have to change."""
         given = asked.ManifestParameters(manifests=_sources(manifests), folder=_here())
         return self.call(table.EXPLAIN_REFUSAL, given)
+
+    def versions(self) -> VersionsDocument:
+        """What the processes of the cluster understand."""
+        return self.call(table.VERSIONS, NOTHING)
+
+    def preflight(self, settings: ClusterRecord | None = None) -> PreflightDocument:
+        """What stands against replacing the cluster's processes by those of this version.
+
+        Parameters
+        ----------
+        settings
+            That the new processes will have; None: those of the cluster.
+        """
+        running, version = self.versions(), this_version()
+        losses = self.what_if(each=True)
+        found = obstacles(version, running, self.status(), losses, settings)
+        return PreflightDocument(
+            version=version, processes=running.processes, obstacles=tuple(found)
+        )
 
     def coordinate_map(self, manifests: PathLike | Sequence[PathLike] = ()) -> CoordinateMap:
         """Hosts in latency space; with manifests, with their fragments."""
@@ -247,11 +324,56 @@ class ClusterClient(ApiClient):
             at_a_time=at_a_time, keep_going=keep_going, throttle_bytes_s=throttle_bytes_s,
             dry_run=dry_run, wait=wait,
         )  # fmt: skip
-        return self.run(table.APPLY_PLAN, given, on_progress)
+        try:
+            return self.run(table.APPLY_PLAN, given, on_progress)
+        except InvalidInput as error:
+            if error.file != UNNAMED or isinstance(plan, PlanFile):
+                raise
+            named = str(plan), error.field, error.value, error.problem, error.remedy
+            raise InvalidInput(*named) from None
 
     def move_plans(self) -> MovePlansDocument:
         """Plans of moves, the newest first, and how far they are."""
         return self.call(table.MOVES, NOTHING)
+
+    def proposal(self) -> ProposalStatus | None:
+        """The moves that the leader proposes by itself; None: it proposes none."""
+        return next(iter(self.call(table.PROPOSALS, NOTHING)), None)
+
+    def automation(self) -> AutomationStatus:
+        """What the leader does about moves that nobody asks for."""
+        return self.call(table.AUTOMATION, NOTHING)
+
+    def set_automation(
+        self,
+        mode: AutomationMode | str | None = None,
+        *,
+        moves_an_hour: int | None = None,
+        bytes_an_hour: float | None = None,
+        any_bytes: bool = False,
+        quiet: Sequence[str] | None = None,
+    ) -> AutomationStatus:
+        """Want that otherwise: mode `off`, `propose` or `apply`; what is not given stays as it is.
+
+        Raises
+        ------
+        ValueError
+            There is no such mode.
+        """
+        given = asked.AutomationParameters(
+            mode=None if mode is None else AutomationMode(mode),
+            moves_an_hour=moves_an_hour, bytes_an_hour=bytes_an_hour, any_bytes=any_bytes,
+            quiet=None if quiet is None else tuple(quiet),
+        )  # fmt: skip
+        return self.call(table.AUTOMATION_SET, given)
+
+    def pause(self, for_s: float | None = None) -> AutomationStatus:
+        """Have nothing planned or moved that nobody asks for, for a while or until `resume`."""
+        return self.call(table.PAUSE, asked.PauseParameters(for_s=for_s))
+
+    def resume(self) -> AutomationStatus:
+        """End a pause."""
+        return self.call(table.RESUME, NOTHING)
 
     def cordon(self, node: str, *, dry_run: bool = False) -> CordonDocument:
         """Have nothing new placed on a node."""
@@ -262,6 +384,14 @@ class ClusterClient(ApiClient):
         """Let a node be used again."""
         given = asked.CordonParameters(node=node, dry_run=dry_run)
         return self.call(table.UNCORDON, given).cordon
+
+    def maintenance(self) -> MaintenanceDocument:
+        """Which process leaves at present, and which ones wait for their turn."""
+        return self.call(table.MAINTENANCE, NOTHING)
+
+    def break_maintenance(self, *, dry_run: bool = False) -> MaintenanceDocument:
+        """Take the maintenance slot from the process that has it."""
+        return self.call(table.MAINTENANCE_BREAK, asked.BreakParameters(dry_run=dry_run))
 
     def drills(self) -> tuple[DrillDocument, ...]:
         """The drills there are."""
@@ -344,6 +474,10 @@ class ClusterClient(ApiClient):
             everything=everything, sql=sql,
         )  # fmt: skip
         return self.run(table.VERIFY, given, on_progress)
+
+    def operation(self, name: str) -> OperationStatus:
+        """A long operation, by the name of its record: how far it is, and its result."""
+        return self.call(table.OPERATION, asked.FollowParameters(operation=name))
 
     def cancel(self, operation: str) -> OperationStatus:
         """Have a long operation end at its next step, by the name of its record."""

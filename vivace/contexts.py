@@ -154,16 +154,18 @@ def find(name: str | None, folder: Path) -> tuple[str, Context]:
         (name,) = contexts
     if name is not None and name in contexts:
         return name, contexts[name]
-    if not contexts:
-        wanted = "no cluster" if name is None else f"no cluster named {name!r}"
-        raise NoCluster(f"{wanted} is running here; `vivace up -f …` starts one")
-    names = ", ".join(contexts)
+    if name is None and not contexts:
+        raise NoCluster("no cluster is running here; `vivace up -f …` starts one")
+    names = ", ".join(contexts) or "none"
     if name is None:
         raise SeveralClusters(
             f"several clusters are known here ({names}); name one with --context, or choose one "
             "with `vivace config use`"
         )
-    raise NoCluster(f"no cluster named {name!r} is known here; there is {names}")
+    raise NoCluster(
+        f"no cluster named {name!r} is known here; there is {names}. "
+        "`vivace config add` names one that runs elsewhere"
+    )
 
 
 def add(name: str, context: Context, folder: Path) -> None:

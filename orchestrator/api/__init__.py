@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from orchestrator.api.drilling import drill, drills
     from orchestrator.api.lifecycle import DownDocument, UpDocument, down, serve, up
     from orchestrator.api.lines import opened
+    from orchestrator.api.maintaining import break_maintenance, maintenance
     from orchestrator.api.mapping import coordinate_map
     from orchestrator.api.metric_samples import exposition, metrics
     from orchestrator.api.moving import cordon, drain, move, switch, uncordon, withdraw
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         play_seed,
         simulate,
     )
+    from orchestrator.api.sizing import cluster_sizes
     from orchestrator.api.tailing import Tail, tail
     from orchestrator.api.trying import AskedTry, try_query
     from orchestrator.api.validation import validate
@@ -61,12 +63,17 @@ if TYPE_CHECKING:
     from orchestrator.api.verified_span import AskedSpan
     from orchestrator.api.verifying import verify
     from orchestrator.api.whatif import what_if
+    from orchestrator.deploy.rendering.compose import render_compose
+    from orchestrator.deploy.rendering.machine_files import MachinePaths
+    from orchestrator.deploy.rendering.standalone import render_standalone
     from orchestrator.documents.written import lasting, moment, size, state_rate
     from orchestrator.errors import InvalidInput, Refused, Unreachable, VivaceError, error_report
-    from orchestrator.manifest import Manifests, load
+    from orchestrator.manifest import ClusterManifest, Manifests, cluster_record, load
     from orchestrator.operations.texts import read_sql
     from orchestrator.progress import Progress
     from orchestrator.records import (
+        AutomationMode,
+        FailureLabels,
         FragmentCost,
         FragmentExplanation,
         FragmentPlan,
@@ -79,6 +86,7 @@ if TYPE_CHECKING:
         RefusalExplanation,
         ReplicaPlace,
     )
+    from orchestrator.results.automation import AutomationStatus, ProposalStatus, ProposalSummary
     from orchestrator.results.bulk import BulkEmbedding, BulkPlacement
     from orchestrator.results.changes import Applied, Change, Deleted, Effect
     from orchestrator.results.coordinate_map import CoordinateMap, Flow, Place
@@ -107,8 +115,12 @@ if TYPE_CHECKING:
         MovesDocument,
         MoveStepStatus,
     )
+    from orchestrator.results.preflight import PreflightDocument, RollObstacle, RunningProcess
     from orchestrator.results.redaction import redacted, redacted_text
+    from orchestrator.results.rendering import RenderDocument, RenderedFile
+    from orchestrator.results.sizing import ProcessSize, SizeDocument, StateEstimate
     from orchestrator.results.status import (
+        UNKEPT_MS,
         Degradation,
         EventDocument,
         FragmentStatus,
@@ -149,6 +161,7 @@ MODULES = {
     "api.lifecycle": ("DownDocument", "UpDocument", "down", "serve", "up"),
     "api.lines": ("opened",),
     "api.mapping": ("coordinate_map",),
+    "api.maintaining": ("break_maintenance", "maintenance"),
     "api.metric_samples": ("exposition", "metrics"),
     "api.moving": ("cordon", "drain", "move", "switch", "uncordon", "withdraw"),
     "api.plan_files": ("apply_plan", "move_plans", "rebalance", "undo"),
@@ -159,6 +172,7 @@ MODULES = {
         *("Campaign", "TrialReport", "TrialVerdict", "check_faults", "fault_kinds", "play_file"),
         *("play_seed", "simulate"),
     ),
+    "api.sizing": ("cluster_sizes",),
     "api.tailing": ("Tail", "tail"),
     "api.trying": ("AskedTry", "try_query"),
     "api.validation": ("validate",),
@@ -166,16 +180,21 @@ MODULES = {
     "api.verified_span": ("AskedSpan",),
     "api.verifying": ("verify",),
     "api.whatif": ("what_if",),
+    "deploy.rendering.compose": ("render_compose",),
+    "deploy.rendering.machine_files": ("MachinePaths",),
+    "deploy.rendering.standalone": ("render_standalone",),
     "documents.written": ("lasting", "moment", "size", "state_rate"),
     "errors": ("InvalidInput", "Refused", "Unreachable", "VivaceError", "error_report"),
-    "manifest": ("Manifests", "load"),
+    "manifest": ("ClusterManifest", "Manifests", "cluster_record", "load"),
     "operations.texts": ("read_sql",),
     "progress": ("Progress",),
     "records": (
-        *("FragmentCost", "FragmentExplanation", "FragmentPlan", "PlaceLoad", "PlanDocument"),
-        *("PlanFile", "PlannedMove", "QueryPlan", "RebalancePlan", "RefusalExplanation"),
-        "ReplicaPlace",
+        *("AutomationMode", "FragmentCost", "FragmentExplanation", "FragmentPlan", "PlaceLoad"),
+        "FailureLabels",
+        *("PlanDocument", "PlanFile", "PlannedMove", "QueryPlan", "RebalancePlan"),
+        *("RefusalExplanation", "ReplicaPlace"),
     ),
+    "results.automation": ("AutomationStatus", "ProposalStatus", "ProposalSummary"),
     "results.bulk": ("BulkEmbedding", "BulkPlacement"),
     "results.changes": ("Applied", "Change", "Deleted", "Effect"),
     "results.coordinate_map": ("CoordinateMap", "Flow", "Place"),
@@ -189,10 +208,14 @@ MODULES = {
         *("CordonDocument", "MoveDocument", "MovePlansDocument", "MovePlanStatus"),
         *("MovesDocument", "MoveStepStatus"),
     ),
+    "results.preflight": ("RollObstacle", "PreflightDocument", "RunningProcess"),
     "results.redaction": ("redacted", "redacted_text"),
+    "results.rendering": ("RenderDocument", "RenderedFile"),
+    "results.sizing": ("ProcessSize", "SizeDocument", "StateEstimate"),
     "results.status": (
         *("Degradation", "EventDocument", "FragmentStatus", "HistoryDocument", "LinkStatus"),
         *("NodeStatus", "OutputStatus", "QueryStatus", "StatusDocument", "StreamStatus"),
+        "UNKEPT_MS",
     ),
     "results.streams": ("SentDocument", "TailBatch", "TailEvent", "TailRow"),
     "results.trying": ("TriedInput", "TriedOutput", "TryDocument"),

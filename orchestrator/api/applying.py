@@ -1,8 +1,8 @@
 """Bringing what manifests say into a cluster.
 
 The leader plans, and proposes where everything would run. Sites look at sources and sinks. Then the
-client consents to exactly that proposal, and the leader carries it out, or says what has changed
-since it was made.
+client consents to exactly that proposal, and the leader carries it out. If something has changed
+since it was made, it says what, and is asked again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from orchestrator.api.proposals import NOTHING, ProposalClient, running_plan
 from orchestrator.control.decide.placing import PLANNED_AGAIN, with_first_epochs
 from orchestrator.control.observe.dataflow import Dataflow, sound_dataflow
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.errors import InvalidInput, Unreachable
+from orchestrator.errors import InvalidInput, Outdated, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent
-from orchestrator.records import ProposalRecord
+from orchestrator.records import ClusterRecord, ProposalRecord, StateSpec
 from orchestrator.results.changes import Applied, Change, Effect
 from orchestrator.store.protocol import Store
 
@@ -35,6 +35,9 @@ RETIRED_TIMEOUT_S = 10.0
 new leader may have to be elected first."""
 
 LOOK_EVERY_S = 0.1
+
+ATTEMPTS = 3
+"""How often the leader plans while others change what its proposals rest on."""
 
 SHOWN_PROBLEMS = 10
 """Of those that a message shows."""
@@ -71,7 +74,8 @@ def check_cluster(view: ClusterView, manifest: ClusterManifest) -> None:
             f"is not the cluster that runs here, {runs.name}",
             f"Start it: `vivace up -f {manifest.file.rpartition(':')[0]}`.",
         )
-    wanted = msgspec.structs.replace(cluster_record(manifest), id=runs.id)
+    wanted = cluster_record(manifest)
+    wanted = msgspec.structs.replace(wanted, id=runs.id, state=_state(wanted, runs))
     for field in wanted.__struct_fields__:
         if getattr(wanted, field) != getattr(runs, field):
             raise InvalidInput(
@@ -81,6 +85,16 @@ def check_cluster(view: ClusterView, manifest: ClusterManifest) -> None:
                 "differs from the running cluster's",
                 "A cluster's own settings change with a restart: `vivace down`, `vivace up`.",
             )
+
+
+def _state(wanted: ClusterRecord, runs: ClusterRecord) -> StateSpec | None:
+    """The folder of checkpoints that a manifest means: `vivace up` has said where it lies."""
+    state, running = wanted.state, runs.state
+    if state is None or running is None:
+        return running if state is None else state
+    if "://" in state.folder or state.folder.startswith("/"):
+        return state
+    return msgspec.structs.replace(state, folder=running.folder)
 
 
 def apply(
@@ -93,8 +107,8 @@ def apply(
 ) -> Applied:
     """Check and plan all of it, submit it, and wait until every fragment runs with a warm standby.
 
-    The leader plans. It carries its proposal out, or refuses that if something of what it rests on
-    has changed.
+    The leader plans. It carries its proposal out, or plans again if something of what that rests on
+    has changed: nobody has seen it yet.
 
     Parameters
     ----------
@@ -113,13 +127,22 @@ def apply(
     if manifests.cluster is not None:
         check_cluster(view, manifests.cluster)
     with ProposalClient(store, on_progress) as client:
-        plan = client.plan(manifests)
-        view = read_view(store)
-        check_edges(store, view, manifests, _flow(view, client.proposal), on_progress)
-        made = changes(view, manifests)
+        attempts = ATTEMPTS
+        while True:
+            plan = client.plan(manifests)
+            view = read_view(store)
+            flow = _flow(view, client.proposal)
+            check_edges(store, view, manifests, flow, on_progress)
+            made = changes(view, manifests)
+            try:
+                if not dry_run:
+                    client.consent()
+                break
+            except Outdated:
+                if not (attempts := attempts - 1):
+                    raise
+        anew = _begins_anew(view, client.proposal, flow, manifests)
         planned_again: dict[str, str] = {}
-        if not dry_run:
-            client.consent()
         if wait and not dry_run:
             await_protected(store, [each.record.name for each in manifests.queries], on_progress)
             view = read_view(store)
@@ -132,7 +155,29 @@ def apply(
         planned_again=planned_again,
         applied=not dry_run,
         protected=wait and not dry_run,
+        begins_anew=anew,
     )
+
+
+def _begins_anew(
+    view: ClusterView, proposal: ProposalRecord, flow: Dataflow, manifests: Manifests
+) -> dict[str, str]:
+    """Queries that depend on a stream of which nothing can be read again."""
+    if view.settings.state is None:
+        return {}
+    streams = view.stream_records | {each.name: each for each in proposal.streams}
+    found: dict[str, str] = {}
+    for name in (each.record.name for each in manifests.queries):
+        reads, unseen = set[str](), [stream for each in flow.of(name) for stream in each.inputs]
+        while unseen:
+            if (stream := unseen.pop()) not in reads:
+                reads.add(stream)
+                maker = flow.fragments.get(stream)
+                unseen += [] if maker is None else maker.inputs
+        once = sorted(each for each in reads if each in streams and not streams[each].resumes)
+        if once:
+            found[name] = f"{', '.join(once)} can be read once only"
+    return found
 
 
 def _flow(view: ClusterView, proposal: ProposalRecord) -> Dataflow:

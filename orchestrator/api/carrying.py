@@ -11,6 +11,7 @@ import msgspec
 from orchestrator.api.apart import carry_apart
 from orchestrator.api.applying import apply
 from orchestrator.api.auditing import drill_audit
+from orchestrator.api.automation import automation, pause, proposals, resume, set_automation
 from orchestrator.api.cluster_status import history, status
 from orchestrator.api.connection import Cluster
 from orchestrator.api.deleting import delete, named_in
@@ -18,6 +19,7 @@ from orchestrator.api.describing import describe, queries
 from orchestrator.api.drill_series import run_series
 from orchestrator.api.drilling import drill, drills
 from orchestrator.api.explaining import explain, explain_refusal
+from orchestrator.api.maintaining import break_maintenance, maintenance
 from orchestrator.api.mapping import coordinate_map
 from orchestrator.api.metric_samples import metrics
 from orchestrator.api.moving import cordon, drain, move, switch, uncordon, withdraw
@@ -34,6 +36,7 @@ from orchestrator.api.topologies import topology
 from orchestrator.api.validation import validate
 from orchestrator.api.verified_span import AskedSpan
 from orchestrator.api.verifying import verify
+from orchestrator.api.versions import versions
 from orchestrator.folders import scratch_folder
 from orchestrator.manifest import Manifests, load_texts
 from orchestrator.operations import table
@@ -41,6 +44,7 @@ from orchestrator.operations.operation import Operation
 from orchestrator.operations.parameters import (
     ApplyParameters,
     ApplyPlanParameters,
+    BreakParameters,
     CordonParameters,
     DeleteParameters,
     DrainParameters,
@@ -73,6 +77,7 @@ from orchestrator.results.commands import CordonedDocument, DeletedDocument, Wit
 from orchestrator.results.coordinate_map import CoordinateMap
 from orchestrator.results.drill_report import DrillReport
 from orchestrator.results.drills import DrillRun
+from orchestrator.results.maintenance import MaintenanceDocument
 from orchestrator.results.moves import MovesDocument
 from orchestrator.results.streams import SentLines, StreamEntry, TailEvent
 from orchestrator.results.verification import VerifyDocument
@@ -214,6 +219,10 @@ def _uncordon(cluster: Cluster, asked: CordonParameters, _: Progress) -> Cordone
     return CordonedDocument(cordon=uncordon(cluster, asked.node, dry_run=asked.dry_run))
 
 
+def _break(cluster: Cluster, asked: BreakParameters, _: Progress) -> MaintenanceDocument:
+    return break_maintenance(cluster, dry_run=asked.dry_run)
+
+
 def _history(cluster: Cluster, asked: HistoryParameters, _: Progress) -> object:
     return history(cluster, asked.limit)
 
@@ -284,6 +293,7 @@ _CARRIED: Mapping[str, Carry] = {
     table.OUTPUTS.name: lambda cluster, _, __: status(cluster).outputs,
     table.DESCRIBE.name: lambda cluster, asked, _: describe(cluster, asked),
     table.TOPOLOGY.name: lambda cluster, _, __: topology(cluster),
+    table.VERSIONS.name: lambda cluster, _, __: versions(cluster),
     table.LOGS.name: lambda cluster, asked, _: log_of(cluster, asked, cluster.reach.logs),
     table.RECORDS.name: lambda cluster, _, __: stored_records(cluster),
     table.PLAN.name: lambda cluster, _, on_progress: plan(cluster, NOTHING, on_progress),
@@ -303,8 +313,15 @@ _CARRIED: Mapping[str, Carry] = {
     table.APPLY_PLAN.name: _apply_plan,
     table.MOVES.name: lambda cluster, _, __: move_plans(cluster),
     table.UNDO.name: lambda cluster, asked, on_progress: undo(cluster, asked.plan, on_progress),
+    table.PROPOSALS.name: lambda cluster, _, __: proposals(cluster),
+    table.AUTOMATION.name: lambda cluster, _, __: automation(cluster),
+    table.AUTOMATION_SET.name: lambda cluster, asked, _: set_automation(cluster, asked),
+    table.PAUSE.name: lambda cluster, asked, _: pause(cluster, asked),
+    table.RESUME.name: lambda cluster, _, __: resume(cluster),
     table.CORDON.name: _cordon,
     table.UNCORDON.name: _uncordon,
+    table.MAINTENANCE.name: lambda cluster, _, __: maintenance(cluster),
+    table.MAINTENANCE_BREAK.name: _break,
     table.DRILLS.name: lambda _, __, ___: drills(),
     table.DRILL_AUDIT.name: lambda cluster, _, __: drill_audit(cluster),
     table.DRILL.name: _drill,

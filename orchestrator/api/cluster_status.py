@@ -9,6 +9,7 @@ import msgspec
 
 from ha.roles import ReplicaRole
 from orchestrator.api import standing_by
+from orchestrator.api.automation import summary
 from orchestrator.api.connection import Cluster
 from orchestrator.api.degraded import degradations
 from orchestrator.api.standing_by import redo_ms, unprotected_s
@@ -55,13 +56,16 @@ def status(cluster: Cluster) -> StatusDocument:
     now_us = cluster_now_us(view.cluster_clocks)
     hindrances = problems(cluster.store, view)
     fragments, streams = _fragments(view, figures, events, now_us), _streams(view)
+    outputs = _outputs(view)
+    wanted, proposed = view.automation, view.proposed
+    paused = wanted.is_paused(now_us)
     return StatusDocument(
         cluster=view.settings.name,
         problems=(*hindrances, *figures.lacking),
         nodes=_nodes(view, figures),
         fragments=fragments,
         streams=streams,
-        outputs=_outputs(view),
+        outputs=outputs,
         history=event_documents(events[-RECENT:]),
         loads=() if figures.loads is None else figures.loads.places,
         costs=tuple(cost for each in figured for cost in each.costs),
@@ -75,7 +79,10 @@ def status(cluster: Cluster) -> StatusDocument:
             name for name in (*view.settings.nodes, *view.settings.sites) if name not in view.hosts
         ),
         links=_links(view),
-        degraded=degradations(view, fragments, streams, events, hindrances, now_us),
+        degraded=degradations(view, fragments, streams, outputs, events, hindrances, now_us),
+        proposal=None if proposed is None else summary(proposed.record),
+        automation_paused=paused,
+        automation_paused_until_us=wanted.paused_until_us if paused else None,
         at_us=now_us,
     )
 
@@ -127,7 +134,7 @@ def _node(
         node=node.node,
         kind=node.kind.value,
         region=node.region,
-        domain=node.domain,
+        labels=node.labels,
         error=None if node.coordinate is None else node.coordinate.error,
         load_ms=None if node.coordinate is None else node.coordinate.cpu_ms,
         primaries=sum(record.primary == me for record in records),
@@ -138,6 +145,7 @@ def _node(
         dispatch_histogram=node.dispatch_histogram,
         reported_us=node.reported_us,
         cordoned=node.node in view.cordoned,
+        leaving=node.node in view.leaving,
         load=load,
     )
 

@@ -14,7 +14,13 @@ from orchestrator.control.observe.audit_events import RESTORED
 from orchestrator.control.observe.missing_hosts import AWAITED_US
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.records import FragmentRecord, HistoryEvent
-from orchestrator.results.status import Degradation, FragmentStatus, StreamStatus
+from orchestrator.results.status import (
+    UNKEPT_MS,
+    Degradation,
+    FragmentStatus,
+    OutputStatus,
+    StreamStatus,
+)
 from orchestrator.store.protocol import HistoryEntry
 
 NODE_LOST, NODE_JOINED = "node lost", "node joined"
@@ -26,16 +32,18 @@ def degradations(
     view: ClusterView,
     fragments: Sequence[FragmentStatus],
     streams: Sequence[StreamStatus],
+    outputs: Sequence[OutputStatus],
     history: Sequence[HistoryEntry],
     problems: Sequence[str],
     now_us: int,
 ) -> tuple[Degradation, ...]:
-    """Hosts that are away, fragments without a warm standby, streams without one, links."""
+    """Hosts that are away, fragments without a warm standby, streams without one, sinks, links."""
     events = [each.event for each in history]
     return (
         *_hosts(view, events),
         *_fragments(view, fragments, events, problems, now_us),
         *_streams(view, streams, events),
+        *_outputs(outputs, now_us),
         *_links(view),
     )
 
@@ -138,6 +146,19 @@ def _streams(
             until_us=until_us,
             until_why=why,
         )
+
+
+def _outputs(outputs: Sequence[OutputStatus], now_us: int) -> Iterator[Degradation]:
+    for each in outputs:
+        if each.unkept_ms > UNKEPT_MS:
+            yield Degradation(
+                subject=f"output {each.query}.{each.stream}",
+                state=f"is not kept by its sink at {each.site}",
+                since_us=now_us - round(each.unkept_ms * 1e3),
+                doing=f"{each.site} holds what comes, and offers it again",
+                until_us=None,
+                until_why="the sink has to take it",
+            )
 
 
 def _links(view: ClusterView) -> Iterator[Degradation]:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from foundation.suggestions import nearest
+from orchestrator.api.automation import proposals
 from orchestrator.api.cluster_status import event_documents, status
 from orchestrator.api.connection import Cluster
+from orchestrator.api.plan_files import move_plans
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput
 from orchestrator.operations.parameters import DescribeParameters
@@ -58,16 +60,23 @@ def describe(cluster: Cluster, asked: DescribeParameters) -> Description:
     InvalidInput
         There is none of that name.
     """
-    if asked.kind not in _DESCRIBED:
-        raise InvalidInput(
-            "", "kind", asked.kind, "is no kind of thing", nearest(asked.kind, _DESCRIBED)
-        )
     view, document = read_view(cluster.store), status(cluster)
-    known = _names(view, document)[asked.kind]
+    plans = {each.name: each for each in move_plans(cluster).plans}
+    proposed = {each.name: each for each in proposals(cluster)}
+    names = _names(view, document)
+    names["move"], names["proposal"] = ({each: each for each in them} for them in (plans, proposed))
+    if (known := names.get(asked.kind)) is None:
+        problem = "is no kind of thing"
+        raise InvalidInput("", "kind", asked.kind, problem, nearest(asked.kind, names))
     if (name := known.get(asked.name)) is None:
         problem = f"is no {asked.kind} here"
         raise InvalidInput("", "name", asked.name, problem, nearest(asked.name, known))
-    found = _DESCRIBED[asked.kind](view, document, name)
+    if asked.kind in _DESCRIBED:
+        found = _DESCRIBED[asked.kind](view, document, name)
+    elif asked.kind == "move":
+        found = {"moves": (plans[name],)}
+    else:
+        found = {"proposals": (proposed[name],)}
     subjects = {name, f"{asked.kind} {name}", name.rpartition(".")[2]}
     word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
     events = [each for each in cluster.store.history() if each.event.subject in subjects]
@@ -101,6 +110,8 @@ def _node(view: ClusterView, document: StatusDocument, name: str) -> Mapping[str
     ]
     cordon = view.cordons.get(name)
     until = "" if cordon is None or cordon.record.until_us is None else ", for a while"
+    closed = [f"is cordoned{until}"] if name in view.cordoned else []
+    closed += ["leaves, and is to be replaced"] if name in view.leaving else []
     return {
         "nodes": tuple(each for each in document.nodes if each.node == name),
         "fragments": tuple(here),
@@ -108,9 +119,7 @@ def _node(view: ClusterView, document: StatusDocument, name: str) -> Mapping[str
         "outputs": tuple(each for each in document.outputs if each.site == name),
         "loads": tuple(each for each in document.loads if name in each.hosts),
         "round_trips_ms": {} if host is None else dict(sorted(host.latencies_ms.items())),
-        "why": (f"nothing new is placed here: it is cordoned{until}",)
-        if name in view.cordoned
-        else (),
+        "why": tuple(f"nothing new is placed here: it {why}" for why in closed),
     }
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from foundation.arrays import IntArray
 from orchestrator.edges.sources.formats.formats import newlines, salvage
-from orchestrator.edges.sources.formats.row_form import BOM, Format, RowForm
+from orchestrator.edges.sources.formats.row_form import BOM, Format, RowForm, first_seen
 from orchestrator.errors import InvalidInput
 
 BODY_BYTES = 2**20
@@ -105,7 +105,7 @@ def opened(path: Path) -> BinaryIO:
         return path.open("rb", buffering=0)
     except OSError as error:
         problem = f"cannot be read ({error.strerror})"
-        raise InvalidInput("command line", "FILE", str(path), problem, "Check the path.") from None
+        raise InvalidInput(str(path), "", None, problem, "Check the path.") from None
 
 
 def bodies(lines: BinaryIO, written: Format | None) -> Iterator[Body]:
@@ -128,12 +128,17 @@ def bodies(lines: BinaryIO, written: Format | None) -> Iterator[Body]:
         if not body:
             continue
         if written is None:
-            written = Format.JSON if body.lstrip()[:1] == b"{" else Format.CSV
+            written = Format.JSON if first_seen(body) == b"{" else Format.CSV
         if written is Format.CSV and not header:
             header, _, body = body.partition(b"\n")
+            if b"\r" in header.rstrip(b"\r"):
+                raise InvalidInput(
+                    "", "lines", None, "has lines that end with CR alone",
+                    "Have them end with LF, or CR and LF.",
+                )  # fmt: skip
             header += b"\n"
             number, at = number + 1, at + len(header)
-        if body.strip():
+        if first_seen(body):
             count += 1
             yield Body(written=written, header=header, lines=body, first=number, begin=at)
         number, at = number + newlines(body), at + len(body)
@@ -282,7 +287,7 @@ def _parts(lines: BinaryIO) -> Iterator[bytes]:
             raise InvalidInput(
                 "", "lines", None, "has a line that is too long", "Send shorter lines."
             )
-    if rest.strip():
+    if first_seen(rest):
         yield rest if rest.endswith(b"\n") else rest + b"\n"
 
 

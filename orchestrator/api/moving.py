@@ -33,15 +33,13 @@ from orchestrator.records import (
     SwitchRequest,
 )
 from orchestrator.results.moves import CordonDocument, MoveDocument, MovesDocument
-from orchestrator.store.protocol import CORDONS, FRAGMENTS, LEADER, MOVES, Store, VersionConflict
+from orchestrator.store.overtaken import until_not_overtaken
+from orchestrator.store.protocol import CORDONS, FRAGMENTS, LEADER, MOVES, Store
 
 LOOK_EVERY_S = 0.1
 
 STARTED_TIMEOUT_S = 15.0
 """How long nothing at all may happen to a plan of moves: a new leader may have to be elected."""
-
-ATTEMPTS = 8
-"""Attempts to change a record that the leader writes too."""
 
 Role = Literal["primary", "secondary"]
 
@@ -62,20 +60,25 @@ def cordon(
         There is no such node.
     """
     store = cluster.store
-    view = read_view(store)
-    check_node(view, node)
-    wanted = cordon_to_write(view, node, for_s, cluster_now_us(view.cluster_clocks))
-    if wanted is not None and not dry_run:
-        record, detail = wanted
-        if (found := view.cordons.get(node)) is None:
-            store.create(CORDONS.key(node), record)
-        else:
-            store.update(CORDONS.key(node), record, found.version)
-        _note(cluster, view, "cordoned", node, detail)
+
+    def change() -> bool:
+        view = read_view(store)
+        check_node(view, node)
+        wanted = cordon_to_write(view, node, for_s, cluster_now_us(view.cluster_clocks))
+        if wanted is not None and not dry_run:
+            record, detail = wanted
+            if (found := view.cordons.get(node)) is None:
+                store.create(CORDONS.key(node), record)
+            else:
+                store.update(CORDONS.key(node), record, found.version)
+            _note(cluster, view, "cordoned", node, detail)
+        return wanted is not None
+
+    changed = until_not_overtaken(CORDONS.key(node).path, change)
     return CordonDocument(
         node=node,
-        cordoned=not dry_run or wanted is None,
-        changed=wanted is not None,
+        cordoned=not (dry_run and changed),
+        changed=changed,
         replicas=_on(store, node),
     )
 
@@ -96,21 +99,25 @@ def uncordon(
         There is no such node, and no cordon of one.
     """
     store = cluster.store
-    view = read_view(store)
-    if node not in view.cordoned:
-        check_node(view, node)
-    found = view.cordons.get(node)
-    changed = node in view.cordoned and (lasting or cordon_ends(view, node))
-    if changed and not dry_run:
-        for name, moves in view.moves.items():
-            if moves.record.drains == node and moves.record.ended_us is None:
-                _withdraw(store, name)
-        version = view.broken(CORDONS)[node].version if found is None else found.version
-        store.delete(CORDONS.key(node), version)
-        _note(cluster, view, "uncordoned", node, "it may be used again")
+
+    def change() -> tuple[bool, bool]:
+        view = read_view(store)
+        if node not in view.cordoned:
+            check_node(view, node)
+        changes = node in view.cordoned and (lasting or cordon_ends(view, node))
+        if changes and not dry_run:
+            for name, moves in view.moves.items():
+                if moves.record.drains == node and moves.record.ended_us is None:
+                    _withdraw(store, name)
+            found = view.cordons.get(node) or view.broken(CORDONS)[node]
+            store.delete(CORDONS.key(node), found.version)
+            _note(cluster, view, "uncordoned", node, "it may be used again")
+        return node in view.cordoned, changes
+
+    cordoned, changed = until_not_overtaken(CORDONS.key(node).path, change)
     return CordonDocument(
         node=node,
-        cordoned=node in view.cordoned and (dry_run or not changed),
+        cordoned=cordoned and (dry_run or not changed),
         changed=changed,
         replicas=_on(store, node),
     )
@@ -306,17 +313,14 @@ def _await_end(store: Store, name: str, on_progress: Progress) -> tuple[MoveStep
 
 def _withdraw(store: Store, name: str) -> None:
     """Have a plan withdrawn, whatever the leader writes meanwhile."""
-    for _ in range(ATTEMPTS):
+
+    def change() -> None:
         found = store.get(MOVES.key(name))
-        if found is None or found.record.ended_us is not None:
-            return
-        record = msgspec.structs.replace(found.record, withdrawn=True)
-        try:
+        if found is not None and found.record.ended_us is None:
+            record = msgspec.structs.replace(found.record, withdrawn=True)
             store.update(MOVES.key(name), record, found.version)
-        except VersionConflict:
-            continue
-        return
-    raise VersionConflict(MOVES.key(name).path, f"was changed by others {ATTEMPTS} times in a row")
+
+    until_not_overtaken(MOVES.key(name).path, change)
 
 
 def _on(store: Store, node: str) -> tuple[str, ...]:

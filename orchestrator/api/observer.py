@@ -51,7 +51,6 @@ class Observer:
             node=name,
             kind=NodeKind.OBSERVER,
             region=region,
-            domain=name,
             zookeeper=reach.zookeeper,
             secret=reach.secret,
             bind=reach.bind if isinstance(reach, ProcessConfig) else LOOPBACK,

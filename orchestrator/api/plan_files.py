@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from orchestrator.api.connection import Cluster
 from orchestrator.api.moving import carry_out
@@ -70,23 +70,22 @@ def undo(cluster: Cluster, plan: str | None = None, on_progress: Progress = sile
     """
     plans = _plans(cluster.store)
     if plan is None:
-        taken_back = {each.undo_of for each in plans.values()}
         found = next(
             (
                 each
                 for each in plans.values()
                 if each.undo_of is None
-                and each.name not in taken_back
+                and _taken_back_by(each.name, plans) is None
                 and any(step.done for step in each.steps)
             ),
             None,
         )
         if found is None:
             problem = "there is no plan of moves to take back"
-            raise InvalidInput("command line", "PLAN", None, problem, "`vivace moves` lists them.")
+            raise InvalidInput("", "plan", None, problem, "`vivace moves` lists them.")
     elif (found := plans.get(plan)) is None:
         problem = "is no plan of moves that is known"
-        raise InvalidInput("command line", "PLAN", plan, problem, "`vivace moves` lists them.")
+        raise InvalidInput("", "plan", plan, problem, "`vivace moves` lists them.")
     return _planned(cluster, UndoRequest(plan=found), on_progress)
 
 
@@ -129,7 +128,7 @@ def apply_plan(
 def move_plans(cluster: Cluster) -> MovePlansDocument:
     """Plans of moves under way and ended, the newest first, with how far they are."""
     plans = _plans(cluster.store)
-    return MovePlansDocument(plans=tuple(_status(each) for each in plans.values()))
+    return MovePlansDocument(plans=tuple(_status(each, plans) for each in plans.values()))
 
 
 def _planned(
@@ -153,7 +152,21 @@ def _plans(store: Store) -> dict[str, MovePlan]:
     return {each.name: each for each in plans}
 
 
-def _status(plan: MovePlan) -> MovePlanStatus:
+def _taken_back_by(name: str, plans: Mapping[str, MovePlan]) -> str | None:
+    """The way back that is under way, or was gone to its end and not taken back itself."""
+    return next(
+        (
+            each.name
+            for each in plans.values()
+            if each.undo_of == name
+            and (each.ended_us is None or all(step.done for step in each.steps))
+            and _taken_back_by(each.name, plans) is None
+        ),
+        None,
+    )
+
+
+def _status(plan: MovePlan, plans: Mapping[str, MovePlan]) -> MovePlanStatus:
     steps = tuple(_steps(plan))
     sizes = [each.state_bytes for each in steps]
     known = [size for size in sizes if size is not None]
@@ -168,6 +181,7 @@ def _status(plan: MovePlan) -> MovePlanStatus:
         keep_going=plan.keep_going,
         throttle_bytes_s=plan.throttle_bytes_s,
         undo_of=plan.undo_of,
+        undone_by=_taken_back_by(plan.name, plans),
         digest=plan.digest,
         moved_bytes=sum(each.moved_bytes for each in steps),
         state_bytes=sum(known) if len(known) == len(sizes) else None,

@@ -67,9 +67,9 @@ def _files(cluster: Cluster) -> dict[str, tuple[str, str]]:
     view, store = read_view(cluster.store), cluster.store
     found: dict[str, tuple[str, str]] = {}
     for name, host in view.hosts.items():
-        application = host.domain.partition("@")[0]
         where = f"process {host.pid} on machine {host.machine}"
-        found[name] = (f"site-{name}" if host.kind is NodeKind.SITE else application, where)
+        is_site = host.kind is NodeKind.SITE
+        found[name] = (f"site-{name}" if is_site else host.labels.application, where)
     for name in store.list(CANDIDATES).records:
         found[name] = (name, "its process")
     for name, each in store.list(WEBS).records.items():

@@ -42,7 +42,8 @@ def redo_ms(view: ClusterView, figures: PublishedFigures, record: FragmentRecord
     """What the secondary would have to evaluate at most if it took over now, processor time, ms.
 
     That is the input that it has and has not evaluated, and what producers keep back for it, of
-    which there is less than a batch (`Timing.batch`).
+    which there is less than a batch (`Timing.batch`), and as much at most as comes in the time that
+    checkpoints cover.
     """
     standby = view.status(record.secondary, record.fragment)
     if standby is None or standby.role is not ReplicaRole.STANDBY:
@@ -53,7 +54,13 @@ def redo_ms(view: ClusterView, figures: PublishedFigures, record: FragmentRecord
         query = figures.queries.get(record.query)
         known = () if query is None else query.costs
         cost = next((each for each in known if each.fragment == record.fragment), None)
-    tuples = standby.waiting + record.timing.batch - 1
+    timing, load = record.timing, None if primary is None else primary.load
+    kept = float(timing.batch - 1)
+    if timing.checkpoint_ms:
+        if load is None:
+            return None
+        kept = min(kept, load.tuples_s * timing.covered_ms / 1e3)
+    tuples = standby.waiting + kept
     if cost is None or not tuples:
         return None if tuples else 0.0
     return (cost.fixed_us + tuples * cost.per_tuple_us) / 1000

@@ -15,6 +15,7 @@ from orchestrator.errors import InvalidInput
 from orchestrator.operations.parameters import TokenParameters
 from orchestrator.records import HistoryEvent, TokenRecord
 from orchestrator.results.tokens import NewToken, TokenDocument, TokensDocument
+from orchestrator.store.overtaken import until_not_overtaken
 from orchestrator.store.protocol import TOKENS
 
 TOKEN_BYTES = 32
@@ -61,10 +62,14 @@ def revoke_token(cluster: Cluster, name: str) -> TokensDocument:
     InvalidInput
         There is no such token.
     """
-    known = cluster.store.list(TOKENS).records
-    if name not in known:
-        raise InvalidInput("", "token", name, "is no token", nearest(name, known))
-    cluster.store.delete(TOKENS.key(name), known[name].version)
+
+    def change() -> None:
+        known = cluster.store.list(TOKENS).records
+        if name not in known:
+            raise InvalidInput("", "token", name, "is no token", nearest(name, known))
+        cluster.store.delete(TOKENS.key(name), known[name].version)
+
+    until_not_overtaken(TOKENS.key(name).path, change)
     _note(cluster, "token revoked", name, "")
     return tokens(cluster)
 

@@ -17,7 +17,11 @@ def topology(cluster: Cluster) -> Topology:
     return Topology(
         hosts=tuple(
             LocatedHost(
-                node=name, kind=host.kind.value, region=host.region, coordinate=host.coordinate
+                labels=host.labels,
+                node=name,
+                kind=host.kind.value,
+                region=host.region,
+                coordinate=host.coordinate,
             )
             for name, host in hosts.items()
         ),

@@ -91,12 +91,16 @@ class ReadSoFar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRows:
-    """The rows of an input, and their form."""
+    """The rows of an input, and their form, as a manifest or they themselves show it."""
 
-    form: RowForm
+    shown: InferredForm
     rows: Rows
-    left_out: dict[str, str]
     so_far: ReadSoFar
+
+    @property
+    def form(self) -> RowForm:
+        """What each of them has."""
+        return self.shown.form
 
 
 def found_rows(
@@ -122,7 +126,7 @@ def found_rows(
     ------
     InvalidInput
         It cannot be opened; while rows are read: one cannot be.
-    NoTimestamp, Unreadable
+    Unclear, Unreadable
         Nobody can tell what it holds.
     """
 
@@ -145,13 +149,13 @@ def found_rows(
         shown = described(infer_table(sample, time)) if form is None else InferredForm(form=form)
         batches, so_far = parquet_rows(file, shown.form), ReadSoFar(whole=whole)
         rows = _table_rows(asked.path, batches, so_far)
-        return FoundRows(form=shown.form, rows=rows, left_out=dict(shown.left_out), so_far=so_far)
+        return FoundRows(shown=shown, rows=rows, so_far=so_far)
     if form is None:
         raise Unreadable("only recordings of manifests may be of that kind")
     batch = read_file(Path(asked.path), form)
     so_far = ReadSoFar(whole=batch.num_rows)
     rows = _table_rows(asked.path, iter([batch]), so_far)
-    return FoundRows(form=form, rows=rows, left_out={}, so_far=so_far)
+    return FoundRows(shown=InferredForm(form=form), rows=rows, so_far=so_far)
 
 
 def _sample(file: BinaryIO) -> tuple[int, pa.Table]:
@@ -186,20 +190,17 @@ def _lines(
     parts = bodies(file, written)
     first = next(parts, None)
     if first is None:
-        form = form or infer(Format.JSON, b"").form
-        return FoundRows(form=form, rows=iter(()), left_out={}, so_far=ReadSoFar())
-    left_out: dict[str, str] = {}
+        shown = infer(Format.JSON, b"") if form is None else InferredForm(form=form)
+        return FoundRows(shown=shown, rows=iter(()), so_far=ReadSoFar())
     is_inferred = form is None
-    if form is None:
-        shown = infer(first.written, first.content)
-        form, left_out = shown.form, dict(shown.left_out)
+    shown = infer(first.written, first.content) if form is None else InferredForm(form=form)
     status = os.fstat(file.fileno())
     so_far = ReadSoFar(whole=status.st_size if stat.S_ISREG(status.st_mode) else None)
     parts = chain([first], parts)
-    if not is_inferred and first.written is Format.CSV and _lacks_header(form, first):
+    if not is_inferred and first.written is Format.CSV and _lacks_header(shown.form, first):
         parts = _as_lines(parts)
-    rows = _line_rows(asked.path, form, parts, so_far, is_inferred=is_inferred)
-    return FoundRows(form=form, rows=rows, left_out=left_out, so_far=so_far)
+    rows = _line_rows(asked.path, shown.form, parts, so_far, is_inferred=is_inferred)
+    return FoundRows(shown=shown, rows=rows, so_far=so_far)
 
 
 def _lacks_header(form: RowForm, first: Body) -> bool:

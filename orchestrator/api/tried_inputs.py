@@ -23,7 +23,7 @@ from foundation.arrays import IntArray
 from orchestrator.api.tried_files import AskedFile, FoundRows, found_rows
 from orchestrator.edges.sources import restore
 from orchestrator.edges.sources.formats.form_options import WithForm, row_form
-from orchestrator.edges.sources.formats.inference import NoTimestamp, TimeColumn
+from orchestrator.edges.sources.formats.inference import TimeColumn, Unclear
 from orchestrator.edges.sources.formats.row_form import Unreadable
 from orchestrator.edges.sources.live.live_source import LiveSource
 from orchestrator.edges.sources.live.orderer import ANY_BYTES, EARLIEST_MS, LATEST_MS
@@ -195,9 +195,13 @@ def open_input(
         form = None if described.time_column is None else described
     try:
         found = found_rows(asked, form, record, time, files, stdin)
-    except (Unreadable, NoTimestamp) as error:
-        remedy = "Name it: --timestamp COLUMN." if isinstance(error, NoTimestamp) else ""
-        raise InvalidInput(asked.path, stream, None, str(error), remedy) from None
+    except Unclear as error:
+        raise InvalidInput(asked.path, stream, None, error.problem, error.remedy) from None
+    except Unreadable as error:
+        remedy = "Correct the file, or say how it is written: --input-format."
+        raise InvalidInput(asked.path, stream, None, str(error).rstrip("."), remedy) from None
+    except InvalidInput as error:
+        raise replace(error, file=error.file or asked.path) from None
     assert found.form.time_column is not None
     told = TriedInput(
         stream=stream,
@@ -206,7 +210,8 @@ def open_input(
         timestamp=found.form.time_column,
         timestamp_format=found.form.time_format,
         inferred=record is None,
-        left_out=found.left_out,
+        left_out=dict(found.shown.left_out),
+        doubtful=dict(found.shown.doubtful),
     )
     return OpenInput(told, found, replace(order, slack_ms=None) if is_sorted else order)
 

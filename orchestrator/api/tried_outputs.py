@@ -6,9 +6,10 @@ What is written can be read again, and is the same: NULL is nothing in CSV and t
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
 from orchestrator.api.tried_files import CSV, LINES, PIPE, AskedFile
 from orchestrator.edges.sources.formats.row_form import Format
@@ -31,6 +32,8 @@ STREAM = "_stream"
 
 _quoted = r"""[",\r\n]|^\s|\s$|^$"""
 """Texts that stand in quotes in CSV."""
+
+_as_they_are = csv.WriteOptions(include_header=False, quoting_style="none", batch_size=1 << 16)
 
 
 class RowWriter(Protocol):
@@ -55,9 +58,15 @@ class CsvRows:
 
     def write(self, rows: pa.RecordBatch) -> None:
         """A line each."""
-        columns = [pc.fill_null(_text(column), "") for column in rows.columns]
-        lines = pc.binary_join_element_wise(*columns, ",").to_pylist()
-        self._file.write("\n".join([*lines, ""]).encode())
+        columns = [_exact(column) for column in rows.columns]
+        lines = io.BytesIO()
+        try:
+            batch = pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+            csv.write_csv(batch, lines, _as_they_are)
+            self._file.write(lines.getbuffer())
+        except pa.ArrowInvalid:
+            # It writes no quotes that it has not made.
+            self._file.write(_joined(columns))
         self._file.flush()
 
     def close(self) -> None:
@@ -101,13 +110,27 @@ class ParquetRows:
         self._writer.close()
 
 
-def _text(column: pa.Array) -> pa.Array:
+def _exact(column: pa.Array) -> pa.Array:
+    """A column, as text where Arrow would write it otherwise."""
     if pa.types.is_string(column.type):
         return _quote(column)
+    if not pa.types.is_floating(column.type):
+        return column
+    whole = pc.fill_null(pc.equal(pc.trunc(column), column), False)
+    if not pc.any(whole).as_py():
+        return column
     text = column.cast(pa.string())
-    if pa.types.is_floating(column.type):
-        return pc.replace_substring_regex(text, r"^(-?[0-9]+)$", r"\1.0")
-    return text
+    told = pc.replace_substring_regex(text.filter(whole), r"^(-?[0-9]+)$", r"\1.0")
+    return pc.replace_with_mask(text, whole, told)
+
+
+def _joined(columns: Sequence[pa.Array]) -> pa.Buffer:
+    *others, last = (pc.fill_null(each.cast(pa.string()), "") for each in columns)
+    # Each line with its end: together they are the bytes of the array.
+    ended = pc.binary_join_element_wise(last, "", "\n")
+    lines = pc.binary_join_element_wise(*others, ended, ",")
+    length: int = pc.sum(pc.binary_length(lines)).as_py()
+    return lines.buffers()[2].slice(0, length)
 
 
 def _quote(texts: pa.Array) -> pa.Array:

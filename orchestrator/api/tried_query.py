@@ -23,11 +23,17 @@ from orchestrator.manifest import Manifests, load
 from orchestrator.records import OnError, QueryRecord, StreamRecord
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
+from streams.language.views import with_relations
 from streams.plan.compiler import compile_statement
 from streams.plan.program import Program
 
 NAME = "query"
 """Of a query that is no manifest's, and of the only stream of a statement without a name."""
+
+NO_STREAM = (
+    "this is a relation, and gives no stream; write RSTREAM(…) around it for its rows at each "
+    "time, ISTREAM(…) for those that come, DSTREAM(…) for those that go"
+)
 
 _begins_registered = re.compile(r"(\s|--[^\n]*\n|/\*.*?\*/)*REGISTER\b", re.DOTALL | re.IGNORECASE)
 _line_number = re.compile(r"^line (\d+)")
@@ -66,16 +72,22 @@ class AskedQuery:
         Raises
         ------
         InvalidInput
-            Its text cannot be read.
+            Its text cannot be read, or no stream leaves it.
         """
         made: dict[str, Statement] = {}
         for name, query in self.queries.items():
             try:
-                made |= {each.name: each for each in parse(query.statements)}
+                statements = with_relations(parse(query.statements))
+                made |= {each.name: each for each in statements}
             except QueryError as error:
                 if name == self.record.name:
                     raise self.problem(in_statements(name, error)) from None
-        pending = [each.name for each in parse(self.record.statements)]
+        own = parse(self.record.statements)
+        if own and all(each.is_relation for each in own):
+            last = own[-1]
+            error = QueryError(last.source, last.body.start, NO_STREAM)
+            raise self.problem(in_statements(self.record.name, error))
+        pending = [each.name for each in own if not each.is_relation]
         reached = dict.fromkeys(pending)
         while pending:
             read = sorted(inputs_of(made[pending.pop()]))
@@ -137,13 +149,7 @@ class TriedQuery:
     @property
     def reach_ms(self) -> int:
         """How long after its last input it may give results."""
-        return sum(
-            max(
-                (window.range_ms or window.session_ms or 0) + (window.slide_ms or 0)
-                for window in program.windows
-            )
-            for program in self.programs.values()
-        )
+        return sum(program.lasts_ms for program in self.programs.values())
 
 
 def asked_query(query: str | None, files: Sequence[Path]) -> AskedQuery:

@@ -7,9 +7,9 @@ tuples wait for others. What is compared, with expected rows or with Spark SQL, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,14 +22,13 @@ from orchestrator.api.tried_inputs import OpenInput, open_input, stream_record
 from orchestrator.api.tried_outputs import OpenOutput, open_output, printed_outputs
 from orchestrator.api.tried_query import TriedQuery, asked_query
 from orchestrator.api.tried_verdicts import checked_again, compared, expected_rows
+from orchestrator.edges.sources.formats.form_options import TIME_FORMATS, time_format_problem
 from orchestrator.edges.sources.formats.inference import TimeColumn
 from orchestrator.errors import InvalidInput
 from orchestrator.progress import Progress, silent
 from orchestrator.records import StreamRecord
 from orchestrator.results.trying import TriedInput, TriedOutput, TryDocument
 from orchestrator.results.verification import EvaluatedAgain, OutputVerdict
-from streams.evaluate.chain import FragmentChain
-from streams.evaluate.engine import EvaluationError
 from streams.kernels import kernels
 from streams.plan.choice import way_of
 from streams.vectors.chunk import Chunk, stream_schema
@@ -132,13 +131,19 @@ class _Try:
         """Find out what is meant, evaluate, compare."""
         asked = asked_query(self.asked.query, self.asked.files)
         described = {each.record.name: each.record for each in asked.manifests.streams}
-        inputs = self._inputs(asked.entering(), described)
+        if not (entering := asked.entering()):
+            # Its statements feed each other: that is what is wrong, whatever is given as input.
+            asked.compiled(described)
+        inputs = self._inputs(entering, described)
         streams = described | {
             name: stream_record(name, one.told.columns)
             for name, one in inputs.items()
             if name not in described
         }
-        query = asked.compiled(streams)
+        try:
+            query = asked.compiled(streams)
+        except InvalidInput as error:
+            raise _doubting(error, inputs.values()) from None
         expected = {
             name: expected_rows(name, query.programs[name].columns, file, self.stdin)
             for name, file in self._named("--expect", self.asked.expected, query.outputs).items()
@@ -176,10 +181,11 @@ class _Try:
             name, has_name, path = text.partition("=")
             if not has_name or (name not in streams and len(streams) == 1 and "/" in name):
                 if len(streams) != 1:
-                    problem = f"does not say which of {', '.join(streams)} it is"
                     raise InvalidInput(
-                        "command line", option, text, problem, f"Write {option} STREAM={text}."
-                    )
+                        "command line", option, text,
+                        f"does not say which of {', '.join(streams)} it is",
+                        f"Write {option} STREAM={text}.",
+                    )  # fmt: skip
                 name, path = streams[0], text
             if name not in streams:
                 problem = "is no stream that the query reads from outside"
@@ -193,15 +199,20 @@ class _Try:
             found[name] = AskedFile.of(option, path, written)
         pipes = [name for name, each in found.items() if each.path == PIPE]
         if len(pipes) > 1:
-            problem = f"is the pipe of {' and '.join(pipes)}"
-            raise InvalidInput("command line", option, PIPE, problem, "There is only one.")
+            raise InvalidInput(
+                "command line", option, PIPE, f"is the pipe of {' and '.join(pipes)}",
+                "Name files for all but one of them.",
+            )  # fmt: skip
         return found
 
     def _inputs(
         self, entering: Sequence[str], described: Mapping[str, StreamRecord]
     ) -> dict[str, OpenInput]:
         asked = self._named("--input", self.asked.inputs, entering, self.asked.input_format)
-        time = TimeColumn(name=self.asked.timestamp, written=self.asked.time_format)
+        written = self.asked.time_format
+        if written is not None and (problem := time_format_problem(written)) is not None:
+            raise InvalidInput("command line", "--time-format", written, problem, TIME_FORMATS)
+        time = TimeColumn(name=self.asked.timestamp, written=written)
         return {
             name: open_input(
                 name, asked.get(name), described.get(name), time, self.files, self.stdin,
@@ -233,6 +244,10 @@ class _Try:
         inputs: Mapping[str, OpenInput],
         outputs: Mapping[str, OpenOutput],
     ) -> None:
+        # Only now: who has made a mistake in a statement need not wait for the engine.
+        from streams.evaluate.chain import FragmentChain
+        from streams.evaluate.engine import EvaluationError
+
         chain = FragmentChain(query.programs)
         for stream, chunk in side_by_side(inputs):
             if self.asked.checks:
@@ -293,6 +308,19 @@ def _told(name: str, query: TriedQuery, output: OpenOutput) -> TriedOutput:
         file=output.file,
         first_rows=tuple(output.first_rows),
     )
+
+
+def _doubting(error: InvalidInput, inputs: Iterable[OpenInput]) -> InvalidInput:
+    """A problem of a query, with what may be wrong in its inputs instead."""
+    doubtful = [
+        f"{one.told.source}: {name} is taken for text because of {value}"
+        for one in inputs
+        for name, value in one.told.doubtful.items()
+    ]
+    if not doubtful:
+        return error
+    told = f"{'; '.join(doubtful)}. Correct that, if it should be a number."
+    return replace(error, remedy=f"{error.remedy} {told}".strip())
 
 
 def side_by_side(inputs: Mapping[str, OpenInput]) -> Iterator[tuple[str, Chunk]]:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 
+import msgspec
+
+from foundation.suggestions import closest
 from orchestrator.control.observe.dataflow import (
     Dataflow,
     Fragment,
     InvalidQuery,
     dataflow,
+    in_statements,
+    inputs_of,
     located,
 )
 from orchestrator.control.planning.collisions import check_collisions
@@ -21,23 +28,41 @@ from orchestrator.manifest.kinds import QueryManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
 from orchestrator.records import ClusterRecord, Partial
 from orchestrator.results.validation import ValidateDocument
-from streams.language import parse
+from streams.language import QueryError, parse
+from streams.language.loops import with_delays
+from streams.language.views import with_relations
 from streams.plan.choice import way_of
 from streams.plan.compiler import compile_statement
-from streams.plan.program import Program
+from streams.plan.program import REJECTED_SUFFIX, Program
 from streams.plan.pushdown import pushdowns
 
 
-def validate(manifests: Manifests) -> ValidateDocument:
+def validate(manifests: Manifests, *, insert_delays: bool = False) -> ValidateDocument:
     """Check fields, the queries' text, and the names of streams, sites and nodes.
 
     Sites and nodes are checked against the Cluster manifest among the manifests, if there is one.
+
+    Parameters
+    ----------
+    insert_delays
+        Check statements with `<NOW>` wherever a cycle of them lacks a delay, and return these.
 
     Raises
     ------
     InvalidInput
         The first thing that is wrong, with its file and line.
     """
+    delayed = _delayed(manifests) if insert_delays else {}
+    queries = tuple(
+        msgspec.structs.replace(
+            each,
+            record=msgspec.structs.replace(
+                each.record, statements=delayed.get(each.record.name, each.record.statements)
+            ),
+        )
+        for each in manifests.queries
+    )
+    manifests = msgspec.structs.replace(manifests, queries=queries)
     flow = check(manifests)
     unchecked: list[str] = []
     if manifests.cluster is None:
@@ -91,7 +116,22 @@ def validate(manifests: Manifests) -> ValidateDocument:
             if (played := recorded(each.record)) is not None and not played.recording.exists()
         },
         remarks=remarks(manifests.cluster) if manifests.cluster else (),
+        delayed=delayed,
     )
+
+
+def _delayed(manifests: Manifests) -> dict[str, str]:
+    """Query → its statements with the delays that they lack."""
+    found: dict[str, str] = {}
+    for query in manifests.queries:
+        text = query.record.statements
+        try:
+            delayed = with_delays(with_relations(parse(text)))
+        except QueryError as error:
+            raise located(in_statements(query.record.name, error), manifests.queries) from None
+        if delayed != text:
+            found[query.record.name] = delayed
+    return found
 
 
 def check(manifests: Manifests) -> Dataflow:
@@ -109,7 +149,7 @@ def check(manifests: Manifests) -> Dataflow:
         flow = dataflow(streams, queries)
         check_collisions(flow, manifests.streams, manifests.queries)
     except InvalidQuery as problem:
-        raise located(problem, manifests.queries) from None
+        raise _located(problem, manifests) from None
     if manifests.cluster is not None:
         check_bounds(manifests.queries, cluster_record(manifests.cluster))
         sites = [site.name for site in manifests.cluster.sites]
@@ -117,6 +157,24 @@ def check(manifests: Manifests) -> Dataflow:
         nodes = [node.name for node in manifests.cluster.nodes]
         check_primaries(manifests.queries, nodes, "is not a node")
     return flow
+
+
+def _located(problem: InvalidQuery, manifests: Manifests) -> InvalidInput:
+    """A problem at its place, with the streams that the query reads and no manifest here names."""
+    found = located(problem, manifests.queries)
+    known = {each.record.name for each in manifests.streams}
+    read: set[str] = set()
+    for each in manifests.queries:
+        with suppress(QueryError):
+            statements = with_relations(parse(each.record.statements))
+            known |= {one.name + end for one in statements for end in ("", REJECTED_SUFFIX)}
+            if each.record.name == problem.query:
+                read = {stream for one in statements for stream in inputs_of(one)}
+    missing = [name for name in sorted(read - known) if closest(name, known) is None]
+    if not missing:
+        return found
+    remedy = f"Name the manifest of {', '.join(missing)} too, with another -f."
+    return replace(found, remedy=f"{found.remedy} {remedy}".strip())
 
 
 def check_bounds(queries: Iterable[QueryManifest], cluster: ClusterRecord) -> None:

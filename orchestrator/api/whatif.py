@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from orchestrator.api.connection import Cluster
 from orchestrator.api.playing import play
 from orchestrator.control.observe.clocks import read_cluster_us
-from orchestrator.errors import InvalidInput
+from orchestrator.errors import InvalidInput, VivaceError
 from orchestrator.manifest import Manifests, load_texts
 from orchestrator.operations.parameters import WhatIfParameters
 from orchestrator.progress import Progress, silent
 from orchestrator.results.whatif import LossOutlook, RefusedQuery, WhatIfDocument
+from orchestrator.simulation.paper.alternatives import Place, alternative_places
 from orchestrator.simulation.paper.assumptions import Assumptions, assumed
 from orchestrator.simulation.paper.cluster import PaperCluster
 from orchestrator.simulation.paper.losses import named_loss, possible_losses
@@ -66,21 +69,27 @@ def what_if(
     )
     if asked.each:
         return WhatIfDocument(assumed=told, refused=refused, losses=_each(paper, base, on_progress))
-    after = base
+    after, now_us = base, paper.now_us
+    others: dict[str, tuple[Place, ...]] = {}
     if hosts:
         on_progress(STEP, f"without {', '.join(hosts)}")
+        copy = paper.copy()
         paper.lose(hosts)
         after = PaperReading.of(paper)
+        others = alternative_places(copy, now_us, hosts, paper.places())
     return WhatIfDocument(
         assumed=told,
         lost=hosts,
-        fragments=tuple(fragments(before, after, hosts)),
+        fragments=tuple(
+            msgspec.structs.replace(each, alternatives=others.get(each.key, ()))
+            for each in fragments(before, after, hosts)
+        ),
         queries=tuple(queries(before, after)),
         loads=tuple(loads(before, after)),
         refused=refused,
         problems=tuple(each for each in after.problems if each not in before.problems),
         breaks=tuple(broken_promises(before, after)),
-        losses=tuple(loss_outlook(each, base, after) for each in lost),
+        losses=tuple(loss_outlook(each, base, after, hosts) for each in lost),
         played=None
         if asked.play_s is None
         else play(base.view, otherwise, hosts, asked.play_s, on_progress),
@@ -88,11 +97,11 @@ def what_if(
 
 
 def _check_choice(asked: WhatIfParameters) -> None:
-    for option, given in (("--without", asked.without), ("--play", asked.play_s)):
+    for field, given in (("without", asked.without), ("play_s", asked.play_s)):
         if asked.each and given:
             raise InvalidInput(
-                "command line", "--each", None, f"is given, and {option} as well",
-                "Leave one of them out: --each loses everything, one after the other.",
+                "", "each", None, f"is given, and {field} as well",
+                "Leave one of them out: `each` loses everything, one after the other.",
             )  # fmt: skip
 
 
@@ -117,13 +126,25 @@ def _otherwise(
 def _each(
     paper: PaperCluster, base: PaperReading, on_progress: Progress
 ) -> tuple[LossOutlook, ...]:
-    """The N−1 table."""
+    """The N−1 table; a loss on which the leader comes to no end is a row that says so."""
     copy, losses = paper.copy(), possible_losses(base.view)
     found: list[LossOutlook] = []
     for number, loss in enumerate(losses, start=1):
         on_progress(STEP, f"without {loss}, {number} of {len(losses)}")
         struck = PaperCluster(copy, paper.now_us)
-        struck.settle()
-        struck.lose(loss.hosts)
-        found.append(loss_outlook(loss, base, PaperReading.of(struck)))
+        try:
+            struck.settle()
+            struck.lose(loss.hosts)
+            found.append(loss_outlook(loss, base, PaperReading.of(struck)))
+        except VivaceError as error:
+            # The other rows are known all the same.
+            found.append(
+                LossOutlook(
+                    kind=loss.kind,
+                    name=loss.name,
+                    hosts=loss.hosts,
+                    unprotected_s=None,
+                    unknown=str(error),
+                )
+            )
     return tuple(found)

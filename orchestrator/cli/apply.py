@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Group, RenderableType
 
@@ -18,10 +18,18 @@ from orchestrator.cli.invocation import (
     progress,
     show,
 )
-from orchestrator.cli.plan_options import AtATimeOption, KeepGoingOption, ThrottleOption
+from orchestrator.cli.plan_options import (
+    AtATimeOption,
+    KeepGoingOption,
+    ThrottleOption,
+    no_proposal,
+)
 from orchestrator.cli.render.changes import changes_view
 from orchestrator.cli.render.moves import exit_status, moves_view
 from orchestrator.cli.render.plan import plan_view
+
+if TYPE_CHECKING:
+    from vivace.cluster import ClusterClient
 
 
 def command(
@@ -32,6 +40,9 @@ def command(
         list[Path] | None,
         Option("-f", "--file", help="A manifest, or a folder of them; may be repeated."),
     ] = None,
+    proposed: Annotated[
+        bool, Option("--proposed", help="The moves that the leader proposes by itself.")
+    ] = False,
     wait: Annotated[
         bool,
         Option("--wait/--no-wait", help="Wait until all runs with a warm standby, or has moved."),
@@ -43,7 +54,9 @@ def command(
     cluster: ClusterOption = None,
     form: FormOption = OutputForm.TABLE,
 ) -> int:
-    """Apply streams and queries (-f), or a plan of moves. All of it is checked first.
+    """Apply streams and queries (-f), or a plan of moves, or those that the leader proposes.
+
+    All of it is checked first.
 
     A plan is carried out exactly; if it no longer holds, the exit status is 4. --at-a-time,
     --keep-going and --throttle are for plans.
@@ -52,23 +65,30 @@ def command(
 
     [bold]Example of a plan:[/] vivace apply plan.json --throttle 5MB/s
     """
-    if plan is not None and not files:
+    if (plan is not None) + bool(files) + proposed != 1:
+        is_missing = plan is None and not files
+        problem = "is missing" if is_missing else "is there beside another one of these"
+        remedy = "Name a plan of moves, or manifests with -f, or say --proposed."
+        raise api.InvalidInput("command line", "PLAN", plan, problem, remedy)
+    if not files:
         rate_bytes_s = api.state_rate("--throttle", throttle)
         with connected(cluster) as client, progress("Applying") as line:
             moves = client.apply_plan(
-                plan, at_a_time=at_a_time, keep_going=keep_going, throttle_bytes_s=rate_bytes_s,
-                dry_run=dry_run, wait=wait, on_progress=line.tell,
+                plan or _proposed(client), at_a_time=at_a_time, keep_going=keep_going,
+                throttle_bytes_s=rate_bytes_s, dry_run=dry_run, wait=wait, on_progress=line.tell,
             )  # fmt: skip
         show(moves, form, lambda: moves_view(moves))
         return exit_status(moves)
-    if not files or plan is not None:
-        problem = "is missing" if plan is None else "is there beside -f"
-        remedy = "Name a plan of moves, or manifests with -f."
-        raise api.InvalidInput("command line", "PLAN", plan, problem, remedy)
     with connected(cluster) as client, progress("Applying") as line:
         applied = client.apply(files, dry_run=dry_run, wait=wait, on_progress=line.tell)
     show(applied, form, lambda: _view(applied))
     return 0
+
+
+def _proposed(client: ClusterClient) -> api.PlanFile:
+    if (found := client.proposal()) is None:
+        raise no_proposal()
+    return found.plan
 
 
 def _view(applied: api.Applied) -> RenderableType:
@@ -77,6 +97,8 @@ def _view(applied: api.Applied) -> RenderableType:
         parts += ["", plan_view(applied.plan)]
     for query, why in applied.planned_again.items():
         parts += ["", f"[yellow]Query {query} was planned again by the leader:[/] {why}."]
+    for query, why in applied.begins_anew.items():
+        parts += ["", f"[yellow]Query {query} would begin anew if everything died:[/] {why}."]
     if applied.protected and any(change.kind == "Query" for change in applied.changes):
         parts += ["", "[green]✓[/] Every fragment runs, with a warm standby."]
     return Group(*parts)

@@ -7,9 +7,10 @@ as anybody waits for a key. So the scripts have the words in them, and ask only 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 from orchestrator.cli.arguments import Argument, parameters
 from orchestrator.cli.invocation import FormOption, OutputForm, show
@@ -18,6 +19,7 @@ from orchestrator.cli.verbs import GROUPS, VERBS, Command, group_of, verb_of
 NAMES = {
     "fragment": "fragments",
     "node": "nodes",
+    "plan": "moves",
     "query": "queries",
     "stream": "streams",
 }
@@ -51,33 +53,42 @@ def command(
         show({"shell": shell.value, "script": script}, form, str)
 
 
-def words() -> Mapping[str, tuple[list[str], str]]:
-    """Words so far, such as `drill run` → words that may follow, and a kind of names; or none."""
-    found: dict[str, tuple[list[str], str]] = {"": ([*VERBS, *GROUPS], "")}
+class Following(NamedTuple):
+    """What may follow the words so far: words, names of a kind (empty: none), and files."""
+
+    words: list[str]
+    kind: str = ""
+    files: bool = False
+
+
+def words() -> Mapping[str, Following]:
+    """Words so far, such as `drill run` → what may follow."""
+    found = {"": Following([*VERBS, *GROUPS])}
     for name in VERBS:
         found[name] = _following(verb_of(name))
     for name, verbs in GROUPS.items():
-        found[name] = ([*verbs], "")
+        found[name] = Following([*verbs])
         for each, verb in group_of(name).VERBS.items():
             found[f"{name} {each}"] = _following(verb)
     return found
 
 
-def _following(verb: Command) -> tuple[list[str], str]:
+def _following(verb: Command) -> Following:
     options: list[str] = []
     values: list[str] = []
-    kind = ""
+    kind, files = "", False
     for each in parameters(verb):
+        files |= each.kind is Path
         if isinstance(each.shown, Argument):
             values += each.words
-            kind = kind or NAMES.get(each.name, "")
+            kind = kind or ("" if each.kind is Path else NAMES.get(each.name, ""))
         else:
             options += [part for name in each.names for part in name.split("/")]
-    return [*values, *options, "--json", "--help"], kind
+    return Following([*values, *options, "--json", "--help"], kind, files)
 
 
-def _cases(found: Mapping[str, tuple[Sequence[str], str]]) -> Iterator[str]:
-    for before, (following, kind) in found.items():
+def _cases(found: Mapping[str, Following]) -> Iterator[str]:
+    for before, (following, kind, _) in found.items():
         yield f'    "{before}") words="{" ".join(following)}"; kind="{kind}" ;;\n'
 
 
@@ -97,23 +108,25 @@ _vivace() {{
     words="$words $(vivace get "$kind" -o name 2>/dev/null)"
   fi
   COMPREPLY=($(compgen -W "$words" -- "$current"))
-  [[ ${{#COMPREPLY[@]}} -eq 0 ]] && COMPREPLY=($(compgen -f -- "$current"))
 }}
-complete -F _vivace vivace
+complete -o default -F _vivace vivace
 """
 
 
 def _zsh() -> str:
     """The same: zsh has what bash's scripts need."""
-    return "autoload -U +X bashcompinit && bashcompinit\n" + _bash()
+    return (
+        "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i; }\n"
+        "autoload -U +X bashcompinit && bashcompinit\n" + _bash()
+    )
 
 
 def _fish() -> str:
     lines = ["# Completion of vivace for fish", "complete -c vivace -f"]
     found = words()
-    told = " ".join(found[""][0])
+    told = " ".join(found[""].words)
     lines.append(f"complete -c vivace -n __fish_use_subcommand -a '{told}'")
-    for before, (following, kind) in found.items():
+    for before, (following, kind, files) in found.items():
         if not before:
             continue
         first, _, second = before.partition(" ")
@@ -121,6 +134,8 @@ def _fish() -> str:
         if second:
             seen += f"; and __fish_seen_subcommand_from {second}"
         lines.append(f"complete -c vivace -n '{seen}' -a '{' '.join(following)}'")
+        if files:
+            lines.append(f"complete -c vivace -n '{seen}' -F")
         if kind:
             lines.append(
                 f"complete -c vivace -n '{seen}' -a '(vivace get {kind} -o name 2>/dev/null)'"

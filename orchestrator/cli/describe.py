@@ -8,8 +8,6 @@ from typing import Annotated
 from orchestrator.cli.arguments import Argument
 from orchestrator.cli.invocation import ClusterOption, ListForm, ListFormOption, connected, show
 from orchestrator.cli.render.description import description_view
-from orchestrator.operations import table
-from orchestrator.operations.parameters import DescribeParameters
 
 
 class Described(Enum):
@@ -20,10 +18,12 @@ class Described(Enum):
     STREAM = "stream"
     FRAGMENT = "fragment"
     OUTPUT = "output"
+    MOVE = "move"
+    PROPOSAL = "proposal"
 
 
 def command(
-    kind: Annotated[Described, Argument(help="node, query, stream, fragment or output.")],
+    kind: Annotated[Described, Argument(help=f"{', '.join(each.value for each in Described)}.")],
     name: Annotated[str, Argument(help="Its name, as `vivace get` shows it.")],
     cluster: ClusterOption = None,
     form: ListFormOption = ListForm.TABLE,
@@ -33,6 +33,6 @@ def command(
     [bold]Example:[/] vivace describe fragment proximity.alerts
     """
     with connected(cluster) as client:
-        found = client.call(table.DESCRIBE, DescribeParameters(kind=kind.value, name=name))
+        found = client.describe(kind.value, name)
     wide = form is ListForm.WIDE
     show(found, form, lambda: description_view(found, wide=wide), lambda: [found.name])

@@ -27,9 +27,11 @@ def command(
     with connected(cluster) as client:
         found = client.call(listed.operation, Parameters())
 
-    def view() -> RenderableType:
-        if not found:
-            return f"There are no {kind} here."
-        return listed.kind.table(found, wide=form is ListForm.WIDE)
+    things = listed.things(found)
 
-    show(found, form, view, lambda: map(listed.kind.name, found))
+    def view() -> RenderableType:
+        if not things:
+            return f"There are no {kind} here."
+        return listed.kind.table(things, wide=form is ListForm.WIDE)
+
+    show(found, form, view, lambda: map(listed.kind.name, things))

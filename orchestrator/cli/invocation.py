@@ -245,6 +245,15 @@ def check_picture(option: str, file: Path) -> None:
     _check_file(option, file, PICTURE_SUFFIXES, "a picture")
 
 
+def draw_map(client: ClusterClient, file: Path | None, manifests: Sequence[Path] = ()) -> None:
+    """Draw the coordinate map into a file, if one is named."""
+    if file is not None:
+        # matplotlib and numpy take longer to import than most commands take.
+        from orchestrator.cli.render.map import draw
+
+        draw(client.coordinate_map(manifests), file)
+
+
 def check_page(option: str, file: Path) -> None:
     """Refuse a file that no page can be written into; see `check_picture`."""
     _check_file(option, file, (".html",), "a page")

@@ -8,8 +8,6 @@ from rich.text import Text
 
 from orchestrator.cli.arguments import Argument, Option
 from orchestrator.cli.invocation import ClusterOption, FormOption, OutputForm, connected, show
-from orchestrator.operations import table
-from orchestrator.operations.parameters import LogsParameters
 
 
 def command(
@@ -29,5 +27,5 @@ def command(
     [bold]Example:[/] vivace logs coordinator-1 -n 50
     """
     with connected(cluster) as client:
-        found = client.call(table.LOGS, LogsParameters(process=process, lines=lines))
+        found = client.logs(process, lines)
     show(found, form, lambda: Text("\n".join(found.lines)))

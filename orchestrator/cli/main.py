@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -9,6 +11,8 @@ from collections.abc import Sequence
 from orchestrator.cli.arguments import read
 from orchestrator.cli.invocation import EXIT_INTERRUPTED, JSON_WORDS, asked_form, fail, messages
 from orchestrator.cli.verbs import GROUPS, VERBS, Command, group_of, verb_of
+
+CONTEXT_OPTIONS = ("--context", "--cluster")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -25,6 +29,8 @@ def run(arguments: Sequence[str]) -> int:
         # The reader has seen enough: `vivace tail … | head`.
         sys.stderr.close()
         return 0
+    except OSError as error:
+        return fail(_told(error), asked_form(arguments))
     except ModuleNotFoundError:
         # `orchestrator.command` says what to install.
         raise
@@ -32,7 +38,18 @@ def run(arguments: Sequence[str]) -> int:
         return fail(error, asked_form(arguments))
 
 
+def _told(error: OSError) -> Exception:
+    """A full disk is no bug; everything else that nobody has foreseen is one."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return error
+    from orchestrator import api
+
+    problem = f"cannot be written ({error.strerror})"
+    return api.InvalidInput("", "output", None, problem, "Make room, or write it elsewhere.")
+
+
 def _run(arguments: Sequence[str]) -> int:
+    arguments = _verb_first(arguments)
     verb, words = _named(arguments)
     given = None if verb is None else read(verb, words)
     if verb is not None and given is not None:
@@ -41,6 +58,17 @@ def _run(arguments: Sequence[str]) -> int:
     from orchestrator.cli.application import explained
 
     return explained(arguments)
+
+
+def _verb_first(arguments: Sequence[str]) -> Sequence[str]:
+    """The same with the context behind the verb, for whoever writes it in front."""
+    option, _, value = arguments[0].partition("=")
+    count = 1 if value else 2
+    if option not in CONTEXT_OPTIONS or len(arguments) <= count:
+        return arguments
+    context, words = arguments[:count], arguments[count:]
+    named = 2 if words[0] in GROUPS else 1
+    return [*words[:named], *context, *words[named:]]
 
 
 def _named(arguments: Sequence[str]) -> tuple[Command | None, Sequence[str]]:
@@ -55,6 +83,10 @@ def _named(arguments: Sequence[str]) -> tuple[Command | None, Sequence[str]]:
 
 def main() -> None:
     """The command."""
+    # Somebody may have started it without some of them: `vivace … <&-`.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     # What is under way is undone in the same order as on Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))

@@ -14,6 +14,7 @@ from orchestrator.cli.invocation import (
     ListFormOption,
     check_picture,
     connected,
+    draw_map,
     show,
 )
 from orchestrator.cli.render.plan import plan_view
@@ -41,12 +42,8 @@ def command(
         check_picture("--map", map_file)
     with connected(cluster) as client:
         document = client.plan(files or ())
-        drawn = client.coordinate_map(files or ()) if map_file else None
-    if map_file is not None and drawn is not None:
-        # matplotlib and numpy take longer to import than most commands take.
-        from orchestrator.cli.render.map import draw
-
-        draw(drawn, map_file)
+        draw_map(client, map_file, files or ())
+    if map_file is not None:
         document = msgspec.structs.replace(document, map=str(map_file))
     show(
         document,

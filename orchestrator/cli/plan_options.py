@@ -27,6 +27,13 @@ ThrottleOption = Annotated[
 YesOption = Annotated[bool, Option("--yes", help="Do not ask.")]
 
 
+def no_proposal() -> api.InvalidInput:
+    """What to raise if the leader proposes no moves."""
+    problem = "the leader proposes no moves at present"
+    remedy = "`vivace automation` says whether it looks for any; `vivace rebalance` plans now."
+    return api.InvalidInput("command line", "--proposed", None, problem, remedy)
+
+
 def agreed(question: str, ask: Callable[[str], str] = input) -> bool:
     """Whether somebody at the terminal agrees.
 

@@ -18,6 +18,8 @@ from orchestrator.cli.invocation import (
     progress,
     show,
 )
+from orchestrator.cli.plan_options import no_proposal
+from orchestrator.cli.render.automation import proposal_view
 from orchestrator.cli.render.plan_files import plan_file_view
 
 
@@ -40,6 +42,10 @@ def command(
     out: Annotated[
         Path | None, Option("--out", help="Keep the plan in this file, for `vivace apply`.")
     ] = None,
+    proposed: Annotated[
+        bool,
+        Option("--proposed", help="Show the moves that the leader proposes by itself; plan none."),
+    ] = False,
     cluster: ClusterOption = None,
     form: FormOption = OutputForm.TABLE,
 ) -> None:
@@ -50,6 +56,9 @@ def command(
     if out is not None and not out.absolute().parent.is_dir():
         problem, remedy = "is in no existing folder", "Make the folder, or name another one."
         raise api.InvalidInput("command line", "--out", str(out), problem, remedy)
+    if proposed:
+        _show_proposed(cluster, form, out)
+        return
     most = api.size("--max-bytes", max_bytes)
     with connected(cluster) as client, progress("Rebalance") as line:
         plan = client.rebalance(
@@ -58,6 +67,16 @@ def command(
     show(plan, form, lambda: plan_file_view(plan))
     if out is not None:
         write_plan(plan, out)
+
+
+def _show_proposed(cluster: str | None, form: OutputForm, out: Path | None) -> None:
+    with connected(cluster) as client:
+        found = client.proposal()
+    if found is None:
+        raise no_proposal()
+    show(found.plan, form, lambda: proposal_view(found))
+    if out is not None:
+        write_plan(found.plan, out)
 
 
 def write_plan(plan: api.PlanFile, out: Path) -> None:
@@ -73,4 +92,5 @@ def write_plan(plan: api.PlanFile, out: Path) -> None:
     except OSError as error:
         problem = f"cannot be written ({error.strerror})"
         raise api.InvalidInput("command line", "--out", str(out), problem, "") from None
-    messages().print(f"Apply it: vivace apply {out}", markup=False, soft_wrap=True)
+    if plan.moves:
+        messages().print(f"Apply it: vivace apply {out}", markup=False, soft_wrap=True)

@@ -25,7 +25,7 @@ from orchestrator.cli.invocation import (
     show,
 )
 from orchestrator.operations import table
-from orchestrator.operations.parameters import HistoryParameters, LogsParameters, Parameters
+from orchestrator.operations.parameters import HistoryParameters
 
 if TYPE_CHECKING:
     from vivace.cluster import ClusterClient
@@ -81,12 +81,12 @@ def collected(client: ClusterClient, tell: api.Progress) -> tuple[dict[str, byte
     """The files by name, and what could not be had, with the reason."""
     files: dict[str, bytes] = {"versions.json": _json(_versions())}
     missing: dict[str, str] = {}
-    nothing, newest = Parameters(), HistoryParameters(limit=MOST_EVENTS)
+    newest = HistoryParameters(limit=MOST_EVENTS)
     asked: Mapping[str, Callable[[], object]] = {
         "status.json": client.status,
-        "records.json": lambda: client.call(table.RECORDS, nothing),
+        "records.json": client.records,
         "plan.json": client.plan,
-        "topology.json": lambda: client.call(table.TOPOLOGY, nothing),
+        "topology.json": client.topology,
         "history.json": lambda: client.call(table.HISTORY, newest),
         "drills.json": client.drill_audit,
         "metrics.txt": lambda: client.text("/metrics"),
@@ -106,15 +106,14 @@ def collected(client: ClusterClient, tell: api.Progress) -> tuple[dict[str, byte
 def _processes(status: api.StatusDocument) -> list[str]:
     """Whose logs are asked for: of nodes, one of each Spark application, which has the log."""
     applications = {
-        node.domain.partition("@")[0]: node.node for node in status.nodes if node.kind == "executor"
+        node.labels.application: node.node for node in status.nodes if node.kind == "executor"
     }
     sites = [node.node for node in status.nodes if node.kind == "site"]
     return ["cluster", "web", "coordinator-1", "coordinator-2", *applications.values(), *sites]
 
 
 def _log_of(client: ClusterClient, name: str) -> Callable[[], str]:
-    asked = LogsParameters(process=name, lines=MOST_LINES)
-    return lambda: "".join(f"{line}\n" for line in client.call(table.LOGS, asked).lines)
+    return lambda: "".join(f"{line}\n" for line in client.logs(name, MOST_LINES).lines)
 
 
 def _content(found: object) -> bytes:

@@ -116,8 +116,9 @@ def _column(kind: str, sort: str | None) -> str:
     return titles[sort]
 
 
-def _sorted(records: tuple[Any, ...], shown: Shown) -> list[Any]:
-    found = KINDS[shown.kind].kind.sorted_by(records, shown.column)
+def _sorted(listed: Any, shown: Shown) -> list[Any]:
+    kind = KINDS[shown.kind]
+    found = kind.kind.sorted_by(kind.things(listed), shown.column)
     return found[::-1] if shown.is_inverted else found
 
 

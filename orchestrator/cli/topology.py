@@ -12,11 +12,10 @@ from orchestrator.cli.invocation import (
     ListFormOption,
     check_picture,
     connected,
+    draw_map,
     show,
 )
 from orchestrator.cli.render.topology import topology_view
-from orchestrator.operations import table
-from orchestrator.operations.parameters import Parameters
 
 
 def command(
@@ -33,13 +32,8 @@ def command(
     if plot is not None:
         check_picture("--plot", plot)
     with connected(cluster) as client:
-        found = client.call(table.TOPOLOGY, Parameters())
-        drawn = None if plot is None else client.coordinate_map()
-    if plot is not None and drawn is not None:
-        # matplotlib and numpy take longer to import than most commands take.
-        from orchestrator.cli.render.map import draw
-
-        draw(drawn, plot)
+        found = client.topology()
+        draw_map(client, plot)
     show(
         found,
         form,

@@ -46,7 +46,6 @@ def command(
         list[str] | None,
         Option(
             "--output",
-            "-o",
             metavar="STREAM=FILE",
             help="Where to write rows of a result, as the suffix says; - is standard output. "
             "Default: CSV on standard output.",
@@ -153,6 +152,9 @@ def _describe(one: api.TriedInput) -> None:
     messages().print(told, markup=False, soft_wrap=True, style="dim")
     for name, why in one.left_out.items():
         messages().print(f"! {one.stream}: {name} is left out: {why}", markup=False, style="yellow")
+    for name, value in one.doubtful.items():
+        told = f"! {one.stream}: {name} is taken for text because of {value}"
+        messages().print(told, markup=False, style="yellow")
 
 
 def _view(found: api.TryDocument) -> Text:
@@ -166,6 +168,7 @@ def _view(found: api.TryDocument) -> Text:
     for each in found.expected:
         text.append(comparison(each, "as expected", "that came"))
     text.append(evaluated_again(found.not_in_sql))
+    equal = "equal to Spark SQL's" if not found.not_in_sql else "equal when evaluated once more"
     for each in found.checked or ():
-        text.append(comparison(each, "equal to Spark SQL's, row for row", "that came"))
+        text.append(comparison(each, f"{equal}, row for row", "that came"))
     return text

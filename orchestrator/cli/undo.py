@@ -58,6 +58,8 @@ def command(
         if form is OutputForm.TABLE:
             output().print(plan_file_view(back))
         if not back.moves or not (yes or agreed("Move them back?")):
+            if form is not OutputForm.TABLE:
+                show(back, form, lambda: plan_file_view(back))
             messages().print("Nothing was changed.")
             return 0
         with progress("Undo") as line:

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
 from orchestrator import api
+from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import FilesOption, FormOption, OutputForm, show
 from orchestrator.cli.render.tables import Table
 
 
-def command(files: FilesOption, form: FormOption = OutputForm.TABLE) -> None:
+def command(
+    files: FilesOption,
+    insert_delays: Annotated[
+        bool,
+        Option(
+            "--insert-delays",
+            help="Insert <NOW> wherever statements read each other without a delay, as rarely as "
+            "can be, and print the statements.",
+        ),
+    ] = False,
+    form: FormOption = OutputForm.TABLE,
+) -> None:
     """Check manifests offline: fields, the queries' text, and names of streams, sites and nodes.
 
     [bold]Example:[/] vivace validate -f examples/aircraft
     """
-    document = api.validate(api.load(files))
+    document = api.validate(api.load(files), insert_delays=insert_delays)
     show(document, form, lambda: _view(document))
 
 
@@ -51,4 +65,8 @@ def _view(document: api.ValidateDocument) -> RenderableType:
             f"! Not checked: {', '.join(document.unchecked)}. "
             "Name the Cluster manifest too, with another -f."
         )
-    return Group(table, *(Text(remark, style="yellow") for remark in remarks))
+    delayed = [
+        Text(f"# Query {query}, with delays:\n{text.rstrip()}")
+        for query, text in document.delayed.items()
+    ]
+    return Group(table, *delayed, *(Text(remark, style="yellow") for remark in remarks))

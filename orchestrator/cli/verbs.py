@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import Protocol, cast
 
 VERBS = (
-    "try", "up", "down", "apply", "delete", "validate", "plan", "explain", "whatif", "switchover",
-    "move", "drain", "cordon", "uncordon", "rebalance", "moves", "undo", "status", "get",
-    "describe", "top", "topology", "logs", "send", "tail", "verify", "history", "metrics",
-    "support-bundle", "demo", "simulate", "completion",
+    "try", "up", "down", "apply", "delete", "validate", "size", "plan", "explain", "whatif",
+    "switchover", "move", "drain", "cordon", "uncordon", "rebalance", "moves", "undo", "automation",
+    "pause", "resume", "status", "get", "describe", "top", "topology", "logs", "send", "tail",
+    "verify", "history", "metrics", "support-bundle", "preflight", "demo", "simulate", "completion",
 )  # fmt: skip
 """Each is a module with a function `command`; in the order in which the help has them."""
 
@@ -19,9 +19,14 @@ GROUPS = {
     "config": ("list", "use", "add", "remove"),
     "operations": ("cancel",),
     "token": ("create", "list", "revoke"),
+    "maintenance": ("show", "break"),
     "bulk": ("coordinates", "place"),
+    "render": ("standalone", "compose"),
 }
 """Groups of verbs, each a module, and their verbs."""
+
+MODULES = {"render": "rendering"}
+"""Group → its module, where another one has its name."""
 
 Command = Callable[..., int | None]
 """A verb: its exit status, if that may be another one than 0."""
@@ -36,7 +41,7 @@ class VerbGroup(Protocol):
 
 def group_of(name: str) -> VerbGroup:
     """A group of verbs."""
-    return cast(VerbGroup, import_module(f"orchestrator.cli.{name}"))
+    return cast(VerbGroup, import_module(f"orchestrator.cli.{MODULES.get(name, name)}"))
 
 
 def verb_of(name: str) -> Command:

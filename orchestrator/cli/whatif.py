@@ -23,8 +23,8 @@ def command(
         list[str] | None,
         Option(
             metavar="NODE|KIND:NAME",
-            help="What is lost: a node, application:NAME, machine:NAME or site:NAME; "
-            "may be repeated.",
+            help="What is lost: a node, application:NAME, machine:NAME, zone:NAME, domain:NAME or "
+            "site:NAME; may be repeated.",
         ),
     ] = None,
     load: Annotated[float, Option(help="So many times as much comes in.")] = 1.0,
@@ -46,7 +46,10 @@ def command(
     ] = None,
     each: Annotated[
         bool,
-        Option("--each", help="Lose every node, application, machine and site, one at a time."),
+        Option(
+            "--each",
+            help="Lose every node, application, machine, zone, domain and site, one at a time.",
+        ),
     ] = False,
     play: Annotated[
         str | None,

@@ -1,8 +1,9 @@
 """Responding to requests, beside the leader's steps: planning takes long.
 
 What moves or deletes something that runs waits neither for what is to be applied, of which hosts
-may first try statements, nor for a search for moves that are worth it. So each of the three has a
-`Responder`, and in a coordinator a thread, of its own.
+may first try statements, nor for a search for moves that are worth it; and nobody waits for a
+search that the leader makes by itself. So each of the four has a `Responder`, and in a coordinator
+a thread, of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from orchestrator.control.host_trials import HostTrials
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.records import (
     ApplyRequest,
+    AutomaticRequest,
     ExplainRefusalRequest,
     ExplainRequest,
     RebalanceRequest,
@@ -24,11 +26,13 @@ from orchestrator.records import (
 from orchestrator.store.protocol import PROPOSALS, Store, StoreError
 
 APPLYING, SEARCHING = (ApplyRequest, ExplainRefusalRequest), (RebalanceRequest, ExplainRequest)
+AUTOMATIC = (AutomaticRequest,)
 
 KINDS: tuple[tuple[type[Wish], ...], ...] = (
     APPLYING,
     SEARCHING,
-    tuple(kind for kind in get_args(Wish) if kind not in (*APPLYING, *SEARCHING)),
+    AUTOMATIC,
+    tuple(kind for kind in get_args(Wish) if kind not in (*APPLYING, *SEARCHING, *AUTOMATIC)),
 )
 """Kinds of requests: those of a kind wait for each other."""
 

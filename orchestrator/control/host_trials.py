@@ -125,7 +125,7 @@ def usable_hosts(view: ClusterView, last: ReplicaId | None = None) -> list[Repli
     usable = {
         name: node
         for name, node in view.executors.items()
-        if name in view.trusted and name not in view.cordoned
+        if name in view.trusted and name not in view.closed
     }
     fastest = max(map(speed_of, usable.values()), default=1.0)
 

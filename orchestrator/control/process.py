@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from orchestrator.control.answering import KINDS, Responder
+from orchestrator.control.checkpoint_sweep import SWEEP_EVERY_S, CheckpointSweep
 from orchestrator.control.decide.beginning import begin_events
 from orchestrator.control.decide.decision import DecisionSettings, Write
+from orchestrator.control.decide.occasions import Occasions
 from orchestrator.control.decide.proposing import unanswered
 from orchestrator.control.decide.since import with_times
 from orchestrator.control.decide.writes import decide
@@ -26,18 +28,23 @@ from orchestrator.control.observe.missing_hosts import MissingHosts
 from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.publishing import DurationsPublisher, FiguresPublisher, Publications
+from orchestrator.records.versions import this_version
 from orchestrator.store.protocol import (
+    AUTOMATION,
     CANDIDATES,
     CORDONS,
     FRAGMENTS,
     LEADER,
     LINKS,
+    MAINTENANCE,
     MOVES,
     PROBLEMS,
+    PROPOSAL,
     PROPOSALS,
     QUERIES,
     REQUESTS,
     STREAMS,
+    TURNS,
     CandidateRecord,
     LeaderRecord,
     ProblemsRecord,
@@ -218,8 +225,22 @@ class Coordination:
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
         self._missing_hosts = MissingHosts()
+        self._occasions = Occasions(self._settings.drift)
         # Decisions of people and hosts should not wait for the next step.
-        urgent = (QUERIES, STREAMS, FRAGMENTS, CORDONS, MOVES, LINKS, REQUESTS, PROPOSALS)
+        urgent = (
+            QUERIES,
+            STREAMS,
+            FRAGMENTS,
+            CORDONS,
+            MOVES,
+            LINKS,
+            REQUESTS,
+            PROPOSALS,
+            TURNS,
+            MAINTENANCE,
+            AUTOMATION,
+            PROPOSAL,
+        )
         self._reader = ReadCache(store, RARELY_CHANGING, urgent=urgent, on_change=wake)
         self._read_whole_us = 0
         self._published = Publications(store)
@@ -236,10 +257,11 @@ class Coordination:
         """
         try:
             if self._published.held(self._candidacy) is None:
-                self._published.put(self._candidacy, CandidateRecord())
+                self._published.put(self._candidacy, CandidateRecord(versions=this_version()))
             if not self.election.stand(now_us):
                 self._before = None
                 self._missing_hosts.await_anew()
+                self._occasions.begin_anew()
                 return False
             return self._step(now_us)
         except StoreUnavailable:
@@ -289,6 +311,7 @@ class Coordination:
         if view is None:
             return False
         view = with_times(view, self._before, now_us)
+        view = self._occasions.noted(view, now_us)
         events = [*begin_events(self._before, view, now_us)]
         if self._before is not None:
             events += audit_events(self._before, view, now_us)
@@ -432,6 +455,9 @@ class Coordinator:
             target=self._run, args=(store, self._coordination), name="coordinator", daemon=True
         )
         self._thread.start()
+        election = self._coordination.election
+        sweep = CheckpointSweep(store, lambda: election.leads, lambda: self._now_us() / 1e6)
+        threading.Thread(target=self._sweep, args=(sweep,), name="sweep", daemon=True).start()
         for responder in self._coordination.responders:
             asked = threading.Event()
             self._asked.append(asked)
@@ -454,6 +480,11 @@ class Coordinator:
             asked.wait()
             asked.clear()
             coordination.respond(responder)
+
+    def _sweep(self, sweep: CheckpointSweep) -> None:
+        """Remove checkpoints on a thread of its own: a folder may not respond for long."""
+        while not self._stopping.wait(SWEEP_EVERY_S):
+            sweep.sweep()
 
     def stop(self) -> None:
         """Resign and end the session."""

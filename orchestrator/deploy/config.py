@@ -31,13 +31,13 @@ from orchestrator.embedded.ports import LOOPBACK
 from orchestrator.errors import InvalidInput
 from orchestrator.folders import read_secret
 from orchestrator.manifest import ClusterManifest, PlaceManifest, cluster_record, load
-from orchestrator.manifest.applications import nodes_of
-from orchestrator.records import MACHINE, HostSpec, NodeKind
+from orchestrator.manifest.applications import SparkApplication, applications_of
+from orchestrator.records import FailureLabels, HostSpec, NodeKind
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 _texts = (
     "cluster", "zookeeper", "site", "region", "domain", "application", "bind", "advertise",
-    "sparkMaster", "web", "insecureHttp", "corsAllow", "startedBy",
+    "sparkMaster", "web", "insecureHttp", "corsAllow", "startedBy", "grace",
 )  # fmt: skip
 _paths = (
     "manifest", "secretFile", "archive", "work", "tokenFile", "certificate", "certificateKey",
@@ -49,11 +49,18 @@ _address = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 SECRET_VARIABLE = "VIVACE_SECRET"
 
+KUBERNETES = "k8s://"
+"""Beginning of the URL of Spark's master where executors are pods."""
+
 SECRET_OF_EXECUTORS = "spark.executorEnv.VIVACE_SECRET_FILE"
 """The Spark setting with which a host pool does not send the secret to its executors."""
 
 WEB = f"{LOOPBACK}:8650"
 """Where the HTTP API is served unless something else is said."""
+
+GRACE_S = 300
+"""What a process that is told to end may take, unless something else is said: enough to move
+states of hundreds of megabytes."""
 
 VARIABLES: Mapping[str, str] = {
     name: "VIVACE_" + re.sub("([A-Z])", r"_\1", name).upper() for name in (*_texts, *_paths)
@@ -74,14 +81,16 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         `host:port` of the servers, separated by commas.
     secret
         Digest credential for the store; never logged.
+    secret_file
+        Where it was read, if not in a variable.
     manifest
         The Cluster manifest. A site whose `region` is set needs none.
     site, region
         The site to be, and its region; by default the region that the manifest gives the site.
     domain
-        Failure domain; by default the site, or the Spark application, on its machine.
+        The label `domain` of this process's hosts, instead of those in the manifest.
     application
-        Which of the manifest's Spark applications a host pool is, from 1 on; 0: the only one.
+        Which of the manifest's Spark applications a host pool is; empty: the only one.
     bind
         Address on which hosts listen; `0.0.0.0` where hosts are on several machines.
     advertise
@@ -106,17 +115,21 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Process that runs the whole cluster on this machine; 0: there is none.
     logs
         Folder with the logs of this machine's processes, which the API may show.
+    grace
+        How long a site or a host pool may take to end when it is told to by SIGTERM, seconds: it
+        waits for its turn, and leaves. 0: it ends at once.
     """
 
     file: str
     cluster: str
     zookeeper: str
     secret: str
+    secret_file: Path | None = None
     manifest: ClusterManifest | None = None
     site: str = ""
     region: str = ""
     domain: str = ""
-    application: int = 0
+    application: str = ""
     bind: str = LOOPBACK
     advertise: str = ""
     archive: Path | None = None
@@ -131,6 +144,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     started_by: int = 0
     cors_allow: tuple[str, ...] = ()
     logs: Path | None = None
+    grace: int = GRACE_S
 
     def open_store(self) -> ZooKeeperStore:
         """Open a session with the cluster's store.
@@ -154,25 +168,27 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             raise _missing(self.file, "work")
         return self.work
 
-    def host_spec(self, place: PlaceManifest, kind: NodeKind, owner: str) -> HostSpec:
+    def host_spec(
+        self, place: PlaceManifest, kind: NodeKind, application: SparkApplication | None = None
+    ) -> HostSpec:
         """Start parameters of the host of a node or site.
 
         Parameters
         ----------
-        owner
-            The process that takes the host along when it fails. It is the failure domain, together
-            with its machine, unless `domain` is set.
+        application
+            That runs the node.
         """
-        domain = self.domain or f"{owner}@{MACHINE}"
-        if place.domain and not self.application:
-            # An application has all nodes of a domain or none.
-            domain = f"{domain}/{place.domain}"
+        labels = FailureLabels(domain=self.domain or place.domain)
+        if application is not None:
+            labels = msgspec.structs.replace(
+                labels, application=application.name, zone=application.zone
+            )
         return HostSpec(
             cluster=self.cluster,
             node=place.name,
             kind=kind,
             region=place.region,
-            domain=domain,
+            labels=labels,
             zookeeper=self.zookeeper,
             secret="" if kind is NodeKind.EXECUTOR and self.executors_read_secret else self.secret,
             bind=self.bind,
@@ -183,10 +199,15 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def executors_read_secret(self) -> bool:
         """Whether the environment of executors says where the secret lies."""
-        return SECRET_OF_EXECUTORS in self.spark_settings
+        return self.on_kubernetes or SECRET_OF_EXECUTORS in self.spark_settings
 
-    def application_nodes(self) -> tuple[PlaceManifest, ...]:
-        """The nodes that a host pool runs.
+    @property
+    def on_kubernetes(self) -> bool:
+        """Whether executors are pods that Spark makes."""
+        return (self.spark_master or "").startswith(KUBERNETES)
+
+    def own_application(self) -> SparkApplication:
+        """The Spark application that a host pool is.
 
         Raises
         ------
@@ -194,11 +215,17 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             The manifest has no such application, or several and none is chosen.
         """
         manifest = self.cluster_manifest()
+        found = {a.name: a for a in applications_of(manifest, cluster_record(manifest).delays_ms)}
+        if self.application in found:
+            return found[self.application]
         if self.application:
-            return nodes_of(manifest, cluster_record(manifest).delays_ms, self.application)
-        if manifest.applications > 1:
+            problem = f"is no application of {manifest.file}"
+            remedy = nearest(self.application, found)
+            raise InvalidInput(self.file, "application", self.application, problem, remedy)
+        if len(found) > 1:
             raise _missing(self.file, "application")
-        return manifest.nodes
+        (only,) = found.values()
+        return only
 
     def site_spec(self) -> HostSpec:
         """Start parameters of the host of this site.
@@ -220,7 +247,7 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         elif place is None:
             problem = f"is no site of {self.manifest.file}"
             raise InvalidInput(self.file, "site", self.site, problem, nearest(self.site, sites))
-        return self.host_spec(place, NodeKind.SITE, self.site)
+        return self.host_spec(place, NodeKind.SITE)
 
 
 def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> ProcessConfig:
@@ -252,7 +279,8 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
             str(file), "insecureHttp", insecure, "is no truth", "Write true or false."
         )
     allowed = [each.strip() for each in given.pop("corsAllow", "").split(",") if each.strip()]
-    numbers = {name: given.pop(name, "0") for name in ("application", "startedBy")}
+    whole = {"startedBy": "0", "grace": str(GRACE_S)}
+    numbers = {name: given.pop(name, default) for name, default in whole.items()}
     for name, number in numbers.items():
         if not (number.isascii() and number.isdecimal()):
             remedy = "Write a whole number from 1 on."
@@ -286,11 +314,20 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
     return msgspec.convert({**given, **paths, **read, "manifest": manifest}, ProcessConfig)
 
 
+def is_address(text: str) -> bool:
+    """Whether a text is a host name, or an IP address as sockets take it."""
+    return _address.fullmatch(text) is not None
+
+
 def _written(field: Field | None) -> str:
     """A field's text; a number or a truth, as of a port, as it stands in the file."""
     if field is None:
         return ""
-    return field.text() if field.name not in ("web", "insecureHttp") else str(field.node.value)
+    return (
+        field.text()
+        if field.name not in ("web", "insecureHttp", "grace")
+        else str(field.node.value)
+    )
 
 
 def _check_names(file: Path, given: Mapping[str, str]) -> None:
@@ -300,7 +337,7 @@ def _check_names(file: Path, given: Mapping[str, str]) -> None:
             remedy = f"Use small letters, digits and single hyphens, {MAX_NAME} at most."
             raise InvalidInput(str(file), name, value, "cannot be a name", remedy)
     for name in ("bind", "advertise"):
-        if (value := given.get(name)) is not None and _address.fullmatch(value) is None:
+        if (value := given.get(name)) is not None and not is_address(value):
             remedy = "Write a host name or an IP address, without port or network."
             raise InvalidInput(str(file), name, value, "is no address", remedy)
     try:

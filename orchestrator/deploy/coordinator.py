@@ -11,7 +11,6 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
@@ -22,11 +21,13 @@ from orchestrator.control.observe.clocks import CoordinatorClock, read_cluster_u
 from orchestrator.control.process import Coordinator
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.entry_point import LOOK_EVERY_S, Waiting, run
+from orchestrator.deploy.turns import EndSignals
 from orchestrator.embedded.struck_process import COORDINATOR, obeying_drills
 from orchestrator.health import Health
 from orchestrator.manifest import cluster_record
 from orchestrator.records import ClusterRecord
-from orchestrator.store.protocol import CLUSTER, RecordExists, RecordMissing, Store, VersionConflict
+from orchestrator.store.overtaken import until_not_overtaken
+from orchestrator.store.protocol import CLUSTER, Store
 
 
 def start_coordinator(config: ProcessConfig, waiting: Waiting, health: Health) -> Coordinator:
@@ -72,24 +73,22 @@ def settings_of(config: ProcessConfig) -> ClusterRecord:
 def publish(store: Store, settings: ClusterRecord) -> None:
     """Make the store hold these settings; the cluster's id is drawn once, and stays."""
     drawn = secrets.token_hex(8)
-    while True:
+
+    # Another coordinator, started at the same time, may be faster: then they are compared again.
+    def change() -> None:
         found = store.get(CLUSTER)
         known = "" if found is None else found.record.id
-        settings = msgspec.structs.replace(settings, id=known or drawn)
-        if found is not None and found.record == settings:
-            return
-        # On failure another coordinator, started at the same time, was faster: compare again.
-        try:
-            if found is None:
-                store.create(CLUSTER, settings)
-            else:
-                store.update(CLUSTER, settings, found.version)
-        except (RecordExists, RecordMissing, VersionConflict):
-            continue
+        wanted = msgspec.structs.replace(settings, id=known or drawn)
+        if found is None:
+            store.create(CLUSTER, wanted)
+        elif found.record != wanted:
+            store.update(CLUSTER, wanted, found.version)
+
+    until_not_overtaken(CLUSTER.path, change)
 
 
-def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> None:
-    """Be a coordinator until `ended` says so."""
+def serve(config: ProcessConfig, ended: EndSignals, health: Health) -> None:
+    """Be a coordinator until it is told to end. It resigns then, and waits for no turn."""
     waiting = Waiting(ended, health)
     coordinator = start_coordinator(config, waiting, health)
     names = {coordinator.candidate: lambda: coordinator.candidate}

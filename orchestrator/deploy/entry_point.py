@@ -12,12 +12,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from orchestrator.control.observe.running_versions import running_versions
 from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig, read_config
+from orchestrator.deploy.turns import EndSignals
 from orchestrator.errors import Unreachable, VivaceError
-from orchestrator.folders import remove_scratch
+from orchestrator.folders import PRIVATE_UMASK, remove_scratch
 from orchestrator.health import HEALTH_VARIABLE, Health, served
 from orchestrator.records import ClusterRecord
-from orchestrator.store.protocol import CLUSTER, Store
+from orchestrator.records.versions import this_version
+from orchestrator.store.protocol import CLUSTER, TURNS, Store, StoreError
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 LOOK_EVERY_S = 0.1
@@ -28,9 +31,8 @@ SAY_EVERY_S = 10.0
 
 _log = logging.getLogger("vivace.process")
 
-Serve = Callable[[ProcessConfig, Callable[[], bool], Health], None]
-"""A process's work: serves until the function it is given says that the process should end, and
-notes each turn of its loop."""
+Serve = Callable[[ProcessConfig, EndSignals, Health], None]
+"""A process's work: serves until it is told to end, and notes each turn of its loop."""
 
 _epilog = """\
 example:
@@ -40,8 +42,9 @@ Environment variables win over the file:
   {variables}
 {health}=PORT serves /livez and /readyz there (0.0.0.0:PORT: to other machines, too).
 The process waits for ZooKeeper, and for the cluster's settings, however long it takes. SIGTERM ends
-it in order. Exit status: 0 ended in order, 2 the configuration or the secret was refused, 3 Spark
-cannot be reached."""
+it in order: a site or a host pool waits for its turn and leaves first, for {grace} seconds at most.
+SIGINT ends it in order at once. Exit status: 0 ended in order, 2 the configuration or the secret
+was refused, 3 Spark cannot be reached."""
 
 
 class Ended(Exception):
@@ -66,6 +69,7 @@ def run(module: str, about: str, serve: Serve, arguments: Sequence[str] | None =
             variable=SECRET_VARIABLE,
             variables="\n  ".join((SECRET_VARIABLE, *VARIABLES.values())),
             health=HEALTH_VARIABLE,
+            grace=VARIABLES["grace"],
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -73,14 +77,10 @@ def run(module: str, about: str, serve: Serve, arguments: Sequence[str] | None =
         "--config", type=Path, required=True, metavar="FILE", help="configuration, YAML or JSON"
     )
     file: Path = parser.parse_args(arguments).config
-    ending = False
-
-    def end(_number: int, _frame: object) -> None:
-        nonlocal ending
-        ending = True
-
+    os.umask(PRIVATE_UMASK)
+    ending = EndSignals()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+        signal.signal(number, lambda number, _: ending.told(number))
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr
     )
@@ -90,7 +90,7 @@ def run(module: str, about: str, serve: Serve, arguments: Sequence[str] | None =
     try:
         config = read_config(file)
         with served(health, given):
-            serve(config, lambda: ending, health)
+            serve(config, ending, health)
     except Ended:
         return 0
     except VivaceError as error:
@@ -116,7 +116,9 @@ class Waiting:
         self._say_s = 0.0
 
     def open_store(self, config: ProcessConfig) -> ZooKeeperStore:
-        """A session with the cluster's store, once ZooKeeper serves.
+        """A session with the cluster's store, once this process may use it.
+
+        ZooKeeper must serve, and no process run of a version that this one cannot run beside.
 
         Raises
         ------
@@ -125,9 +127,39 @@ class Waiting:
         """
         while True:
             try:
-                return config.open_store()
+                store = config.open_store()
+                break
             except Unreachable as error:
                 self._wait(f"ZooKeeper: {error}")
+        try:
+            self._versions(store)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _versions(self, store: Store) -> None:
+        """Wait until there is no process that could not exchange messages or records with this."""
+        while True:
+            apart = [
+                f"{kind} {name}, which is of another version: {obstacle}"
+                for kind, name, version in running_versions(store)
+                if (obstacle := this_version().obstacle(version)) is not None
+            ]
+            if not apart:
+                return
+            self._wait(f"the end of {apart[0]}. `vivace preflight` tells more")
+
+    def end_of_former(self, store: Store, owner: str) -> None:
+        """Wait until no other process of an owner's has been told to end, and has yet to leave.
+
+        Raises
+        ------
+        Ended
+            The process is to end.
+        """
+        while _leaves(store, owner):
+            self._wait(f"the former process of {owner}, which leaves")
 
     def settings(self, store: Store) -> ClusterRecord:
         """The cluster's settings, once a coordinator has published them.
@@ -149,6 +181,15 @@ class Waiting:
             _log.info("waiting for %s", awaited)
             self._say_s = time.monotonic() + SAY_EVERY_S
         time.sleep(LOOK_EVERY_S)
+
+
+def _leaves(store: Store, owner: str) -> bool:
+    try:
+        turns = store.list(TURNS).records.values()
+    except StoreError:
+        # It will be known later.
+        return True
+    return any(found.record.owner == owner for found in turns)
 
 
 def leave(status: int) -> NoReturn:

@@ -18,7 +18,7 @@ import yaml
 
 from foundation.bounds import MAX_NAME
 from foundation.suggestions import closest, nearest
-from orchestrator.documents.units import UnitError
+from orchestrator.documents.units import UnitError, duration_ms
 from orchestrator.documents.yaml_errors import explain_yaml
 from orchestrator.errors import InvalidInput
 from orchestrator.folders import read_text
@@ -182,6 +182,14 @@ class Field:
             self.refuse("is not above 0", "Write a quantity above 0.")
         return quantity
 
+    def duration_ms(self) -> float:
+        """A length of time that may be 0, ms."""
+        return self.quantity(duration_ms)
+
+    def interval_ms(self) -> float:
+        """A length of time above 0, ms."""
+        return self.quantity(duration_ms, positive=True)
+
     def parsed(self, parse: Callable[[str], P]) -> P:
         """Text, read by one of `orchestrator.documents.units`."""
         return self._parsed(self.text(), parse)
@@ -218,6 +226,10 @@ class Field:
     def is_mapping(self) -> bool:
         """Whether the value is a mapping."""
         return isinstance(self.node, yaml.MappingNode)
+
+    def is_list(self) -> bool:
+        """Whether the value is a list."""
+        return isinstance(self.node, yaml.SequenceNode)
 
     def written(self) -> dict[str, tuple[int, str | None]]:
         """Dotted name of each field within a mapping → its line, and its text if it is a scalar."""

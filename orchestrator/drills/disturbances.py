@@ -30,7 +30,7 @@ from orchestrator.drills.acting import (
     await_restored,
     await_successor,
 )
-from orchestrator.drills.drill import Aim, Drill, owner
+from orchestrator.drills.drill import Aim, Drill
 from orchestrator.drills.hands import REAL, Hands
 from orchestrator.drills.kill_executor import Killed, choose, choose_protected, fail
 from orchestrator.drills.links import CUT_S, DELAY_MS, DELAY_S, LinkChange, disturb
@@ -97,7 +97,7 @@ def _ensemble(view: ClusterView, cluster_pid: int) -> str | None:
 
 
 def _applications(view: ClusterView, _cluster_pid: int) -> str | None:
-    if len({owner(node.domain) for node in view.executors.values()}) > 1:
+    if len({node.labels.application for node in view.executors.values()}) > 1:
         return None
     return "the cluster has one Spark application (`applications: 2` gives it a second)"
 

@@ -67,10 +67,5 @@ class Drill:
         """The nodes that fail if it strikes one."""
         if not self.whole_domain:
             return (node,)
-        owners = {name: owner(each.domain) for name, each in view.executors.items()}
+        owners = {name: each.labels.application for name, each in view.executors.items()}
         return tuple(name for name in sorted(owners) if owners[name] == owners[node])
-
-
-def owner(domain: str) -> str:
-    """The Spark application of a failure domain, which may have nodes on several machines."""
-    return domain.partition("@")[0]

@@ -241,14 +241,14 @@ def _amiss(view: ClusterView, target: Target, drill: Drill) -> list[str]:
     if not view.fragments:
         missing.append("nothing is placed")
     if drill.whole_domain and not apart(view):
-        missing.append("a fragment has both replicas in one failure domain")
+        missing.append("a fragment has both replicas in one application")
     return missing
 
 
 def apart(view: ClusterView) -> bool:
-    """Whether no fragment has both replicas in one failure domain."""
-    domains = {name: node.domain for name, node in view.executors.items()}
+    """Whether no fragment has both replicas in one Spark application."""
+    owners = {name: node.labels.application for name, node in view.executors.items()}
     return all(
-        len({domains.get(replica.node, "") for replica in found.record.replicas[:2]}) == 2
+        len({owners.get(replica.node, "") for replica in found.record.replicas[:2]}) == 2
         for found in view.fragments.values()
     )

@@ -59,8 +59,8 @@ class Unusable(DriverError):
         self.remedy = remedy
 
 
-class Driver(Record, frozen=True, kw_only=True):
-    """Base of all drivers: the fields of a subclass are its options."""
+class Driver(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all drivers: the fields of a subclass are its options. None may be overlooked."""
 
     @classmethod
     def read(cls, section: Section) -> Self:

@@ -8,8 +8,8 @@ program at once. Program and supervisor have a process group of their own. A Ctr
 reaches neither, so the parent decides the order in which processes end. Processes below the program
 may have begun sessions of their own; what is ended in order ends with them, too.
 
-This file is also the supervisor's program (`python child_process.py DESCRIPTOR COMMAND…`). It
-imports only the standard library, so it starts fast and needs no search path.
+This file is also the supervisor's program (`python child_process.py DESCRIPTOR SIGNAL COMMAND…`).
+It imports only the standard library, so it starts fast and needs no search path.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from psutil import Process
 
 ORPHAN_GRACE_S = 3.0
-"""Time for a program whose parent died to end on SIGTERM, before it is killed."""
+"""Time for a program whose parent died to end in order, before it is killed."""
 
 KILL_WAIT_S = 10.0
 """Time for a supervisor to kill its program and end, before the supervisor is killed."""
@@ -51,6 +51,8 @@ class ChildProcess:
         Its environment; this process's own if not given.
     cwd
         Its working directory.
+    ends_by
+        The signal that ends it in order.
     """
 
     def __init__(
@@ -61,12 +63,14 @@ class ChildProcess:
         stdin: IO[bytes] | int = subprocess.DEVNULL,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        ends_by: signal.Signals = signal.SIGTERM,
     ) -> None:
+        self._ends_by = ends_by
         held, pipe = os.pipe()
         try:
             with contextlib.nullcontext() if log is None else log.open("ab") as output:
                 self._supervisor = subprocess.Popen(
-                    [sys.executable, "-I", "-S", __file__, str(held), *args],
+                    [sys.executable, "-I", "-S", __file__, str(held), str(int(ends_by)), *args],
                     stdin=stdin,
                     stdout=output,
                     stderr=output,
@@ -127,7 +131,7 @@ class ChildProcess:
             return
         below = self._below()
         if self._supervisor.poll() is None:
-            self._signal(signal.SIGTERM)
+            self._signal(self._ends_by)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._supervisor.wait(timeout_s)
         # Even if the program has ended, processes that it started may not have.
@@ -164,7 +168,7 @@ def _kill_all(processes: Sequence[Process]) -> None:
     psutil.wait_procs(processes, KILL_WAIT_S)
 
 
-def _supervise(held: int, args: Sequence[str]) -> int:
+def _supervise(held: int, ends_by: int, args: Sequence[str]) -> int:
     """Run the command until it ends or the parent does; its exit status."""
 
     def outlive(_number: int, _frame: FrameType | None) -> None:
@@ -183,7 +187,7 @@ def _supervise(held: int, args: Sequence[str]) -> int:
         if os.read(held, 1):
             program.kill()
             return
-        os.killpg(0, signal.SIGTERM)
+        os.killpg(0, ends_by)
         time.sleep(ORPHAN_GRACE_S)
         os.killpg(0, signal.SIGKILL)
 
@@ -193,4 +197,4 @@ def _supervise(held: int, args: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_supervise(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(_supervise(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))

@@ -41,6 +41,9 @@ SMALL_JVM = (
 """Options for many processes on one machine: they start fast, take little memory, and write no
 performance data."""
 
+DRIVER_HEAP_MIB, ZOOKEEPER_HEAP_MIB = 768, 128
+"""Heaps of a Spark driver, and of a server of ZooKeeper, whose records are few."""
+
 LOGGING = """\
 status = error
 appender.console.type = Console

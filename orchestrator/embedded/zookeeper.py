@@ -20,7 +20,7 @@ from typing import Self
 
 from orchestrator.embedded.child_process import ChildProcess
 from orchestrator.embedded.class_data import class_data_options, class_path
-from orchestrator.embedded.java import LOGGING, SMALL_JVM, Java
+from orchestrator.embedded.java import LOGGING, SMALL_JVM, ZOOKEEPER_HEAP_MIB, Java
 from orchestrator.embedded.ports import LOOPBACK, PortTaken, free_port, is_free
 from orchestrator.errors import Unreachable
 from orchestrator.folders import private_folder
@@ -52,8 +52,7 @@ autopurge.snapRetainCount=3
 autopurge.purgeInterval=1
 """
 
-
-_ensemble = """\
+ENSEMBLE = """\
 initLimit=50
 syncLimit=25
 quorumListenOnAllIPs=false
@@ -61,9 +60,9 @@ quorum.auth.enableSasl=true
 quorum.auth.learnerRequireSasl=true
 quorum.auth.serverRequireSasl=true
 """
-"""Limits in ticks: 10 s for a server to join, 5 s for it to follow."""
+"""Of each server of an ensemble. Limits in ticks: 10 s to join, 5 s to follow."""
 
-_credentials = """\
+CREDENTIALS = """\
 QuorumServer {{
   org.apache.zookeeper.server.auth.DigestLoginModule required user_server="{secret}";
 }};
@@ -71,6 +70,12 @@ QuorumLearner {{
   org.apache.zookeeper.server.auth.DigestLoginModule required username="server" password="{secret}";
 }};
 """
+
+
+def credential_options(file: str) -> list[str]:
+    """Java's options for a server whose credentials are in a file."""
+    # Of the mechanisms, only DIGEST-MD5 needs no Kerberos; FIPS 140 does not allow it.
+    return [f"-Djava.security.auth.login.config={file}", "-Dzookeeper.fips-mode=false"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class Seat:
             f"server.{number}={LOOPBACK}:{follow}:{vote}\n"
             for number, (follow, vote) in enumerate(self.ports, 1)
         ]
-        return _ensemble + "".join(servers)
+        return ENSEMBLE + "".join(servers)
 
 
 class EmbeddedZooKeeper:
@@ -220,7 +225,7 @@ class EmbeddedZooKeeper:
                 str(self._java.executable),
                 *SMALL_JVM,
                 *class_data_options(self._java),
-                "-Xmx128m",
+                f"-Xmx{ZOOKEEPER_HEAP_MIB}m",
                 "-Dzookeeper.jmx.log4j.disable=true",
                 f"-Djava.io.tmpdir={self._temporary}",
                 *options,
@@ -241,12 +246,8 @@ class EmbeddedZooKeeper:
         (self._folder / "data" / "myid").write_text(str(seat.number), encoding="ascii")
         credentials = self._folder / "quorum.jaas"
         credentials.touch(mode=0o600)
-        credentials.write_text(_credentials.format(secret=seat.secret), encoding="ascii")
-        # Of the mechanisms, only DIGEST-MD5 needs no Kerberos; FIPS 140 does not allow it.
-        return [
-            f"-Djava.security.auth.login.config={credentials}",
-            "-Dzookeeper.fips-mode=false",
-        ]
+        credentials.write_text(CREDENTIALS.format(secret=seat.secret), encoding="ascii")
+        return credential_options(str(credentials))
 
     def _await_service(self, process: ChildProcess, port: int, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

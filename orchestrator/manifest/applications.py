@@ -1,12 +1,15 @@
 """The Spark applications of a cluster, and which of its nodes each of them runs.
 
-A Spark driver that dies takes its executors along, so a Spark application is a failure domain. The
-two replicas of a fragment run in different applications, and each node should therefore have a near
-node in every other application. The nodes are put into groups, each of a node and those nearest to
-it, one for each application; the members of a group go to different applications.
+A Spark driver that dies takes its executors along, so the replicas of a fragment run in different
+applications if there are several. A manifest lists the nodes of each application, or it says how
+many there are.
 
-Nodes of one `domain` of the manifest fail together anyway. They stay together: an application runs
-all nodes of a domain or none.
+If it lists them, no node changes its application when another node, or an application, is added or
+removed. If it counts them, the nodes are put into groups, each of a node and those nearest to it,
+one for each application, and the members of a group go to different applications: each node has a
+near one in every other application. That suits clusters that start as a whole, on one machine:
+with another number of nodes, nodes may change their application. Nodes of one `domain` of the
+manifest, which fail together anyway, then stay in one application.
 """
 
 from __future__ import annotations
@@ -14,52 +17,70 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from orchestrator.errors import InvalidInput
+import msgspec
+
 from orchestrator.manifest.kinds import ClusterManifest, PlaceManifest
 
 Delays = Mapping[str, Mapping[str, float]]
 """One-way delays between regions, ms; empty: links are not delayed."""
 
 
-def spread(manifest: ClusterManifest, delays_ms: Delays) -> tuple[tuple[PlaceManifest, ...], ...]:
-    """The nodes of each application, in the manifest's order.
+class SparkApplication(msgspec.Struct, frozen=True, kw_only=True):
+    """A Spark application.
+
+    Attributes
+    ----------
+    zone
+        Where the manifest has it run; empty: it does not say.
+    """
+
+    name: str
+    nodes: tuple[PlaceManifest, ...]
+    zone: str = ""
+
+
+def applications_of(manifest: ClusterManifest, delays_ms: Delays) -> tuple[SparkApplication, ...]:
+    """The applications, each with its nodes in the order of the manifest.
 
     Parameters
     ----------
     delays_ms
         Of the cluster's record.
     """
+    listed = manifest.applications
+    if isinstance(listed, int):
+        return tuple(
+            SparkApplication(name=f"application-{number}", nodes=nodes)
+            for number, nodes in enumerate(_spread(manifest.nodes, listed, delays_ms), 1)
+        )
+    return tuple(
+        SparkApplication(
+            name=each.name,
+            nodes=tuple(place for place in manifest.nodes if place.name in each.nodes),
+            zone=each.zone,
+        )
+        for each in listed
+    )
+
+
+def _spread(
+    nodes: Sequence[PlaceManifest], count: int, delays_ms: Delays
+) -> tuple[tuple[PlaceManifest, ...], ...]:
+    """The nodes of each of so many applications."""
     places: dict[str, list[PlaceManifest]] = {}
-    for place in manifest.nodes:
+    for place in nodes:
         places.setdefault(place.domain or f"\0{place.name}", []).append(place)
     left = list(places.values())
-    found: list[list[PlaceManifest]] = [[] for _ in range(manifest.applications)]
+    found: list[list[PlaceManifest]] = [[] for _ in range(count)]
     while left:
         group = _nearest(left, len(found), delays_ms)
         left = [each for each in left if each not in group]
         # The application with the fewest nodes gets the largest domain; the first ones, if equal.
         emptiest = sorted(found, key=len)
-        for nodes, members in zip(emptiest, sorted(group, key=len, reverse=True), strict=False):
-            nodes += members
-    order = {place: number for number, place in enumerate(manifest.nodes)}
-    return tuple(tuple(sorted(nodes, key=order.__getitem__)) for nodes in found)
-
-
-def nodes_of(
-    manifest: ClusterManifest, delays_ms: Delays, number: int
-) -> tuple[PlaceManifest, ...]:
-    """The nodes of one application, counted from 1.
-
-    Raises
-    ------
-    InvalidInput
-        There is no such application.
-    """
-    if not 1 <= number <= manifest.applications:
-        problem = f"is no application of {manifest.file}"
-        remedy = f"It has {manifest.applications}."
-        raise InvalidInput(manifest.file, "application", number, problem, remedy)
-    return spread(manifest, delays_ms)[number - 1]
+        for chosen, members in zip(emptiest, sorted(group, key=len, reverse=True), strict=False):
+            chosen += members
+    order = {place: number for number, place in enumerate(nodes)}
+    return tuple(tuple(sorted(chosen, key=order.__getitem__)) for chosen in found)
 
 
 def _nearest(

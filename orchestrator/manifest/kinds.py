@@ -6,46 +6,27 @@ read. A cluster's manifest also says which processes to start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import pairwise
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from foundation.bounds import MAX_NAME
+from foundation.suggestions import nearest
+from orchestrator.checkpoints.checkpoint_folder import checked_folder
 from orchestrator.documents.document import Field, Options, Section, slug
-from orchestrator.documents.units import duration_ms, memory_bytes, rate_bytes_s, servers
-from orchestrator.edges import sinks, sources
-from orchestrator.edges.sources.formats.form_options import WithForm, read_path, row_form
-from orchestrator.edges.sources.formats.row_form import RowForm
-from orchestrator.errors import InvalidInput
+from orchestrator.documents.units import memory_bytes, rate_bytes_s, servers
 from orchestrator.manifest.cpu import read_scaling
+from orchestrator.manifest.query_kind import read_batching, read_query
+from orchestrator.manifest.stream_kind import read_stream
 from orchestrator.records import (
     ClusterRecord,
-    Estimate,
-    Guarantee,
-    OnError,
-    Overflow,
-    Partial,
     QueryManifest,
-    QueryRecord,
-    Scheme,
-    Shed,
-    SourceSpec,
-    Standby,
     StreamManifest,
-    StreamRecord,
 )
+from orchestrator.records.checkpoints import StateSpec
 from orchestrator.records.moves import LEAST_STATE_RATE_BYTES_S
-from streams.language import QueryError
-from streams.language.names import is_plain
-from streams.plan.partial import PARTIAL_INFIX
-from streams.plan.program import REJECTED_SUFFIX
 from streams.scheduling.run_queue import Policy
-from streams.scheduling.shedder import value_of
-from streams.vectors.chunk import stream_schema, type_names
-from streams.vectors.reserved import taken
 
 DEFAULT_EXECUTOR_MEMORY_BYTES = 512 * 2**20
 """Enough for the demo's executors; the Python worker's memory comes on top of it."""
@@ -57,14 +38,22 @@ thirtieth of the heap: 450 MiB are 29/30 of 466 MiB. The rest is a margin."""
 LEAST_MEMORY_BYTES = 16 * 2**20
 """Below that, a stream's part would not hold an interval of a fast stream."""
 
+LEAST_CHECKPOINT_MS = 1000.0
+"""A shorter interval would keep a disk busy with what nobody needs."""
+
+MOST_CHECKPOINT_SETS = 10
+
+LEAST_RETAINED_BYTES = 32 * 2**20
+"""As a journal's own `retain`."""
+
 MOST_COORDINATORS = 9
 """One leads, and one or two more take over from it. More only hold sessions."""
 
 MOST_SERVERS = 7
 """Each further ZooKeeper server makes writes slower; seven survive the loss of three."""
 
-LEAST_SHED_MS = 1e-3
-"""Load shedders count in whole microseconds."""
+_process_name = re.compile(r"cluster|web|(site|coordinator)-.*")
+"""What other processes of a cluster are called: an application gives its log its name."""
 
 
 class PlaceManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +69,22 @@ class PlaceManifest(msgspec.Struct, frozen=True, kw_only=True):
     region: str
     file: str
     domain: str = ""
+
+
+class ApplicationManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A Spark application as a manifest lists it.
+
+    Attributes
+    ----------
+    nodes
+        Names of its nodes.
+    zone
+        Where it runs; empty: not known.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    zone: str = ""
 
 
 class ZooKeeperManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +120,8 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     latencies
         Absolute path of the table of round trips; None: links are not delayed.
     applications
-        Number of Spark applications that share the nodes.
+        Number of Spark applications that share the nodes, or each of them
+        (`orchestrator.manifest.applications`).
     coordinators
         Number of coordinators; one of them leads.
     zookeeper
@@ -128,7 +134,7 @@ class ClusterManifest(msgspec.Struct, frozen=True, kw_only=True):
     sites: tuple[PlaceManifest, ...] = ()
     latencies: Path | None = None
     executor_memory_bytes: int = DEFAULT_EXECUTOR_MEMORY_BYTES
-    applications: int = 1
+    applications: int | tuple[ApplicationManifest, ...] = 1
     coordinators: int = 1
     zookeeper: ZooKeeperManifest = ZooKeeperManifest()
     written: Mapping[str, tuple[int, str | None]] = {}
@@ -167,14 +173,6 @@ def read_manifest(document: Field) -> Manifest:
         return _readers[kind](document, section)
 
 
-def _interval(field: Field) -> float:
-    return field.quantity(duration_ms, positive=True)
-
-
-def _duration(field: Field) -> float:
-    return field.quantity(duration_ms)
-
-
 def _memory(field: Field, least_bytes: int, problem: str) -> int:
     size = field.quantity(memory_bytes, positive=True)
     if size < least_bytes:
@@ -197,6 +195,49 @@ def _coordinators(field: Field) -> int:
     return count
 
 
+def _applications(
+    field: Field, nodes: Sequence[PlaceManifest]
+) -> int | tuple[ApplicationManifest, ...]:
+    """How many applications share the nodes, or which nodes each of them runs."""
+    if not field.is_list():
+        most = len({place.domain or place for place in nodes})
+        if (count := field.count()) > most:
+            field.refuse(
+                "leaves an application without a node: nodes of one domain share an application",
+                f"Write {most} or fewer.",
+            )
+        return count
+    left = {place.name: "" for place in nodes}
+    found = tuple(_application(item, left) for item in field.items())
+    for at, application in enumerate(found):
+        if application.name in {other.name for other in found[:at]}:
+            problem = "is the name of another one"
+            field.items()[at].section().need("name").refuse(problem, "Choose another name.")
+    if out := ", ".join(name for name, application in left.items() if not application):
+        field.refuse(f"leaves out {out}", "Name each node in one application.")
+    return found
+
+
+def _application(item: Field, runs: dict[str, str]) -> ApplicationManifest:
+    """An application of a list; its nodes are noted in `runs`: node → application, or empty."""
+    with item.section() as section:
+        named, listed = section.need("name"), section.need("nodes")
+        name = named.slug()
+        if _process_name.fullmatch(name):
+            named.refuse("is what another process is called", "Choose another name.")
+        nodes = tuple(node.slug() for node in listed.items())
+        if not nodes:
+            listed.refuse("names no node", "Name at least one, or leave the application out.")
+        for node, field in zip(nodes, listed.items(), strict=True):
+            if node not in runs:
+                field.refuse("is no node of this cluster", nearest(node, runs))
+            if runs[node]:
+                field.refuse(f"is in application {runs[node]} already", "Name it in one of them.")
+            runs[node] = name
+        zone = section.given({"zone": ("zone", Field.slug)})
+        return ApplicationManifest(name=name, nodes=nodes, **zone)
+
+
 def _zookeeper(field: Field) -> ZooKeeperManifest:
     if not field.is_mapping():
         return ZooKeeperManifest(address=field.parsed(servers))
@@ -211,20 +252,60 @@ def _zookeeper(field: Field) -> ZooKeeperManifest:
         return ZooKeeperManifest(servers=count)
 
 
+def _folder(field: Field) -> str:
+    """A folder, or the URI of one. `vivace up` takes a path without a first `/` as its data's."""
+    try:
+        return checked_folder(field.text())
+    except ValueError as error:
+        field.refuse(
+            f"leads to no file system: {error}", "Write a path, or a URI such as s3://bucket/path."
+        )
+
+
+def _kept(field: Field) -> int:
+    if (count := field.count()) > MOST_CHECKPOINT_SETS:
+        field.refuse("is more than can be of use", f"Write {MOST_CHECKPOINT_SETS} or fewer.")
+    return count
+
+
+def _every(field: Field) -> float:
+    if (every_ms := field.interval_ms()) < LEAST_CHECKPOINT_MS:
+        least = f"{LEAST_CHECKPOINT_MS / 1000:g} s"
+        field.refuse("leaves no time to write a state", f"Write {least} or more.")
+    return every_ms
+
+
+_state_options: Options = {
+    "every_ms": ("every", _every),
+    "keep": ("keep", _kept),
+    "retain_bytes": (
+        "retain",
+        lambda field: _memory(field, LEAST_RETAINED_BYTES, "is too little for a journal"),
+    ),
+}
+
+
+def _state(field: Field) -> StateSpec:
+    with field.section() as section:
+        return StateSpec(folder=_folder(section.need("folder")), **section.given(_state_options))
+
+
 _settings: Options = {
-    "heartbeat_ms": ("heartbeat", _interval),
-    "suspect_after_ms": ("suspectAfter", _interval),
-    "ack_interval_ms": ("ackInterval", _interval),
-    "probe_interval_ms": ("probeInterval", _interval),
-    "batch_ms": ("batch", _duration),
-    "hop_overhead_ms": ("hop", _duration),
+    "heartbeat_ms": ("heartbeat", Field.interval_ms),
+    "suspect_after_ms": ("suspectAfter", Field.interval_ms),
+    "ack_interval_ms": ("ackInterval", Field.interval_ms),
+    "probe_interval_ms": ("probeInterval", Field.interval_ms),
+    "batch_ms": ("batch", Field.duration_ms),
+    "hop_overhead_ms": ("hop", Field.duration_ms),
     "cpu": ("cpu", read_scaling),
     "scheduling": ("scheduling", lambda field: Policy(field.choice([p.value for p in Policy]))),
+    "batching": ("batching", read_batching),
     "memory_bytes": (
         "memory",
         lambda field: _memory(field, LEAST_MEMORY_BYTES, "is too little for the queues of a host"),
     ),
     "state_rate_bytes_s": ("stateRate", _state_rate),
+    "state": ("state", _state),
     "emulate_costs": ("emulateCosts", Field.boolean),
     "admission": ("admission", lambda field: field.boolean("on", "off")),
 }
@@ -237,7 +318,6 @@ _equipment: Options = {
             field, LEAST_EXECUTOR_MEMORY_BYTES, "is less than Spark needs for an executor"
         ),
     ),
-    "applications": ("applications", Field.count),
     "coordinators": ("coordinators", _coordinators),
     "zookeeper": ("zookeeper", _zookeeper),
 }
@@ -256,20 +336,15 @@ def _cluster(document: Field, section: Section) -> ClusterManifest:
     nodes = section.need("nodes")
     if not nodes.items():
         nodes.refuse("names no node", "Name at least two: a query needs two.")
-    manifest = ClusterManifest(
+    places = tuple(_place(item) for item in nodes.items())
+    shared: Options = {"applications": ("applications", lambda field: _applications(field, places))}
+    return ClusterManifest(
         file=document.where,
         written=document.written(),
         record=record,
-        nodes=tuple(_place(item) for item in nodes.items()),
-        **section.given(_equipment),
+        nodes=places,
+        **section.given({**_equipment, **shared}),
     )
-    most = len({place.domain or place for place in manifest.nodes})
-    if manifest.applications > most:
-        section.need("applications").refuse(
-            "leaves an application without a node: nodes of one domain share an application",
-            f"Write {most} or fewer.",
-        )
-    return manifest
 
 
 def _place(item: Field) -> PlaceManifest:
@@ -288,238 +363,8 @@ def _place(item: Field) -> PlaceManifest:
         )
 
 
-def _stream(document: Field, section: Section) -> StreamManifest:
-    section.refuse("replay", "Write it as the stream's source: `from: {replay: {…}}`.")
-    declared = section.need("columns")
-    columns, fields = _columns(declared)
-    options: Options = {
-        "burst": ("burst", Field.count),
-        "shed": ("shed", lambda field: _shed(field, columns)),
-        "source": ("from", sources.read),
-    }
-    given = section.given(options)
-    source: SourceSpec | None = given.get("source")
-    _check_fields(declared, columns, fields, source)
-    shed = section.get("shed")
-    if shed is not None and source is not None and source.guarantee is Guarantee.JOURNALED:
-        raise InvalidInput(
-            shed.where,
-            shed.name,
-            None,
-            "cannot stand beside a source with a journal, which must number tuples alike when it "
-            "is read again: what is shed depends on when they come",
-            "Remove it, or write `durable: no` in `from`: then the stream begins anew if its site "
-            "is killed.",
-        )
-    site, standby = _sites(section, source, shed is not None)
-    return StreamManifest(
-        file=document.where,
-        written=document.written(),
-        record=StreamRecord(
-            name=_stream_name(section.need("name")),
-            site=site,
-            standby=standby,
-            columns=columns,
-            fields=fields,
-            rate_bytes_s=section.need("rate").quantity(rate_bytes_s, positive=True),
-            **given,
-        ),
-    )
-
-
-def _sites(section: Section, source: SourceSpec | None, is_shed: bool) -> tuple[str, str | None]:
-    """Where a stream enters, and the site that stands by for that one, if there is one."""
-    named = section.get("sites")
-    if named is None:
-        return section.need("site").slug(), None
-    if (single := section.get("site")) is not None:
-        single.refuse("is there beside `sites`", "Write `site: …` or `sites: [a, b]`, not both.")
-    sites = [item.slug() for item in named.items()]
-    if len(sites) != 2 or sites[0] == sites[1]:
-        named.refuse_list("does not name two sites", "Write `sites: [a, b]`; for one, `site: a`.")
-    tied = "there is none" if source is None else sources.restore(source).tied
-    if tied is not None:
-        what = "`from`" if source is None else f"`from: {source.driver}`"
-        again = ""
-        if source is not None and source.guarantee is Guarantee.JOURNALED:
-            again = "; a site that is started again goes on after its journal"
-        named.refuse_list(
-            f"needs a source that either site can bring in; {what}: {tied}",
-            f"Or write `site: {sites[0]}`{again}.",
-        )
-    if is_shed:
-        named.refuse_list(
-            "needs the same tuples at both sites, and a load shedder decides by when they come",
-            "Remove `shed`, or write `site: …`.",
-        )
-    return sites[0], sites[1]
-
-
-def _stream_name(field: Field) -> str:
-    name = field.identifier()
-    if PARTIAL_INFIX in name:
-        field.refuse(
-            f"contains {PARTIAL_INFIX}, as the names of partial statements do",
-            "Choose another name.",
-        )
-    return name
-
-
-def _columns(field: Field) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """Types of columns, and paths of the fields that they come from where these are given."""
-    columns: dict[str, str] = {}
-    fields: dict[str, tuple[str, ...]] = {}
-    for key, value in field.entries():
-        name = key.column_name()
-        if (reason := taken(name)) is not None:
-            remedy = f"Choose another name, for the field with `{{type: …, from: {name}}}`."
-            key.refuse(reason, remedy)
-        if not value.is_mapping():
-            columns[name] = value.choice(type_names)
-            continue
-        with value.section() as section:
-            columns[name] = section.need("type").choice(type_names)
-            if (path := section.get("from")) is not None:
-                fields[name] = read_path(path)
-    if not columns:
-        field.refuse("has no column", "Declare at least one column.")
-    return columns, fields
-
-
-def _check_fields(
-    field: Field,
-    columns: dict[str, str],
-    fields: dict[str, tuple[str, ...]],
-    source: SourceSpec | None,
-) -> None:
-    """Refuse columns of which two come from one field, or one from within another's."""
-    driver = None if source is None else sources.restore(source)
-    form = RowForm(columns=columns, fields=fields)
-    if isinstance(driver, WithForm):
-        form = row_form(driver, columns, fields)
-    paths = sorted(form.paths.items(), key=lambda pair: pair[1])
-    for (name, path), (other, longer) in pairwise(paths):
-        if longer[: len(path)] == path:
-            where = f"the field {'.'.join(path)}"
-            problem = f"has two columns, {name} and {other}, that come from {where}"
-            if form.time_column in (name, other) and form.time_column not in columns:
-                column = other if name == form.time_column else name
-                remedy = f"Write `timestamp: {{column: {column}}}`."
-            else:
-                remedy = "Leave one of them out."
-            field.refuse(problem, remedy)
-
-
-def _shed(field: Field, columns: dict[str, str]) -> Shed:
-    def worth(value: Field) -> str:
-        try:
-            value_of(value.text(), stream_schema(columns))
-        except QueryError as error:
-            value.refuse(f"cannot value a tuple: {error.message}", "Write an expression over it.")
-        return value.text()
-
-    with field.section() as section:
-        per = section.need("per")
-        per_ms = per.quantity(duration_ms, positive=True)
-        if per_ms < LEAST_SHED_MS:
-            per.refuse("is shorter than the clock can tell", "Write 1 us or more.")
-        return Shed(
-            tuples=section.need("tuples").count(),
-            per_ms=per_ms,
-            **section.given({"value": ("value", worth)}),
-        )
-
-
-def _query(document: Field, section: Section) -> QueryManifest:
-    outputs = section.need("outputs")
-    read = {_stream_out(key): _output(output) for key, output in outputs.entries()}
-    if not read:
-        outputs.refuse("names no output", "Name at least one stream and its site.")
-    statements = section.need("statements")
-    # A block scalar begins on the line after its `|`.
-    style = getattr(statements.node, "style", None)
-    return QueryManifest(
-        file=document.where,
-        written=document.written(),
-        statements_line=statements.node.start_mark.line + (2 if style in ("|", ">") else 1),
-        record=QueryRecord(
-            name=section.need("name").slug(),
-            statements=statements.text(),
-            outputs={s: read[s]["site"] for s in read},
-            sinks={s: read[s]["to"] for s in read if "to" in read[s]},
-            deadline_ms=_interval(section.need("deadline")),
-            deadlines_ms={s: read[s]["deadline"] for s in read if "deadline" in read[s]},
-            overflow={s: read[s]["overflow"] for s in read if "overflow" in read[s]},
-            recovery_bound_ms=_interval(section.need("recovery")),
-            **section.given(_expectations),
-        ),
-    )
-
-
-def _stream_out(field: Field) -> str:
-    """A stream that leaves: a statement's results, or the tuples that it has rejected."""
-    name = field.text()
-    of = name.removesuffix(REJECTED_SUFFIX)
-    return name if of != name and is_plain(of) and len(name) <= MAX_NAME else field.identifier()
-
-
-def _output(field: Field) -> dict[str, Any]:
-    """An output's site; its deadline, sink and overflow policy, if it has any of its own."""
-    if not field.is_mapping():
-        return {"site": field.slug()}
-    with field.section() as section:
-        own = section.given(_own)
-        return {"site": section.need("site").slug(), **own}
-
-
-_own: Options = {
-    "deadline": ("deadline", _interval),
-    "to": ("to", sinks.read),
-    "overflow": ("overflow", lambda field: Overflow(field.choice([o.value for o in Overflow]))),
-}
-
-
-def _nodes(field: Field) -> tuple[str, ...]:
-    nodes = tuple(item.slug() for item in field.items())
-    if not nodes:
-        field.refuse("names no node", "Name the nodes that may run its primary.")
-    return nodes
-
-
-def _estimate(field: Field) -> Estimate:
-    options: Options = {
-        "selectivity": ("selectivity", Field.number),
-        "cost_us": ("cost", lambda cost: 1000 * _duration(cost)),
-    }
-    with field.section() as section:
-        return Estimate(**section.given(options))
-
-
-def _by_fragment(read: Callable[[Field], object]) -> Callable[[Field], dict[str, object]]:
-    """Reads a mapping of fragments to values."""
-    return lambda field: {key.identifier(): read(value) for key, value in field.entries()}
-
-
-def _standby(field: Field) -> Standby:
-    if not field.is_mapping():
-        stated = [scheme.value for scheme in Scheme if scheme is not Scheme.BATCHES]
-        return Standby(scheme=Scheme(field.choice(stated)))
-    with field.section() as section:
-        batch = section.need("batch").count()
-        return Standby(scheme=Scheme.BATCHES, batch=batch) if batch > 1 else Standby()
-
-
-_expectations: Options = {
-    "standby": ("standby", _standby),
-    "on_error": ("onError", lambda field: OnError(field.choice([each.value for each in OnError]))),
-    "partial": ("partial", lambda field: Partial(field.choice([p.value for p in Partial]))),
-    "share": ("share", lambda field: field.boolean()),
-    "estimates": ("estimates", _by_fragment(_estimate)),
-    "primaries": ("primaries", _by_fragment(_nodes)),
-}
-
 _readers: dict[str, Callable[[Field, Section], Manifest]] = {
     "Cluster": _cluster,
-    "Stream": _stream,
-    "Query": _query,
+    "Stream": read_stream,
+    "Query": read_query,
 }

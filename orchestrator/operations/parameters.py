@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from orchestrator.operations.texts import ManifestSource, NamedText
-from orchestrator.records import PlanFile
+from orchestrator.records import AutomationMode, PlanFile
 from orchestrator.records.moves import LEAST_STATE_RATE_BYTES_S
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
@@ -113,6 +113,30 @@ class RebalanceParameters(Parameters, frozen=True, kw_only=True):
     query: str | None = None
 
 
+class AutomationParameters(Parameters, frozen=True, kw_only=True):
+    """What is wanted of moves that nobody asks for; null: as before.
+
+    Attributes
+    ----------
+    any_bytes
+        Whether there is to be no budget of bytes.
+    quiet
+        Hours of each day, UTC, such as `22:00-06:00`.
+    """
+
+    mode: AutomationMode | None = None
+    moves_an_hour: Count | None = None
+    bytes_an_hour: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    any_bytes: bool = False
+    quiet: tuple[str, ...] | None = None
+
+
+class PauseParameters(Parameters, frozen=True, kw_only=True):
+    """For how long nothing is moved that nobody asks for; null: until it is resumed."""
+
+    for_s: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)] | None = None
+
+
 class UndoParameters(Parameters, frozen=True, kw_only=True):
     """A plan of moves that is taken back; none: the newest."""
 
@@ -169,6 +193,12 @@ class CordonParameters(Parameters, frozen=True, kw_only=True):
     """A node that is kept free, or used again."""
 
     node: str
+    dry_run: bool = False
+
+
+class BreakParameters(Parameters, frozen=True, kw_only=True):
+    """The maintenance slot is taken from whoever has it."""
+
     dry_run: bool = False
 
 

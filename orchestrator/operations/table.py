@@ -12,6 +12,8 @@ from orchestrator.operations.operation import AccessRole, Manner, Operation
 from orchestrator.operations.parameters import (
     ApplyParameters,
     ApplyPlanParameters,
+    AutomationParameters,
+    BreakParameters,
     CordonParameters,
     DeleteParameters,
     DescribeParameters,
@@ -26,6 +28,7 @@ from orchestrator.operations.parameters import (
     ManifestParameters,
     MoveParameters,
     Parameters,
+    PauseParameters,
     PredictParameters,
     RebalanceParameters,
     RevokeParameters,
@@ -40,15 +43,18 @@ from orchestrator.operations.parameters import (
     WithdrawParameters,
 )
 from orchestrator.records import FragmentExplanation, PlanDocument, PlanFile, RefusalExplanation
+from orchestrator.results.automation import AutomationStatus, ProposalStatus
 from orchestrator.results.changes import Applied
 from orchestrator.results.commands import CordonedDocument, DeletedDocument, WithdrawnDocument
 from orchestrator.results.coordinate_map import CoordinateMap
 from orchestrator.results.drill_report import DrillReport
 from orchestrator.results.drills import DrillAudit, DrillDocument, DrillRun
 from orchestrator.results.inspection import Description, LogDocument, StoredRecords, Topology
+from orchestrator.results.maintenance import MaintenanceDocument
 from orchestrator.results.metrics import MetricsDocument
 from orchestrator.results.moves import MovePlansDocument, MovesDocument
 from orchestrator.results.operations import OperationStatus
+from orchestrator.results.preflight import VersionsDocument
 from orchestrator.results.status import (
     EventDocument,
     FragmentStatus,
@@ -119,13 +125,20 @@ OUTPUTS = Operation(
 DESCRIBE = Operation(
     name="describe", method="GET", path="describe/{kind}/{name}", verb="describe",
     parameters=DescribeParameters, result=Description, role=READ,
-    summary="All that is known of one node, query, stream, fragment or output.",
+    summary="All that is known of one node, query, stream, fragment, output, plan of moves or "
+    "proposal.",
 )  # fmt: skip
 
 TOPOLOGY = Operation(
     name="topology", method="GET", path="topology", verb="topology",
     parameters=Parameters, result=Topology, role=READ,
     summary="Coordinates of hosts with their errors, and the round trips among them.",
+)  # fmt: skip
+
+VERSIONS = Operation(
+    name="versions", method="GET", path="versions",
+    parameters=Parameters, result=VersionsDocument, role=READ,
+    summary="What the processes of the cluster understand, for a version that is to replace them.",
 )  # fmt: skip
 
 LOGS = Operation(
@@ -242,6 +255,36 @@ MOVES = Operation(
     summary="Plans of moves, under way and ended, and how far they are.",
 )  # fmt: skip
 
+PROPOSALS = Operation(
+    name="proposals", method="GET", path="proposals", verb="get proposals",
+    parameters=Parameters, result=tuple[ProposalStatus, ...], role=READ,
+    summary="The moves that the leader proposes by itself, if there are any.",
+)  # fmt: skip
+
+AUTOMATION = Operation(
+    name="automation", method="GET", path="automation", verb="automation",
+    parameters=Parameters, result=AutomationStatus, role=READ,
+    summary="What the leader does about moves that nobody asks for, and what it has moved.",
+)  # fmt: skip
+
+AUTOMATION_SET = Operation(
+    name="automation-set", method="POST", path="automation", verb="automation MODE",
+    parameters=AutomationParameters, result=AutomationStatus, role=OPERATE, changes=True,
+    summary="Have the leader propose moves, or make them, or neither; and how many an hour.",
+)  # fmt: skip
+
+PAUSE = Operation(
+    name="pause", method="POST", path="automation/pause", verb="pause",
+    parameters=PauseParameters, result=AutomationStatus, role=OPERATE, changes=True,
+    summary="Have nothing planned or moved that nobody asks for.",
+)  # fmt: skip
+
+RESUME = Operation(
+    name="resume", method="POST", path="automation/resume", verb="resume",
+    parameters=Parameters, result=AutomationStatus, role=OPERATE, changes=True,
+    summary="End a pause.",
+)  # fmt: skip
+
 DRAIN = Operation(
     name="drain", method="POST", path="nodes/{node}/drain", verb="drain",
     parameters=DrainParameters, result=MovesDocument, role=OPERATE, manner=LONG,
@@ -261,6 +304,18 @@ UNCORDON = Operation(
     parameters=CordonParameters, result=CordonedDocument, role=OPERATE,
     changes=True,
     summary="Let a node be used again.",
+)  # fmt: skip
+
+MAINTENANCE = Operation(
+    name="maintenance", method="GET", path="maintenance", verb="maintenance show",
+    parameters=Parameters, result=MaintenanceDocument, role=READ,
+    summary="The process whose turn it is to leave and to be replaced, and those that wait.",
+)  # fmt: skip
+
+MAINTENANCE_BREAK = Operation(
+    name="maintenance-break", method="POST", path="maintenance/break", verb="maintenance break",
+    parameters=BreakParameters, result=MaintenanceDocument, role=OPERATE, changes=True,
+    summary="Take the maintenance slot from the process that has it.",
 )  # fmt: skip
 
 DRILLS = Operation(
@@ -371,9 +426,11 @@ TOKEN_REVOKE = Operation(
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
     STATUS, HISTORY, METRICS, NODES, QUERIES, STREAMS, FRAGMENTS, OUTPUTS, DESCRIBE, TOPOLOGY,
-    LOGS, RECORDS, PLAN, PREVIEW, EXPLAIN, EXPLAIN_REFUSAL, MAP, PREVIEW_MAP, VALIDATE,
+    VERSIONS, LOGS, RECORDS, PLAN, PREVIEW, EXPLAIN, EXPLAIN_REFUSAL, MAP, PREVIEW_MAP, VALIDATE,
     APPLY, DELETE, MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
     REBALANCE, APPLY_PLAN, MOVES, UNDO,
+    MAINTENANCE, MAINTENANCE_BREAK,
+    PROPOSALS, AUTOMATION, AUTOMATION_SET, PAUSE, RESUME,
     DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, WHAT_IF, VERIFY,
     STREAM, SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS, OPERATION_CANCEL,
     TOKENS, TOKEN_CREATE, TOKEN_REVOKE,

@@ -10,6 +10,7 @@ import msgspec
 from orchestrator.errors import InvalidInput
 from orchestrator.folders import read_text
 from orchestrator.records import PlanFile
+from orchestrator.records.plan_files import FORMAT
 
 
 class NamedText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,11 +69,19 @@ def read_plan(file: Path) -> PlanFile:
     InvalidInput
         The file cannot be read, or is no plan.
     """
+    text = read_text(file)
     try:
-        return msgspec.json.decode(read_text(file), type=PlanFile)
+        plan = msgspec.json.decode(text, type=PlanFile)
     except msgspec.DecodeError as error:
         remedy = "`vivace rebalance --out plan.json` writes one; manifests are named with -f."
         raise InvalidInput(str(file), "", None, f"is no plan: {error}", remedy) from None
+    # Its digest says nothing of fields that a plan does not have.
+    if plan.format == FORMAT and msgspec.json.decode(
+        msgspec.json.encode(plan)
+    ) != msgspec.json.decode(text):
+        problem = "was changed: it has other fields than a plan"
+        raise InvalidInput(str(file), "", None, problem, "A plan is applied as it was made.")
+    return plan
 
 
 def _files(path: Path) -> list[Path]:

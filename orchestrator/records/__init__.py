@@ -15,8 +15,15 @@ from orchestrator.records.assignments import (
     SinkAssignment,
     SourceAssignment,
 )
+from orchestrator.records.automation import (
+    AutomaticRequest,
+    AutomationMode,
+    AutomationRecord,
+    ProposedMoves,
+    QuietHours,
+)
 from orchestrator.records.base import (
-    MACHINE,
+    FailureLabels,
     HostSpec,
     LinkFault,
     NameClaim,
@@ -24,6 +31,13 @@ from orchestrator.records.base import (
     Peer,
     Record,
     ReplicaId,
+)
+from orchestrator.records.checkpoints import (
+    CheckpointsRecord,
+    Restoration,
+    StateSpec,
+    StoredCheckpoint,
+    StoredPosition,
 )
 from orchestrator.records.durations import DurationsRecord, Histogram
 from orchestrator.records.edges import EdgeCheck, EdgeFault
@@ -48,6 +62,7 @@ from orchestrator.records.fragments import (
     DisturbedLink,
     FragmentRecord,
     HistoryEvent,
+    IssuedRecord,
     PlanFigures,
     RecoverySplit,
     ReplicaLoss,
@@ -58,6 +73,7 @@ from orchestrator.records.fragments import (
 )
 from orchestrator.records.host_trials import HostTrial, Trial, TrialResult, TriedFragment
 from orchestrator.records.hosts import (
+    BatchingStatus,
     ClockOffset,
     ClocksRecord,
     CostStatus,
@@ -79,7 +95,14 @@ from orchestrator.records.hosts import (
     SourceStatus,
     WaitingInput,
 )
-from orchestrator.records.moves import MovePlan, MoveStep, PlannedMove, PlannedMoves
+from orchestrator.records.maintenance import Leaving, SlotRecord, TurnRecord
+from orchestrator.records.moves import (
+    MovePlan,
+    MoveStep,
+    PlannedMove,
+    PlannedMoves,
+    StatedFigures,
+)
 from orchestrator.records.operations import OperationRecord, OperationState, TokenRecord, WebRecord
 from orchestrator.records.plan_files import (
     ApplyPlanRequest,
@@ -129,6 +152,7 @@ from orchestrator.records.spec import (
     DriverSpec,
     Estimate,
     Guarantee,
+    Loops,
     OnError,
     Overflow,
     Partial,

@@ -7,7 +7,14 @@ from typing import Literal
 from ha.beginning import Beginning
 from orchestrator.records.base import Peer, Record
 from orchestrator.records.fragments import RecoverySplit
-from orchestrator.records.spec import DriverSpec, Guarantee, Overflow, Shed, SourceSpec
+from orchestrator.records.spec import (
+    BatchingName,
+    DriverSpec,
+    Guarantee,
+    Overflow,
+    Shed,
+    SourceSpec,
+)
 
 
 class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,8 +56,16 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     state_rate_bytes_s: float | None = None
     """Most bytes a second that are sent of its state, while a plan moves it that says so; None:
     as the cluster says."""
+    restored: int = 0
+    """Epoch in which the fragment last went on from a checkpoint: replicas from before are over."""
+    restores: str | None = None
+    """Name of the checkpoint that this replica goes on from, as the primary of that epoch."""
     begins: Beginning | None = None
     """Where its input begins, if it is to begin from nothing; None: where producers keep it."""
+    batching: BatchingName | None = None
+    """Policy by which its input is gathered into batches; None: the cluster's."""
+    functions: dict[str, str] = {}
+    """Installed functions that it calls → fingerprint of the code with which it is to run."""
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -78,6 +93,9 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
     """Whether the host feeds consumers, or keeps what it reads until the other site is lost."""
     epoch: int = 0
     """Fencing number: the generation, and one more for each takeover."""
+    needed_ms: int | None = None
+    """Event time after which a checkpoint that is kept needs the stream again; None: nobody knows.
+    """
     peer_site: str | None = None
     """The other site that brings the stream in."""
 
@@ -125,6 +143,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     """Stream read here → its generation; earlier ones are over."""
     peers: tuple[Peer, ...] = ()
     """Every live host: links go to these and to no others."""
+    may_end: bool = False
+    """Whether the host leaves, and nothing of what runs there can still go elsewhere."""
     clock_ahead_us: int | None = 0
     """By how much the cluster's clock is ahead of the machine's monotonic clock; None while nobody
     knows. Nothing enters and no replica starts at the host until then, and sinks there wait."""

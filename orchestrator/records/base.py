@@ -7,8 +7,24 @@ from enum import Enum
 import msgspec
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of everything stored: immutable, keyword-only, unknown fields refused."""
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of everything stored: immutable and keyword-only.
+
+    Readers ignore fields that they do not know: a newer version may have written them. A field that
+    comes later therefore has a default, which means what its lack meant before.
+    """
+
+    @property
+    def needs(self) -> int:
+        """The least `RECORDS` of a version that may act on this record (`records.versions`).
+
+        A record overrides it whose newer fields an older reader must not overlook.
+        """
+        return 1
+
+
+FIRST_WIRE = 13
+"""Of the first release, and so of a host of which nobody says what it speaks. It stays."""
 
 
 class NodeKind(Enum):
@@ -56,12 +72,21 @@ class Peer(Record, frozen=True, kw_only=True):
     delay_ms: float
     """One-way delay that the link shaper adds on the way from that host; 0 on a real network."""
     machine: str = ""
+    wire: int = FIRST_WIRE
+    """The newest wire that both hosts speak."""
     fault: LinkFault | None = None
     """What a drill does to the link from that host to this one."""
 
 
-MACHINE = "{machine}"
-"""In a host's failure domain: the name of the machine on which the host turns out to run."""
+class FailureLabels(Record, frozen=True, kw_only=True):
+    """What a host dies with: it may share each with other hosts. Empty: it shares none."""
+
+    application: str = ""
+    """The Spark application."""
+    domain: str = ""
+    """Named in the manifest, such as a rack."""
+    machine: str = ""
+    zone: str = ""
 
 
 class HostSpec(Record, frozen=True, kw_only=True):
@@ -71,8 +96,8 @@ class HostSpec(Record, frozen=True, kw_only=True):
     node: str
     kind: NodeKind
     region: str
-    domain: str
-    """Failure domain, which may contain `MACHINE`: Spark decides where an executor runs."""
+    labels: FailureLabels = FailureLabels()
+    """The machine is filled in where the host turns out to run: Spark decides where that is."""
     zookeeper: str
     secret: str
     """Digest credential for the store; empty if the host's environment says where it lies."""

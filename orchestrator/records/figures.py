@@ -89,7 +89,10 @@ class FragmentPlan(Record, frozen=True, kw_only=True):
     runs
         Whether it is at these places now.
     domains
-        Failure domains of primary and secondary; empty if all nodes lie in one.
+        What primary and secondary die with, as far as nodes differ in it, such as
+        `application-1@m1`; empty if all nodes die together.
+    shared
+        What both of them share of that, such as `machine m1`: no other place keeps the promises.
     standby_bytes_s, standby_why
         What is sent because of the secondary, and why that; None while none runs.
     """
@@ -105,6 +108,7 @@ class FragmentPlan(Record, frozen=True, kw_only=True):
     bound_ms: float
     runs: bool
     domains: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
     standby_bytes_s: float | None = None
     standby_why: str | None = None
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from ha.beginning import Beginning
 from orchestrator.records.base import LinkFault, Record, ReplicaId
+from orchestrator.records.checkpoints import Restoration
 from orchestrator.records.moves import MovePlan
 
 
@@ -71,8 +74,12 @@ class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     lacked: tuple[str, ...] = ()
     """Nodes of the manifest that were not there when its place was chosen, until it was chosen
     again with them."""
+    restored: Restoration | None = None
+    """The last checkpoint that it has gone on from."""
     begins: Beginning | None = None
     """From where on the present state has its input, if it is not the fragment's first one."""
+    functions: dict[str, str] = {}
+    """Installed functions that it calls → fingerprint of the code with which it runs."""
 
     @property
     def key(self) -> str:
@@ -142,6 +149,17 @@ class TakeOver(Record, frozen=True, kw_only=True):
     cause: str
     detected_at_us: int
     """Cluster clock, µs."""
+
+
+class IssuedRecord(Record, frozen=True, kw_only=True):
+    """`/issued`: by how much the numbers that this store issues are raised.
+
+    First epochs and generations are numbers of the store's own changes, so they rise for as long as
+    the store lives. Another store that takes its place begins at 0, and archives and readers have
+    seen greater ones.
+    """
+
+    floor: Annotated[int, Meta(ge=0)] = 0
 
 
 class PlanFigures(Record, frozen=True, kw_only=True):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from foundation.bounds import MAX_RTT_MS
 from ha.roles import ReplicaRole
-from orchestrator.records.base import NodeKind, Record
+from orchestrator.records.base import FailureLabels, NodeKind, Record
+from orchestrator.records.checkpoints import StoredCheckpoint
 from orchestrator.records.durations import Histogram
 from orchestrator.records.fragments import RecoverySplit
+from orchestrator.records.maintenance import Leaving
+from orchestrator.records.versions import FIRST, Versions
 from streams.evaluate.rejected_count import RejectedCount
+from streams.scheduling.batching_names import DISPATCH_US
 
 
 class NodeCoordinate(Record, frozen=True, kw_only=True):
@@ -70,6 +74,8 @@ class ReplicaLoad(Record, frozen=True, kw_only=True):
     """Input tuples."""
     emitted_s: float = 0.0
     """Output tuples."""
+    emitted_bytes_s: float = 0.0
+    """Their size, texts included; 0: its host does not say."""
     window_share: float = 1.0
     """How much of the time over which the load of its host is taken it has run, 0 to 1."""
 
@@ -96,6 +102,19 @@ class HostLoad(Record, frozen=True, kw_only=True):
     """How often that was in the same time, also of replicas that have ended since."""
     speed: float = 1.0
     """How fast a processor worked there; 1: as where the assumed costs were found."""
+    dispatch_us: float = DISPATCH_US
+    """Processor time of a batch beyond that of its tuples, at speed 1."""
+
+
+class BatchingStatus(Record, frozen=True, kw_only=True):
+    """How a host gathers the input of a primary into batches."""
+
+    policy: str
+    """As in manifests."""
+    k: int
+    """Batch units that it rests between two starts."""
+    sdmr_pct: float
+    """Share of the arrivals that were evaluated too late within the last second, %."""
 
 
 class ServicesRecord(Record, frozen=True, kw_only=True):
@@ -139,6 +158,8 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     cost: CostStatus | None = None
     """None until something was evaluated."""
     load: ReplicaLoad | None = None
+    batching: BatchingStatus | None = None
+    """None of a standby."""
     failure: str | None = None
     """Why it has no state, if an error is the reason."""
     unevaluable: bool = False
@@ -160,6 +181,12 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     """Size of its state, estimated by the rows and groups that it holds; None: it has none yet."""
     checkpoint_bytes: int | None = None
     """Size of the state in the last checkpoint that it was to send; None: none."""
+    stored: StoredCheckpoint | None = None
+    """The last checkpoint that it has put into the folder of checkpoints; None: none."""
+    restoring: bool = False
+    """Whether it reads a checkpoint from there."""
+    unusable: str | None = None
+    """The checkpoint that it was to go on from, and cannot; `failure` says why."""
     lost_input: dict[str, LostInput] = {}
     """Input stream → what it lacked of that when it began from nothing."""
 
@@ -255,6 +282,8 @@ class SourceStatus(Record, frozen=True, kw_only=True):
     """Whether it stands by without having come as far as the site that feeds consumers."""
     together: float | None = None
     """Tuples that have entered at once lately, on average; None while few have."""
+    tuple_bytes: float | None = None
+    """Size of these tuples, texts included, on average; None while few have."""
 
 
 class WaitingInput(Record, frozen=True, kw_only=True):
@@ -301,6 +330,10 @@ class InputStatus(Record, frozen=True, kw_only=True):
     """Input that waits for the host."""
     waiting: WaitingInput | None = None
     """Tuples that wait for their turn, in memory and in files; None: none does."""
+    journal_bytes: int | None = None
+    """Size of its journal; None: it has none."""
+    retained_ms: int | None = None
+    """Event time after which its journal has the stream."""
 
     @property
     def refused(self) -> int:
@@ -370,8 +403,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """ZeroMQ endpoint of its router socket."""
     public_key: str
     """CURVE public key, Z85."""
-    domain: str
-    """Failure domain: the Spark application and machine."""
+    labels: FailureLabels = FailureLabels()
     pid: int
     machine: str
     """Its machine in its present boot: hosts that agree share a monotonic clock."""
@@ -402,6 +434,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     sinks: dict[str, SinkStatus] = {}
     wants: tuple[str, ...] = ()
     """Streams an observer asks to be sent."""
+    functions: dict[str, str] = {}
+    """Functions of owners that are installed there → fingerprint of their code."""
     memory: MemoryStatus | None = None
     dispatch_histogram: Histogram | None = None
     """Of its dispatches: processor time of evaluating a batch, or emulated cost."""
@@ -411,6 +445,9 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """Parts of its assignment that the host cannot carry out, a sentence each."""
     incidents: tuple[Incident, ...] = ()
     """The last failures of sources and sinks, and input that was lost."""
+    versions: Versions = FIRST
+    leaving: Leaving | None = None
+    """None: it stays."""
 
 
 NOTHING_ENTERED = SourceStatus(next_seq=0)

@@ -27,7 +27,7 @@ class MoveStep(Record, frozen=True, kw_only=True):
     begun_us: int | None = None
     """When the leader began it, cluster clock, µs."""
     was: tuple[str, str] | None = None
-    """The nodes of primary and secondary when it began."""
+    """The nodes of primary and secondary when it began; before that, as it was planned."""
     doubted_us: int | None = None
     """When it first would have been refused by latencies that may be wrong or by load that may
     fall, cluster clock, µs."""
@@ -43,6 +43,24 @@ class MoveStep(Record, frozen=True, kw_only=True):
     def settled(self) -> bool:
         """Whether nothing is left to do."""
         return self.done or self.failed is not None
+
+
+class StatedFigures(Record, frozen=True, kw_only=True):
+    """The measurements by which moves were worth it, as far as they concern these.
+
+    Attributes
+    ----------
+    uncertainty_bytes
+        Of the gain, for each of the moves.
+    round_trips_ms
+        By `a:b`.
+    rates_bytes_s
+        By stream.
+    """
+
+    uncertainty_bytes: tuple[float, ...]
+    round_trips_ms: dict[str, float]
+    rates_bytes_s: dict[str, float]
 
 
 class MovePlan(Record, frozen=True, kw_only=True):
@@ -67,6 +85,8 @@ class MovePlan(Record, frozen=True, kw_only=True):
     """The plan that they take back."""
     digest: str = ""
     """Of the plan that somebody has reviewed; empty: there was none."""
+    stated: StatedFigures | None = None
+    """Why the moves were worth it; None: nobody has said."""
     by: str = ""
     """Who asked for it; empty: the leader decided it."""
     submitted_us: int
@@ -87,6 +107,11 @@ class MovePlan(Record, frozen=True, kw_only=True):
         stopped = self.ended_us is not None and len(reasons) < len(failed)
         told = "; ".join(reasons)
         return f"stopped after {done}: {told}" if stopped else f"{done} done; {told}"
+
+    @property
+    def moving(self) -> frozenset[str]:
+        """The fragments of steps that are not settled."""
+        return frozenset(step.fragment for step in self.steps if not step.settled)
 
     @property
     def moved_bytes(self) -> int:
@@ -127,7 +152,7 @@ class PlannedMoves(Record, frozen=True, kw_only=True):
     ----------
     name
         Of the plan of moves (`MovePlan`) that the leader will write, unless there are none.
-    at_a_time, keep_going, throttle_bytes_s, drains, undo_of, digest
+    at_a_time, keep_going, throttle_bytes_s, drains, undo_of, digest, stated
         As there. A node that is drained is cordoned first.
     """
 
@@ -140,3 +165,4 @@ class PlannedMoves(Record, frozen=True, kw_only=True):
     cordon_s: float | None = None
     undo_of: str | None = None
     digest: str = ""
+    stated: StatedFigures | None = None

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from orchestrator.records.base import Record
+from orchestrator.records.versions import FIRST, Versions
 
 NOTHING = msgspec.Raw(b"null")
 
@@ -75,3 +76,4 @@ class WebRecord(Record, frozen=True, kw_only=True):
 
     address: str
     pid: int
+    versions: Versions = FIRST

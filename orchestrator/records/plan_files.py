@@ -9,6 +9,9 @@ from orchestrator.records.rebalancing import RebalanceLimits, RebalancePlan
 FORMAT = 1
 """Of the document; another one is refused."""
 
+UNNAMED = "plan"
+"""What errors call a plan if they do not know its file."""
+
 
 class Immovable(Record, frozen=True, kw_only=True):
     """A fragment that does not go where a plan would have it, and why."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from orchestrator.errors import Drifted, InvalidInput, Refused, VivaceError
+from orchestrator.records.automation import AutomaticRequest
 from orchestrator.records.base import Record
 from orchestrator.records.explanations import FragmentExplanation, RefusalExplanation
 from orchestrator.records.figures import FragmentPlan, PlaceLoad, QueryPlan
@@ -123,6 +124,7 @@ Wish = (
     | RebalanceRequest
     | UndoRequest
     | ApplyPlanRequest
+    | AutomaticRequest
 )
 
 

@@ -33,6 +33,9 @@ class QueryChange(Record, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    network_usage_bytes
+        By the rates that the plan rests on; latencies and recovery are those promised for the rates
+        that manifests state.
     latency_ms
         Of the slowest output.
     recovery_ms
@@ -76,6 +79,9 @@ class RebalanceMove(Record, frozen=True, kw_only=True):
         Of moving.
     queries
         The query of the fragment, and those that read its stream.
+    undoes
+        Of a move that nobody has asked for: which one of the last hour it takes back, and what has
+        changed since; empty: none.
     """
 
     fragment: str
@@ -89,6 +95,7 @@ class RebalanceMove(Record, frozen=True, kw_only=True):
     gain_bytes: float
     price_bytes: float
     queries: tuple[QueryChange, ...]
+    undoes: str = ""
 
     @property
     def step(self) -> MoveStep:
@@ -130,7 +137,7 @@ class UnsurvivedLoss(Record, frozen=True, kw_only=True):
     Attributes
     ----------
     kind
-        `node`, `machine` or `domain`.
+        `node`, or a label of nodes: `application`, `domain`, `machine`, `zone`.
     """
 
     kind: str
@@ -144,7 +151,7 @@ class RefusedCandidate(Record, frozen=True, kw_only=True):
     Attributes
     ----------
     steps
-        Its moves, in order.
+        Its moves, in order; none: no node is to be had.
     reason
         In a word or two: those by which refused candidates are counted.
     problem
@@ -192,17 +199,21 @@ class RebalancePlan(Record, frozen=True, kw_only=True):
     loads
         Of nodes and machines then.
     unsurvived
-        The single losses of a node, machine or domain that some fragment would not survive then.
+        The single losses, of a node or a label of nodes, that some fragment would not survive then.
     rejected
-        Reason → how many cheaper candidates are not taken because of it.
+        Reason → how many candidates that are cheaper then are not taken because of it.
     refused
         The ten of these that would gain most.
     undo
         Places of the fragments that it moves, before.
     rates, round_trips
-        The measurements that it rests on; of streams without one, the stated rate.
+        The measurements that it rests on; of streams without one, the stated rate. Round trips are
+        those among the nodes and sites of the queries that its moves touch.
     assumed_states
         Fragments whose state has an unknown size: the budget of a host's queues is assumed.
+    is_whole
+        Whether it tells of everything. Else places, rates, unsurvived losses and assumed states are
+        those of the queries that its moves touch: with all of them it would be too large.
     """
 
     goals: tuple[str, ...]
@@ -219,3 +230,4 @@ class RebalancePlan(Record, frozen=True, kw_only=True):
     rates: tuple[RateUsed, ...] = ()
     round_trips: tuple[RoundTripUsed, ...] = ()
     assumed_states: tuple[str, ...] = ()
+    is_whole: bool = True

@@ -5,16 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from foundation.loop_limits import DEFAULT_STEPS, Beyond
 from orchestrator.records.base import Record
+from orchestrator.records.checkpoints import StateSpec
+from streams.scheduling.batching_names import MEASURED, PATTERN
 from streams.scheduling.run_queue import Policy
 from topology.cpu import DEFAULT_SCALING, Scaling
 
 DEFAULT_MEMORY_BYTES = 256 * 2**20
 """Of all queues of a host: many seconds of a fast stream."""
+
+BatchingName = Annotated[str, msgspec.Meta(pattern=PATTERN)]
+"""A policy of `streams.scheduling.batching`."""
 
 
 class DriverSpec(Record, frozen=True, kw_only=True):
@@ -148,6 +154,14 @@ class OnError(Enum):
     """They are left out, and counted (`streams.evaluate.skipping`)."""
 
 
+class Loops(Record, frozen=True, kw_only=True):
+    """What the loops of a query may do (`streams.evaluate.loop`)."""
+
+    steps: int = DEFAULT_STEPS
+    """Most instants of a millisecond in which tuples are delayed by `<NOW>`."""
+    beyond: Beyond = Beyond.ERROR
+
+
 class Scheme(Enum):
     """Standby scheme: what secondaries are sent of their input (reliable placement, §3.1)."""
 
@@ -194,9 +208,12 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     partial: Partial = Partial.AUTO
     share: bool = False
     """Whether statements are computed once for this query and others that say so, too."""
+    loops: Loops = Loops()
     primaries: dict[str, tuple[str, ...]] = {}
     """Fragment → nodes that its primary may run on while they are there; any, if it is not named.
     """
+    batching: BatchingName | None = None
+    """How input of its fragments is gathered into batches; None: as the cluster says."""
 
     def deadline_of(self, output: str) -> float:
         """End-to-end deadline of an output, ms."""
@@ -225,6 +242,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     """CPU axis: the milliseconds that a node's load counts for."""
     scheduling: Policy = Policy.EDF
     """Which task a host works on next."""
+    batching: BatchingName = MEASURED
+    """How input is gathered into batches (`streams.scheduling.batching`)."""
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     """What all queues of a host may take together."""
     state_rate_bytes_s: float | None = None
@@ -232,6 +251,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     emulate_costs: bool = False
     """Evaluation takes as long as the manifests' estimates say, however fast the machine is; on
     one machine, what link delays are for latencies."""
+    state: StateSpec | None = None
+    """Where the checkpoints of fragments are kept; None: nowhere."""
     admission: bool = True
     """Whether queries are refused that would overload a node or a machine."""
     nodes: tuple[str, ...] = ()

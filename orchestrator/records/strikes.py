@@ -23,7 +23,7 @@ class StrikeKind(Enum):
     KILL = "kill"
     """At once, as by SIGKILL."""
     END = "end"
-    """In order, as by SIGTERM."""
+    """In order, as by SIGINT: it waits for no turn."""
     KILL_EXECUTOR = "kill executor"
     """With all processes of its Spark executor."""
     KILL_DRIVER = "kill driver"

@@ -37,6 +37,9 @@ class Applied(Result, frozen=True, kw_only=True):
         False after a dry run.
     protected
         Whether every fragment of the queries has been seen to run with a warm standby.
+    begins_anew
+        Query that could go on from no checkpoint if everything died → why, in a cluster that keeps
+        checkpoints.
     """
 
     cluster: str
@@ -45,6 +48,7 @@ class Applied(Result, frozen=True, kw_only=True):
     planned_again: dict[str, str]
     applied: bool
     protected: bool
+    begins_anew: dict[str, str] = {}
 
 
 class Deleted(Result, frozen=True, kw_only=True):

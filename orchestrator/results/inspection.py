@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.records import (
+    FailureLabels,
     FragmentCost,
     NodeCoordinate,
     PlaceLoad,
     QueryRecord,
     StreamRecord,
 )
+from orchestrator.results.automation import ProposalStatus
+from orchestrator.results.moves import MovePlanStatus
 from orchestrator.results.result import Result
 from orchestrator.results.status import (
     Degradation,
@@ -30,7 +33,7 @@ class Description(Result, frozen=True, kw_only=True, omit_defaults=True):
     ----------
     kind, name
         Which one.
-    nodes, queries, streams, fragments, outputs
+    nodes, queries, streams, fragments, outputs, moves, proposals
         The thing itself, and those that it has to do with: what runs on a node, what a query is
         made of, what a fragment reads and who runs it.
     query, stream
@@ -58,6 +61,8 @@ class Description(Result, frozen=True, kw_only=True, omit_defaults=True):
     streams: tuple[StreamStatus, ...] = ()
     fragments: tuple[FragmentStatus, ...] = ()
     outputs: tuple[OutputStatus, ...] = ()
+    moves: tuple[MovePlanStatus, ...] = ()
+    proposals: tuple[ProposalStatus, ...] = ()
     query: QueryRecord | None = None
     stream: StreamRecord | None = None
     statement: str | None = None
@@ -73,12 +78,13 @@ class Description(Result, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LocatedHost(Result, frozen=True, kw_only=True):
-    """A host in latency space; None until it has a coordinate."""
+    """A host in latency space, and what it dies with; `coordinate` is None until it has one."""
 
     node: str
     kind: str
     region: str
     coordinate: NodeCoordinate | None
+    labels: FailureLabels = FailureLabels()
 
 
 class RoundTrip(Result, frozen=True, kw_only=True):

@@ -114,6 +114,8 @@ class MovePlanStatus(Result, frozen=True, kw_only=True):
         Cluster clock, µs.
     at_a_time, keep_going, throttle_bytes_s, undo_of, digest
         As it was applied.
+    undone_by
+        The plan that takes it back, or has; null: none.
     moved_bytes, state_bytes
         How much of all states has been sent, and all of them; null: nobody knows.
     """
@@ -128,6 +130,7 @@ class MovePlanStatus(Result, frozen=True, kw_only=True):
     keep_going: bool
     throttle_bytes_s: float | None
     undo_of: str | None
+    undone_by: str | None = None
     digest: str
     moved_bytes: float
     state_bytes: float | None

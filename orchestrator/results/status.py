@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.records import (
+    FailureLabels,
     FragmentCost,
     FragmentPlan,
     Histogram,
@@ -16,7 +17,12 @@ from orchestrator.records import (
     Skipped,
 )
 from orchestrator.records.durations import NO_MOVE
+from orchestrator.results.automation import ProposalSummary
 from orchestrator.results.result import Result
+
+UNKEPT_MS = 3000.0
+"""From then on an output counts as one whose sink keeps nothing: sinks are flushed five times a
+second."""
 
 
 class NodeStatus(Result, frozen=True, kw_only=True):
@@ -37,9 +43,11 @@ class NodeStatus(Result, frozen=True, kw_only=True):
     reported_us
         When it wrote its record, on the cluster's clock, µs since 1970.
     cordoned
-        Whether nothing new is placed there.
-    domain
-        Its failure domain: the replicas of a fragment lie in different ones if there are several.
+        Whether an operator has closed it: nothing new is placed there.
+    leaving
+        Whether its host is about to end: what runs there goes elsewhere.
+    labels
+        What it dies with; the replicas of a fragment share none of which there are several.
     load
         How busy it is, by the leader's figures.
     """
@@ -57,7 +65,8 @@ class NodeStatus(Result, frozen=True, kw_only=True):
     dispatch_histogram: Histogram | None = None
     reported_us: int = 0
     cordoned: bool = False
-    domain: str = ""
+    leaving: bool = False
+    labels: FailureLabels = FailureLabels()
     load: PlaceLoad | None = None
 
 
@@ -267,7 +276,10 @@ class StatusDocument(Result, frozen=True, kw_only=True):
     any yet. `loads` are those of nodes, then those of machines that several nodes share; `queries`
     are what is promised to queries. `recoveries`, by query, and `moves` say how long these have
     taken, whoever led. `missing` are nodes and sites of the manifest that have no host. `degraded`
-    is what is not as it should be now. All of it was so at `at_us` of the cluster's clock.
+    is what is not as it should be now. `proposal` are moves that the leader proposes by itself;
+    null: none. `automation_paused` says whether it plans and makes none, until
+    `automation_paused_until_us` (null: until it is resumed). All of it was so at `at_us` of the
+    cluster's clock.
     """
 
     cluster: str
@@ -287,6 +299,9 @@ class StatusDocument(Result, frozen=True, kw_only=True):
     links: tuple[LinkStatus, ...] = ()
     """Those that drills disturb."""
     degraded: tuple[Degradation, ...] = ()
+    proposal: ProposalSummary | None = None
+    automation_paused: bool = False
+    automation_paused_until_us: int | None = None
     at_us: int = 0
 
 

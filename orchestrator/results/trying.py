@@ -23,6 +23,8 @@ class TriedInput(Result, frozen=True, kw_only=True):
         Whether all this follows from the first rows, because no manifest describes the stream.
     left_out
         Column of the input that the stream does not have → why not.
+    doubtful
+        Column taken for text though most of its values are numbers → the first other value.
     tuples
         How many there were.
     """
@@ -34,6 +36,7 @@ class TriedInput(Result, frozen=True, kw_only=True):
     timestamp_format: str
     inferred: bool
     left_out: dict[str, str] = {}
+    doubtful: dict[str, str] = {}
     tuples: int = 0
 
 

@@ -27,6 +27,8 @@ class ValidateDocument(Result, frozen=True, kw_only=True):
         Stream → its recording, which is not on this machine; it may be on the site's.
     remarks
         What the owner of the cluster may not have meant, though it is no mistake.
+    delayed
+        Query → its statements with the delays that they lacked, if these were to be inserted.
     """
 
     cluster: str | None
@@ -38,3 +40,4 @@ class ValidateDocument(Result, frozen=True, kw_only=True):
     unchecked: tuple[str, ...]
     not_found: dict[str, str]
     remarks: tuple[str, ...] = ()
+    delayed: dict[str, str] = {}

@@ -22,6 +22,9 @@ class FragmentOutlook(Result, frozen=True, kw_only=True):
         Why it would stay without, or what else is to say; empty: nothing.
     state_lost
         Whether both replicas are lost, so that it begins from nothing.
+    alternatives
+        Nodes of primary and secondary that it may get instead: as well as anybody knows the round
+        trips, these cost as little, and the leader decides by the readings of its moment.
     """
 
     query: str
@@ -33,6 +36,7 @@ class FragmentOutlook(Result, frozen=True, kw_only=True):
     unprotected_s: float | None = 0.0
     why: str = ""
     state_lost: bool = False
+    alternatives: tuple[tuple[str | None, str | None], ...] = ()
 
     @property
     def key(self) -> str:
@@ -100,6 +104,9 @@ class LossOutlook(Result, frozen=True, kw_only=True):
         Promises that would be broken afterwards and are kept now, a phrase each.
     kept_by
         By what recovery bounds are kept, a phrase.
+    unknown
+        Why nobody knows what would come of it: all other fields but the first three say nothing
+        then. Empty: it is known.
     """
 
     kind: str
@@ -115,12 +122,13 @@ class LossOutlook(Result, frozen=True, kw_only=True):
     outputs: tuple[str, ...] = ()
     breaks: tuple[str, ...] = ()
     kept_by: str = ""
+    unknown: str = ""
 
     @property
     def harmless(self) -> bool:
         """Whether every promise would be kept, and everything healed."""
         lost = self.states_lost or self.streams or self.outputs or self.unhealed or self.breaks
-        return not lost
+        return not lost and not self.unknown
 
 
 class PlayedOutput(Result, frozen=True, kw_only=True):

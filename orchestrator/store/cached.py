@@ -3,7 +3,8 @@
 Whoever reads gets what was read last, unless the store has told of a change since: then the record,
 or the folder that it is in, is read again, at most five times a second. Writes pass through, and
 what this process has written is read anew. So a conflict of versions is still found, and nobody
-misses a write of their own.
+misses a write of their own. Nor is anything given that is older than what another folder has told:
+whoever sees that a plan was accepted finds its moves, which were written before.
 
 While the store is away reads go on, with what is known; `age_s` says how old that may be.
 """
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TypeVar
 
 from orchestrator.records import Record
@@ -58,9 +60,8 @@ class _Part:
     path: str
     rows: dict[str, _Row] | None = None
     """Name → record; that of a record at the top is empty. None: never read."""
-    changed: bool = True
-    written: bool = False
-    """Whether this process has written since: others wait, this one reads at once."""
+    changes: list[int] = field(default_factory=list[int])
+    """The numbers of the changes that `rows` do not tell of, as far as this process knows."""
     read_s: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
     listeners: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
@@ -101,6 +102,9 @@ class CachedStore(Store):
         self._now_s = now_s
         self._parts: dict[str, _Part] = {}
         self._adding = threading.Lock()
+        # Changes, and readings and writes from which somebody may know of them, by their order.
+        self._numbers = count(1)
+        self._newest = 0
         self._contact_s: float | None = None
         self.state, self.session = store.state, store.session
         store.on_state(self._follow)
@@ -117,7 +121,8 @@ class CachedStore(Store):
         """Read what has changed lately; called every `ATTEND_S`, by one thread."""
         for path in PARTS:
             part = self._part(path)
-            part.changed = part.changed or path == CLUSTER.path
+            if path == CLUSTER.path:
+                part.changes.append(next(self._numbers))
             with suppress(StoreUnavailable):
                 self._refresh(part)
 
@@ -148,7 +153,7 @@ class CachedStore(Store):
             part = self._parts[top] = _Part(self._root + top)
 
         def changed() -> None:
-            part.changed = True
+            part.changes.append(next(self._numbers))
             part.tell()
 
         self._store.watch(PARTS[top], changed)
@@ -157,9 +162,10 @@ class CachedStore(Store):
     def _rows(self, path: str) -> dict[str, _Row]:
         """What is known of the part that holds a path; read again if it has changed."""
         part = self._part(path.removeprefix(self._root))
-        if part.rows is None or part.written:
+        changed = part.changes[:1]
+        if part.rows is None or any(each < self._newest for each in changed):
             self._refresh(part)
-        elif part.changed and self._now_s() - part.read_s >= PAUSE_S:
+        elif changed and self._now_s() - part.read_s >= PAUSE_S:
             self._refresh(part, wait=False)
         assert part.rows is not None
         return part.rows
@@ -174,16 +180,19 @@ class CachedStore(Store):
             return
         before = part.rows
         try:
-            if part.rows is not None and not (part.changed or part.written):
+            known = len(part.changes)
+            if part.rows is not None and not known:
                 return
-            written, part.changed, part.written = part.written, False, False
             began_s = self._now_s()
             try:
                 self._check(part.path)
-                part.rows = self._read_part(part)
+                rows = self._read_part(part)
+                if rows != before:
+                    self._newest = next(self._numbers)
+                part.rows = rows
+                del part.changes[:known]
                 self._contact_s = began_s
             except StoreUnavailable:
-                part.changed, part.written = True, written
                 if part.rows is None:
                     raise
             part.read_s = self._now_s()
@@ -250,7 +259,9 @@ class CachedStore(Store):
         try:
             yield
         finally:
-            self._part(path.removeprefix(self._root)).written = True
+            part = self._part(path.removeprefix(self._root))
+            part.changes.append(next(self._numbers))
+            self._newest = next(self._numbers)
 
     def _check(self, path: str) -> None:
         if self._store.state is not SessionState.CONNECTED:

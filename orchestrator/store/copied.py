@@ -17,7 +17,9 @@ from orchestrator.store.protocol import (
     CORDONS,
     DURATIONS,
     FRAGMENTS,
+    ISSUED,
     LINKS,
+    MAINTENANCE,
     MOVES,
     NODES,
     PROPOSALS,
@@ -32,11 +34,11 @@ from orchestrator.store.protocol import (
     encode,
 )
 
-TOPS = (CLUSTER, CLOCKS, DURATIONS)
+TOPS = (CLUSTER, CLOCKS, ISSUED, DURATIONS)
 
 FOLDERS = (
     FRAGMENTS, ASSIGNMENTS, QUERIES, PROPOSALS, RUNNING_QUERIES, CORDONS, MOVES, LINKS, STREAMS,
-    RUNNING_STREAMS, NODES, SERVICES,
+    RUNNING_STREAMS, MAINTENANCE, NODES, SERVICES,
 )  # fmt: skip
 """As `read_view` reads them: assignments and fragments before the nodes that they name."""
 

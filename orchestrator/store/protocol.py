@@ -4,12 +4,15 @@ The paths below `/vivace/<cluster>`:
 
     cluster                  ClusterRecord        settings that all processes must agree on
     clocks                   ClocksRecord         the cluster's clock
+    issued                   IssuedRecord         by how much first epochs are raised
     leader                   LeaderRecord         ephemeral: the coordinator that leads
     candidates/<name>        CandidateRecord      ephemeral: a coordinator
     problems                 ProblemsRecord       ephemeral: what hinders the one that leads
     loads                    LoadsRecord          ephemeral: how busy it finds nodes and machines
     figures/<query>          FiguresRecord        ephemeral: a query's costs, its plan's promises
     durations                DurationsRecord      how long recoveries and moves took
+    automation               AutomationRecord     what people want of moves that nobody asks for
+    proposal                 ProposedMoves        such moves, as the leader proposes them
     nodes/<node>             NodeRecord           ephemeral: a live host
     services/<name>          ServicesRecord       ephemeral: what Spark, ZooKeeper take
     streams/<name>           StreamRecord
@@ -22,6 +25,8 @@ The paths below `/vivace/<cluster>`:
     cordons/<node>           CordonRecord         nothing new is placed on the node
     links/<source>:<target>  DisturbedLink        until the drill is over, or its time
     strikes/<process>        StrikeRecord         how a host or coordinator is to fail
+    turns/<name>             TurnRecord           ephemeral: a process that waits to leave
+    maintenance/slot         SlotRecord           the process that may leave, until it is replaced
     moves/<name>             MovePlan             replicas to be moved, and how far that is
     assignments/<node>       Assignment
     claims/<node>            NameClaim            who may call itself by a host's name
@@ -58,7 +63,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from importlib.metadata import version as installed
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -66,6 +70,8 @@ import msgspec
 from orchestrator.errors import EXIT_REFUSED, EXIT_UNREACHABLE, VivaceError
 from orchestrator.records import (
     Assignment,
+    AutomationRecord,
+    CheckpointsRecord,
     ClocksRecord,
     ClusterRecord,
     CordonRecord,
@@ -76,23 +82,28 @@ from orchestrator.records import (
     FragmentRecord,
     HistoryEvent,
     HostTrial,
+    IssuedRecord,
     LoadsRecord,
     MovePlan,
     NameClaim,
     NodeRecord,
     OperationRecord,
     ProposalRecord,
+    ProposedMoves,
     QueryRecord,
     Record,
     RequestRecord,
     RunningQueryRecord,
     RunningStreamRecord,
     ServicesRecord,
+    SlotRecord,
     StreamRecord,
     StrikeRecord,
     TokenRecord,
+    TurnRecord,
     WebRecord,
 )
+from orchestrator.records.versions import FIRST, RECORDS, Versions, this_version
 
 R = TypeVar("R", bound=Record)
 R_co = TypeVar("R_co", bound=Record, covariant=True)
@@ -106,6 +117,8 @@ class LeaderRecord(Record, frozen=True, kw_only=True):
 
 class CandidateRecord(Record, frozen=True, kw_only=True):
     """`/candidates/<name>` (ephemeral): a coordinator that runs, whether it leads or not."""
+
+    versions: Versions = FIRST
 
 
 class ProblemsRecord(Record, frozen=True, kw_only=True):
@@ -172,11 +185,14 @@ class RecordFolder(Generic[R_co]):
 
 CLUSTER = Key("cluster", ClusterRecord)
 CLOCKS = Key("clocks", ClocksRecord)
+ISSUED = Key("issued", IssuedRecord)
 LEADER = Key("leader", LeaderRecord)
 CANDIDATES = RecordFolder("candidates", CandidateRecord)
 PROBLEMS = Key("problems", ProblemsRecord)
 LOADS = Key("loads", LoadsRecord)
 DURATIONS = Key("durations", DurationsRecord)
+AUTOMATION = Key("automation", AutomationRecord)
+PROPOSAL = Key("proposal", ProposedMoves)
 FIGURES = RecordFolder("figures", FiguresRecord)
 NODES = RecordFolder("nodes", NodeRecord)
 SERVICES = RecordFolder("services", ServicesRecord)
@@ -187,8 +203,11 @@ RUNNING_QUERIES = RecordFolder("running-queries", RunningQueryRecord)
 REQUESTS = RecordFolder("requests", RequestRecord)
 PROPOSALS = RecordFolder("proposals", ProposalRecord)
 FRAGMENTS = RecordFolder("fragments", FragmentRecord)
+CHECKPOINTS = RecordFolder("checkpoints", CheckpointsRecord)
 CORDONS = RecordFolder("cordons", CordonRecord)
 MOVES = RecordFolder("moves", MovePlan)
+TURNS = RecordFolder("turns", TurnRecord)
+MAINTENANCE = RecordFolder("maintenance", SlotRecord)
 LINKS = RecordFolder("links", DisturbedLink)
 STRIKES = RecordFolder("strikes", StrikeRecord)
 ASSIGNMENTS = RecordFolder("assignments", Assignment)
@@ -565,6 +584,8 @@ def encode(record: Record) -> bytes:
         It has a number that is not finite, which nobody could read.
     """
     data = _encoder.encode(record)
+    if record.needs > 1:
+        data = b'%s,"needs":%d}' % (data[:-1], record.needs)
     if b"null" in data:
         try:
             _decoder(type(record)).decode(data)
@@ -572,6 +593,14 @@ def encode(record: Record) -> bytes:
             raise ValueError(f"{record} cannot be kept: {error}") from None
     return data
 
+
+class _Needing(msgspec.Struct):
+    """What a stored record says of its readers, beside its fields."""
+
+    needs: int = 1
+
+
+_needing = msgspec.json.Decoder(_Needing)
 
 _OTHER_VERSION = (
     "Another version of Vivace than this one ({}) wrote it. Either go on with that version, or end "
@@ -581,7 +610,7 @@ _OTHER_VERSION = (
 
 
 def decode(path: str, data: bytes, type: type[R], version: int, created: int = 0) -> Versioned[R]:
-    """Decode a record strictly.
+    """Decode a record, whose types are checked strictly.
 
     Raises
     ------
@@ -589,10 +618,15 @@ def decode(path: str, data: bytes, type: type[R], version: int, created: int = 0
         Naming the path and the problem.
     """
     try:
+        if b'"needs":' in data and (needs := _needing.decode(data).needs) > RECORDS:
+            problem = f"needs a version that reads records {needs}, and this one reads {RECORDS}"
+            raise RecordInvalid(
+                path, f"{problem}. {_OTHER_VERSION.format(this_version().product)}", version
+            )
         record = _decoder(type).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = f"is not a {type.__name__}: {error}"
-        if any(sign in problem for sign in ("unknown field", "missing required field")):
-            problem += f". {_OTHER_VERSION.format(installed('vivace'))}"
+        if "missing required field" in problem:
+            problem += f". {_OTHER_VERSION.format(this_version().product)}"
         raise RecordInvalid(path, problem, version) from error
     return Versioned(record=record, version=version, created=created)

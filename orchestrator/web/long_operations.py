@@ -22,6 +22,7 @@ import msgspec
 from orchestrator.errors import Cancelled, Refused, Unreachable, error_report
 from orchestrator.progress import Progress
 from orchestrator.records import OperationRecord, OperationState, WebRecord
+from orchestrator.records.versions import this_version
 from orchestrator.results.operations import OperationStatus
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
@@ -88,7 +89,7 @@ class LongOperations:
         self._store = store
         self._now_us = now_us
         self.web = f"web-{secrets.token_hex(6)}"
-        self._record = WebRecord(address=address, pid=os.getpid())
+        self._record = WebRecord(address=address, pid=os.getpid(), versions=this_version())
         self._claim = EphemeralRecord(store, WEBS.key(self.web))
         self._claimed_session = 0
         self._jobs: dict[str, _Job] = {}

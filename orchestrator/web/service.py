@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from enum import Enum
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -281,8 +282,9 @@ class Service:
         return await asyncio.shield(self._shared[key][1])
 
 
-def _in_words(value: tuple[str, ...] | str | float) -> str:
+def _in_words(value: object) -> str:
     """A parameter on one line, and not longer than others would like to read."""
-    text = ", ".join(value) if isinstance(value, tuple) else str(value)
+    given = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+    text = ", ".join(str(each.value if isinstance(each, Enum) else each) for each in given)
     text = text if len(text) <= MOST_TOLD else f"{text[: MOST_TOLD - 1]}…"
     return text if text.isprintable() else repr(text)

@@ -1,7 +1,7 @@
 """Restricts candidates to nodes beside which a secondary can still be placed.
 
-A deadline placement chooses primaries; the secondaries are chosen later. A secondary needs another
-node, in another failure domain if there are several, whose latency from every node that feeds the
+A deadline placement chooses primaries; the secondaries are chosen later. A secondary needs a node
+that shares no failure domain with the primary's, and whose latency from every node that feeds the
 operator keeps the transfer time K of recovery within the recovery bound (reliable placement, (1)).
 Candidates for which there is no such node are removed before the placement is solved.
 
@@ -20,7 +20,7 @@ from placement.deadline.problem import DeadlineProblem
 
 def keep_recoverable(
     problem: DeadlineProblem,
-    domains: Mapping[str, str],
+    domains: Mapping[str, Sequence[int]],
     transfer_ms: Mapping[str, float],
     standbys: Sequence[str] | None = None,
 ) -> DeadlineProblem:
@@ -29,7 +29,7 @@ def keep_recoverable(
     Parameters
     ----------
     domains
-        Node → failure domain, for all nodes.
+        Node → its failure domain by each kind that counts, for all nodes.
     transfer_ms
         Operator → limit of K, ms: the recovery bound minus detection and reprocessing. An
         operator that is not named needs no secondary.
@@ -55,10 +55,10 @@ def recoverable(
     operator: str,
     candidates: Sequence[str],
     reach_ms: Mapping[str, float],
-    domains: Mapping[str, str],
+    domains: Mapping[str, Sequence[int]],
     transfer_ms: float,
 ) -> tuple[str, ...]:
-    """Those candidates for which a near enough node lies in another failure domain.
+    """Those candidates for which a near enough node lies in no common failure domain.
 
     Parameters
     ----------
@@ -67,19 +67,18 @@ def recoverable(
     reach_ms
         Node on which a secondary may run → one-way latency from the farthest feeding node, ms.
     domains
-        Node → failure domain. If all nodes are in one domain, another node suffices.
+        Node → its failure domain by each kind that counts.
     transfer_ms
         Limit of this latency, ms.
 
     Raises
     ------
     NoStandby
-        If no candidate is left, with the least latency of a node in another domain.
+        If no candidate is left, with the least latency of a node in no common domain.
     """
-    several = len(set(domains.values())) > 1
 
     def apart(node: str, other: str) -> bool:
-        return domains[node] != domains[other] if several else node != other
+        return all(a != b for a, b in zip(domains[node], domains[other], strict=True))
 
     near = [node for node, ms in reach_ms.items() if ms <= transfer_ms]
     kept = tuple(node for node in candidates if any(apart(node, other) for other in near))

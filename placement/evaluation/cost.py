@@ -58,6 +58,10 @@ class PricedStream(NamedTuple):
     crosses: bool = False
     pays: BoolArray | None = None
 
+    def touches(self, columns: Sequence[int]) -> bool:
+        """Whether a replica of one of the operators is at one of its ends."""
+        return self.source in columns or (self.end is not StreamEnd.NODE and self.target in columns)
+
     def ends(self, batch: PlacementBatch) -> tuple[IntArray, IntArray]:
         """Its nodes in each placement, two arrays of shape (f,)."""
         left = batch.primaries[:, self.source]

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foundation.arrays import FloatArray, IntArray
+from foundation.arrays import BoolArray, FloatArray, IntArray
 from placement.graph import QueryGraph
 
 PairLookup = Callable[[IntArray, IntArray], FloatArray]
@@ -48,7 +48,7 @@ class PlacementBatch(NamedTuple):
     primaries: IntArray
     secondaries: IntArray
 
-    def take(self, rows: IntArray | slice) -> PlacementBatch:
+    def take(self, rows: IntArray | BoolArray | slice) -> PlacementBatch:
         """Some of the placements."""
         return PlacementBatch(self.primaries[rows], self.secondaries[rows])
 

@@ -68,6 +68,27 @@ class LoadDelta(NamedTuple):
         )
 
 
+class LoadFigures(NamedTuple):
+    """What a load is made of, by node, shape (n,).
+
+    Attributes
+    ----------
+    replicas
+        Operators that run there.
+    used_cores
+        CPU that replicas of this plan need by their rates and costs, cores.
+    input_bytes_s
+        Rates of their inputs.
+    measured_ms
+        The CPU axis besides them, ms.
+    """
+
+    replicas: IntArray
+    used_cores: FloatArray
+    input_bytes_s: FloatArray
+    measured_ms: FloatArray
+
+
 class Load:
     """The load of a network's nodes, by node, shape (n,). Changing it gives another load.
 
@@ -79,10 +100,8 @@ class Load:
         Cores that a replica of an operator is taken to use.
     cpu
         The milliseconds on the CPU axis that a load counts for.
-    replicas
-        Replicas by node; those that the view tells of, if None.
-    used_cores
-        CPU that these replicas need by their rates and costs, cores; none, if None.
+    figures
+        Of another load of the same network (`figures`); None: only what the view tells of.
     """
 
     def __init__(
@@ -91,21 +110,26 @@ class Load:
         *,
         operator_load: float,
         cpu: Scaling,
-        replicas: IntArray | None = None,
-        used_cores: FloatArray | None = None,
+        figures: LoadFigures | None = None,
     ) -> None:
         self.view = view
         self._operator_load = operator_load
         self._cpu = cpu
-        nodes, none = view.nodes, np.zeros(len(view.nodes))
-        if replicas is None:
-            replicas = np.array([node.operators for node in nodes], dtype=np.int64)
-        self.replicas: IntArray = replicas
-        self.used_cores: FloatArray = none if used_cores is None else used_cores
-        self.measured_ms = np.array([node.cpu_ms for node in nodes], dtype=np.float64)
-        self.input_bytes_s = none
+        if figures is None:
+            figures = LoadFigures(
+                replicas=np.array([node.operators for node in view.nodes], dtype=np.int64),
+                used_cores=np.zeros(len(view.nodes)),
+                input_bytes_s=np.zeros(len(view.nodes)),
+                measured_ms=np.array([node.cpu_ms for node in view.nodes], dtype=np.float64),
+            )
+        self.replicas, self.used_cores, self.input_bytes_s, self.measured_ms = figures
         # Kept up to date where replicas change, since it is asked for far more often.
-        self._price_ms = self.axis_ms(1)
+        self._axis_ms, self._price_ms = self.axis_ms(), self.axis_ms(1)
+
+    @property
+    def figures(self) -> LoadFigures:
+        """All that sets this load apart from others of its network: what a process is sent."""
+        return LoadFigures(self.replicas, self.used_cores, self.input_bytes_s, self.measured_ms)
 
     def with_replicas(
         self,
@@ -168,33 +192,26 @@ class Load:
         """The CPU axis with so many replicas more on each node, ms."""
         return self.measured_ms + self._counted_ms(np.add(self.replicas, more))
 
-    def price_ms(self, together: IntArray | None = None) -> FloatArray:
-        """The CPU axis that one more replica on a node meets, itself included, ms; to be read only.
-
-        Parameters
-        ----------
-        together
-            Replicas that are put on each node at once, shape (n,): the axis is then the average of
-            those that they meet one after the other. One or none: a single replica.
-        """
-        if together is None:
-            return self._price_ms
-        price_ms, several = self._price_ms.copy(), np.flatnonzero(together > 1)
-        price_ms[several] = self._axis_at(several, (together[several] + 1) / 2)
-        return price_ms
+    def price_ms(self) -> FloatArray:
+        """The CPU axis that one more replica meets, itself included, ms; to be read only."""
+        return self._price_ms
 
     def price_bytes(self, input_bytes_s: float) -> FloatArray:
-        """The load price of one more replica with that input rate, bytes."""
-        return input_bytes_s * self.price_ms() / 1e3
+        """By how much one more replica with that input rate changes the price of all, bytes."""
+        return input_bytes_s * self._price_ms / 1e3 + self.crowding_bytes()
+
+    def crowding_bytes(self) -> FloatArray:
+        """By how much one more replica on a node raises the price of the others there, bytes."""
+        return self.input_bytes_s * (self._price_ms - self._axis_ms) / 1e3
 
     def total_price_bytes(self) -> float:
         """Load prices of all replicas together, bytes."""
-        return float(self.input_bytes_s @ self.axis_ms()) / 1e3
+        return float(self.input_bytes_s @ self._axis_ms) / 1e3
 
     def price_change(self, delta: LoadDelta, rows: int) -> FloatArray:
         """By how much each row alone would change the total price, shape (rows,), bytes."""
         at = delta.nodes
-        before = self.input_bytes_s[at] * self.axis_ms()[at]
+        before = self.input_bytes_s[at] * self._axis_ms[at]
         axis_ms = self._counted_ms(self.replicas[at] + delta.replicas)
         axis_ms += self.measured_ms[at] + delta.measured_ms
         after = (self.input_bytes_s[at] + delta.input_bytes_s) * axis_ms
@@ -202,9 +219,9 @@ class Load:
         return change.astype(np.float64)
 
     def price_of_replica(
-        self, node: int, input_bytes_s: float, share_ms: float
+        self, node: int, input_bytes_s: float, share_ms: float, nodes: IntArray
     ) -> tuple[FloatArray, FloatArray]:
-        """What a replica that runs on `node` would pay on each node, and make the others pay there.
+        """What a replica that runs on `node` would pay on some nodes, and make the others pay.
 
         Parameters
         ----------
@@ -216,10 +233,12 @@ class Load:
         tuple
             Two arrays, bytes. Between two nodes their sum differs by as much as the total price.
         """
-        others = self._plus(np.array([node]), -1, 0.0, -input_bytes_s, -share_ms)
-        with_ms = others.axis_ms(1) + share_ms
-        more_ms = with_ms - others.axis_ms()
-        return input_bytes_s * with_ms / 1e3, others.input_bytes_s * more_ms / 1e3
+        here = nodes == node
+        with_ms = np.where(here, self._axis_ms[nodes], self._price_ms[nodes] + share_ms)
+        left_ms = self._axis_at(np.array([node]), -1) - share_ms
+        without_ms = np.where(here, left_ms, self._axis_ms[nodes])
+        others_bytes_s = self.input_bytes_s[nodes] - np.where(here, input_bytes_s, 0.0)
+        return input_bytes_s * with_ms / 1e3, others_bytes_s * (with_ms - without_ms) / 1e3
 
     def has_room(self, cores: float) -> BoolArray:
         """Whether a replica that needs so many cores fits, by node."""
@@ -261,7 +280,8 @@ class Load:
         load.used_cores = _added(self.used_cores, at, cores)
         load.input_bytes_s = _added(self.input_bytes_s, at, input_bytes_s)
         load.measured_ms = _added(self.measured_ms, at, measured_ms)
-        load._price_ms = self._price_ms.copy()
+        load._axis_ms, load._price_ms = self._axis_ms.copy(), self._price_ms.copy()
+        load._axis_ms[at] = load._axis_at(at, 0)
         load._price_ms[at] = load._axis_at(at, 1)
         return load
 

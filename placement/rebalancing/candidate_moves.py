@@ -7,137 +7,141 @@ there are only two failure domains: no replica can cross alone.
 For several operators at once: operators of a query that share a node hold each other there, since
 each link that becomes one between nodes costs its rate times its latency. So connected groups of
 them move together: all that are connected on a node; and each operator with those upstream of it
-there, or with those downstream. A member whose secondary is in the way (on the target, or in the
-target's failure domain while the primary is not) swaps roles first. Secondaries need no groups:
-they have no links among each other.
+there, or with those downstream. A member whose secondary is in the way (on the target, or closer to
+it by failure domains than to the primary) swaps roles first. Secondaries need no groups: they have
+no links among each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from foundation.arrays import FloatArray, IntArray
-from placement.evaluation.cost import TrafficCost
+from placement.equilibrium import least_usage
 from placement.evaluation.evaluator import PlacementBatch, stacked
 from placement.evaluation.load import Load
 from placement.graph import QueryGraph
 from placement.network import NetworkView
-from placement.rebalancing.move_evaluation import LEGAL, MoveEvaluation
-from placement.rebalancing.moves import RebalanceSettings
+from placement.primaries import nodes_near
+from placement.rebalancing.move_evaluation import MoveEvaluation
 from placement.rebalancing.running import RunningQuery
 from placement.settings import Settings
 
 Group = tuple[str, ...]
 
+ROUNDING = 1e-9
+"""Share of the whole cost by which sums of doubles may be off; a smaller gain is none."""
+
 
 class CandidateMoves:
-    """The nodes worth trying for a query, and its placements with one change.
+    """The placements of a query with one change.
 
     Parameters
     ----------
     running
         The query as it runs.
-    load
-        Of all that runs: orders the nodes if their number is limited.
-
-    Attributes
-    ----------
     evaluation
-        Compares the placements with the running one.
+        Compares placements with the running one.
+    targets
+        Indices of the hosts that its replicas may go to.
+    load
+        Of all that runs; may be replaced as the query changes.
     """
 
     def __init__(
-        self,
-        running: RunningQuery,
-        load: Load,
-        view: NetworkView,
-        state_bytes: Mapping[str, float],
-        settings: Settings,
-        rebalancing: RebalanceSettings,
+        self, running: RunningQuery, evaluation: MoveEvaluation, targets: IntArray, load: Load
     ) -> None:
-        graph = running.request.graph
-        self._graph = graph
-        self._hosts = view.host_indices
-        self._limit = rebalancing.candidates
-        movable = set(graph.to_place if running.movable is None else running.movable)
-        self._movable = [name for name in graph.to_place if name in movable]
-        primary = _costs_by_host(running, load, view, secondary=False)
-        secondary = _costs_by_host(running, load, view, secondary=True)
-        primaries = {name: pair[0] for name, pair in running.places.items() if name in movable}
-        self._groups = colocated(graph, primaries)
-        singles = [(name,) for name in graph.to_place]
-        self._elsewhere = {
-            group: self._cheapest(np.sum([primary[name] for name in group], axis=0))
-            for group in (*singles, *self._groups)
-        }
-        self._standing_by = {name: self._cheapest(secondary[name]) for name in graph.to_place}
-        tried = [*self._elsewhere.values(), *self._standing_by.values()]
-        here = [i for pair in running.places.values() for i in pair]
-        here += [view.index[o.pinned] for o in graph.operators if o.pinned is not None]
-        here += [view.at(reader.node) for reader in running.readers]
-        nodes = np.unique(np.concatenate([np.array(here, dtype=np.int64), *tried]))
-        self.evaluation = MoveEvaluation(running, view, nodes, state_bytes, settings, rebalancing)
+        self._running, self._evaluation, self._targets = running, evaluation, targets
+        self.load = load
 
-    def batch(self) -> PlacementBatch:
-        """All placements with one change, after the running one."""
-        base, placed = self.evaluation.base, self._columns
-        swaps = self.swaps()
-        # Unless roles may be swapped, nothing may come after the swap.
-        swappable: list[int] = np.flatnonzero(self.evaluation.findings(swaps) == LEGAL).tolist()
-        return stacked(
-            [
-                base,
-                *(self.elsewhere(o, base) for o in placed),
-                swaps,
-                *(self.elsewhere(placed[i], swaps.take(slice(i, i + 1))) for i in swappable),
-                *(self._together(group) for group in self._groups),
-            ]
-        )
+    def singles(self) -> list[Group]:
+        """The operators that may move, each alone."""
+        return [(name,) for name in self._running.places if self._running.may_move(name)]
 
-    @property
-    def _columns(self) -> list[int]:
-        """Of the operators that may move."""
-        return [self.evaluation.evaluator.column[name] for name in self._movable]
+    def groups(self) -> list[Group]:
+        """Operators that may move and are together at present."""
+        primaries = {name: self._running.places[name][0] for (name,) in self.singles()}
+        return list(colocated(self._running.request.graph, primaries))
 
-    def elsewhere(self, o: int, start: PlacementBatch) -> PlacementBatch:
-        """One replica of an operator on every other node that is worth trying; primary first."""
-        name = self._graph.order[o]
-        taken = [start.primaries[0, o], start.secondaries[0, o]]
-        primary = np.setdiff1d(self._elsewhere[(name,)], taken)
-        secondary = np.setdiff1d(self._standing_by[name], taken)
-        batch = start.repeated(len(primary) + len(secondary))
-        batch.primaries[: len(primary), o] = primary
-        batch.secondaries[len(primary) :, o] = secondary
-        return batch
+    def every(self) -> tuple[PlacementBatch, FloatArray, FloatArray]:
+        """All placements, and by how much they lower the cost of traffic, and of all, bytes."""
+        found = [self.of(group) for group in (*self.singles(), *self.groups())]
+        if not found:
+            return self._evaluation.base.take(slice(0)), np.empty(0), np.empty(0)
+        parts, usage, gains = zip(*found, strict=True)
+        return stacked(list(parts)), np.concatenate(usage), np.concatenate(gains)
 
-    def swaps(self) -> PlacementBatch:
-        """Roles of one operator swapped; a row for each in topological order."""
-        base, placed = self.evaluation.base, self._columns
-        batch = base.repeated(len(placed))
-        at = np.arange(len(placed))
-        batch.primaries[at, placed] = base.secondaries[0, placed]
-        batch.secondaries[at, placed] = base.primaries[0, placed]
-        return batch
+    def of(self, group: Group) -> tuple[PlacementBatch, FloatArray, FloatArray]:
+        """Those placements in which only these operators differ."""
+        columns = [self._evaluation.evaluator.column[name] for name in group]
+        if len(group) == 1:
+            batch, change = self._single(group[0], columns[0])
+        else:
+            batch = self._together(columns)
+            change = self._evaluation.load_change(batch, self.load)
+        usage = self._evaluation.usage_gain(batch, columns)
+        return batch, usage, usage - change
 
-    def _together(self, group: Group) -> PlacementBatch:
-        """The primaries of a group on every other node that is worth trying."""
-        base, domains = self.evaluation.base, self.evaluation.domains
-        columns = [self.evaluation.evaluator.column[name] for name in group]
+    def _single(self, name: str, o: int) -> tuple[PlacementBatch, FloatArray]:
+        """Placements of one operator, and by how much they change the price of all load.
+
+        The swap; the primary elsewhere, and the secondary; both again after the swap.
+        """
+        a, s = self._running.places[name]
+        target = self._targets[(self._targets != a) & (self._targets != s)]
+        count = len(target)
+        batch = self._evaluation.base.repeated(4 * count + 1)
+        p, q = batch.primaries[:, o], batch.secondaries[:, o]
+        p[0], q[0] = s, a
+        p[1 : count + 1] = target
+        q[count + 1 : 2 * count + 1] = target
+        p[2 * count + 1 : 3 * count + 1], q[2 * count + 1 : 3 * count + 1] = target, a
+        p[3 * count + 1 :], q[3 * count + 1 :] = s, target
+        primary, secondary = (self._load_change(name, i, target) for i in (0, 1))
+        # After a swap, the primary that leaves is a replica from where the secondary was.
+        return batch, np.concatenate([np.zeros(1), primary, secondary, secondary, primary])
+
+    def _load_change(self, name: str, replica: int, target: IntArray) -> FloatArray:
+        """By how much the price of all load changes if a replica goes to some nodes, bytes."""
+        at = self._running.places[name][replica]
+        share_ms = self._running.shares_of(name)[replica]
+        rate = self._running.request.graph.input_rate(name)
+        nodes = np.append(target, at)
+        price = np.add(*self.load.price_of_replica(at, rate, share_ms, nodes))
+        return price[:-1] - price[-1]
+
+    def _together(self, columns: Sequence[int]) -> PlacementBatch:
+        """The primaries of a group on every other node."""
+        base, looseness = self._evaluation.base, self._evaluation.domains.looseness_between
         a = base.primaries[0, columns[0]]
-        target = np.setdiff1d(self._elsewhere[group], [a])
+        target = self._targets[self._targets != a]
         batch = base.repeated(len(target))
         for o in columns:
             s = base.secondaries[0, o]
-            in_the_way = (domains[target] == domains[s]) & (domains[a] != domains[s])
+            in_the_way = looseness(target, s) > looseness(a, s)
             batch.primaries[:, o] = target
             batch.secondaries[:, o] = np.where(in_the_way | (target == s), a, s)
         return batch
 
-    def _cheapest(self, cost: FloatArray) -> IntArray:
-        """The hosts of least cost, by name."""
-        return self._hosts[np.sort(np.argsort(cost, kind="stable")[: self._limit])]
+
+def hosts_near(
+    running: RunningQuery, load: Load, view: NetworkView, settings: Settings
+) -> IntArray:
+    """Indices of the hosts that a query's replicas may go to.
+
+    All of them on a network of `Settings.exact_hosts`. On a larger one, as many for each operator
+    as the planner chooses among, near where it would be if nodes were everywhere.
+    """
+    if len(view.hosts) <= settings.exact_hosts:
+        return view.host_indices
+    graph = running.request.graph
+    if running.points_ms is None:
+        pinned_ms = {name: view.node(node).position_ms for name, node in graph.pinned.items()}
+        (found,) = least_usage([graph], [pinned_ms], settings.usage)
+        running.points_ms = found.points_ms
+    return nodes_near(graph, running.points_ms, view, load, settings.candidates)
 
 
 def colocated(graph: QueryGraph, primaries: Mapping[str, int]) -> tuple[Group, ...]:
@@ -161,21 +165,3 @@ def colocated(graph: QueryGraph, primaries: Mapping[str, int]) -> tuple[Group, .
         for directions in ((True, True), (True, False), (False, True)):
             groups[reach(name, *directions)] = None
     return tuple(group for group in groups if len(group) > 1)
-
-
-def _costs_by_host(
-    running: RunningQuery, load: Load, view: NetworkView, *, secondary: bool
-) -> dict[str, FloatArray]:
-    """Cost of each operator's primary or secondary on each host, all else as it is, bytes."""
-    graph, hosts = running.request.graph, view.host_indices
-    traffic = TrafficCost(graph, view, standbys=running.standbys, readers=running.readers)
-    everywhere = running.as_batch(view).repeated(len(hosts))
-    found: dict[str, FloatArray] = {}
-    for name in graph.to_place:
-        replicas = everywhere.secondaries if secondary else everywhere.primaries
-        before = replicas[:, traffic.column[name]].copy()
-        replicas[:, traffic.column[name]] = hosts
-        usage = traffic.of(everywhere, traffic.touching(name, secondary=secondary))
-        found[name] = load.price_bytes(graph.input_rate(name))[hosts] + usage
-        replicas[:, traffic.column[name]] = before
-    return found

@@ -10,7 +10,7 @@ Costs are in the planner's currency, bytes/s × s = bytes (`placement.evaluation
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,9 +20,8 @@ from placement.errors import RunningError
 from placement.evaluation.cost import PricedStream, StreamEnd
 from placement.evaluation.load import Load
 from placement.network import NetworkView
-from placement.rebalancing.candidate_moves import CandidateMoves
 from placement.rebalancing.move_evaluation import LEGAL, REASONS, MoveEvaluation
-from placement.rebalancing.moves import Obstacle, Reason, RebalanceSettings
+from placement.rebalancing.moves import Obstacle, Reason, RebalanceSettings, too_little
 from placement.rebalancing.running import RunningQuery, as_running, running_load
 from placement.records import Pairs, Request
 from placement.settings import Settings
@@ -96,7 +95,7 @@ class ReplicaExplanation:
     candidates
         All nodes that may run operators, cheapest first; the replica's own among them.
     binding
-        The obstacle to the cheapest node of all; None if the replica is there, or if only the
+        The obstacle to the cheapest node of all; None if the replica is there, or if at most the
         effort of moving keeps it away.
     best_rejected
         The cheapest of the others; None if there is no other.
@@ -126,12 +125,13 @@ def explain(
     operator: str,
     *,
     settings: Settings | None = None,
+    rebalancing: RebalanceSettings | None = None,
 ) -> Explanation:
     """Explain the places of one operator.
 
     Parameters
     ----------
-    requests, running, view, settings
+    requests, running, view, settings, rebalancing
         As for `rebalance.rebalance`: all running queries, since they make nodes busy.
     operator
         One that is placed, not pinned.
@@ -145,7 +145,7 @@ def explain(
         If queries and network contradict each other.
     """
     queries = as_running(requests, running, view)
-    return explain_running(queries, view, operator, settings or Settings())
+    return explain_running(queries, view, operator, settings or Settings(), rebalancing=rebalancing)
 
 
 def explain_running(
@@ -154,6 +154,9 @@ def explain_running(
     operator: str,
     settings: Settings,
     obstacle_of: ObstacleOf | None = None,
+    *,
+    state_bytes: Mapping[str, float] | None = None,
+    rebalancing: RebalanceSettings | None = None,
 ) -> Explanation:
     """Explain the places of one operator; see `explain`.
 
@@ -161,13 +164,17 @@ def explain_running(
     ----------
     obstacle_of
         Judges nodes instead of the quick test of rebalancing.
+    state_bytes, rebalancing
+        As for `rebalance.improve`: with them a candidate's margin is that of a move there.
     """
     found = [query for query in queries if operator in query.places]
     if not found:
         raise RunningError(operator, "is in none of the queries given, or is pinned")
     load = running_load(view, settings, queries)
-    every = RebalanceSettings(candidates=max(len(view.hosts), 1))
-    evaluation = CandidateMoves(found[0], load, view, {}, settings, every).evaluation
+    nodes = np.union1d(view.host_indices, found[0].nodes(view))
+    evaluation = MoveEvaluation(
+        found[0], view, nodes, state_bytes or {}, settings, rebalancing or RebalanceSettings()
+    )
     primary, secondary = (
         _Replica(operator, is_secondary, found[0], load, view, evaluation).explained(obstacle_of)
         for is_secondary in (False, True)
@@ -205,7 +212,7 @@ class _Replica:
         candidates = self._candidates(streams, obstacle_of)
         node = self.view.nodes[self._at].name
         cheapest = candidates[0].obstacle
-        free = cheapest is None or cheapest.reason is Reason.MARGIN
+        free = cheapest is None or cheapest.reason in (Reason.MARGIN, Reason.WORTH)
         return ReplicaExplanation(
             node=node,
             forces=tuple(sorted(map(self._force, streams), key=lambda force: -force.rate_bytes_s)),
@@ -225,15 +232,16 @@ class _Replica:
         standby = [each for each in streams if each.end is StreamEnd.SECONDARY]
         others = [each for each in streams if each.end is not StreamEnd.SECONDARY]
         rate = graph.input_rate(self.operator)
-        share_ms = self.query.shares_ms[self.operator][self.is_secondary]
-        own, crowding = self.load.price_of_replica(self._at, rate, share_ms)
+        share_ms = self.query.shares_of(self.operator)[self.is_secondary]
+        own, crowding = self.load.price_of_replica(self._at, rate, share_ms, hosts)
         price = self.evaluation.traffic.of
-        parts = (price(batch, others), price(batch, standby), own[hosts], crowding[hosts])
+        parts = (price(batch, others), price(batch, standby), own, crowding)
         totals: FloatArray = np.sum(parts, axis=0)
         evaluated = self.evaluation.evaluate(batch)
         full = ~self.load.has_room_for(evaluated.load_delta, len(hosts))
         capacity = REASONS.index(Reason.CAPACITY)
         findings = np.where((evaluated.findings == LEGAL) & full, capacity, evaluated.findings)
+        margins = self.evaluation.margins(evaluated, self.load.axis_ms())
         here = np.flatnonzero(hosts == self._at)
         present = float(totals[here[0]]) if len(here) else float("inf")
 
@@ -248,7 +256,7 @@ class _Replica:
                 found = None
             else:
                 found = self.evaluation.obstacle(evaluated, row, finding, self.load)
-            return found or self._dearer(float(totals[row]), present)
+            return found or self._worth(float(totals[row]), present, float(margins[row]))
 
         order: list[int] = np.lexsort((hosts != self._at, totals)).tolist()
         return tuple(
@@ -263,11 +271,23 @@ class _Replica:
             for i in order
         )
 
-    def _dearer(self, total: float, present: float) -> Obstacle:
-        """A legal host is dearer, or not cheap enough to be moved to."""
-        reason = Reason.MARGIN if total < present else Reason.COST
-        subject = self.view.nodes[self._at].name
-        return Obstacle(reason=reason, subject=subject, value=total, limit=present)
+    def _worth(self, total: float, present: float, margin: float) -> Obstacle:
+        """Of a legal host: it is dearer, or what a move there would gain, by what it has to."""
+        here, gain = self.view.nodes[self._at].name, present - total
+        if gain <= 0:
+            reason, told = Reason.COST, f"{total:,.0f} bytes, {present:,.0f} on {here}"
+        elif gain <= margin:
+            reason, told = Reason.MARGIN, too_little(gain, margin)
+        else:
+            reason = Reason.WORTH
+            told = f"gains {gain:.4g} bytes, of which {margin:.4g} are needed: `vivace rebalance`"
+        return Obstacle(
+            reason=reason,
+            subject=here,
+            value=total,
+            limit=present,
+            told=f"{reason.value}: {told}",
+        )
 
     def _force(self, stream: PricedStream) -> Force:
         base, graph = self.evaluation.base, self.query.request.graph

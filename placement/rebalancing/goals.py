@@ -1,7 +1,8 @@
 """What a rebalancing may improve, and by how much placements do.
 
 Goals come in order. Each is improved only as far as those before it get no more than `WORSE` worse
-than they were when their turn was over. What they measure falls as they are improved:
+than they were when their turn was over, and what was moved for them stays. What they measure falls
+as they are improved:
 
 ==============  ==============================================================
 goal            measure

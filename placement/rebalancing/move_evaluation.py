@@ -31,7 +31,7 @@ from foundation.arrays import BoolArray, FloatArray, IntArray
 from placement.evaluation.cost import StreamEnd, TrafficCost
 from placement.evaluation.evaluator import Evaluator, PlacementBatch, stacked, tabled
 from placement.evaluation.load import Load, LoadDelta
-from placement.network import NetworkView
+from placement.network import TABLED, NetworkView
 from placement.rebalancing.moves import MoveKind, Obstacle, Reason, RebalanceSettings
 from placement.rebalancing.running import RunningQuery
 from placement.settings import Settings
@@ -110,8 +110,6 @@ class MoveEvaluation:
         The running placement, as a single row.
     traffic
         Prices the streams.
-    usage
-        Their cost in the running placement, bytes.
     recovery_limits_ms, latency_limit_ms
         The legal recovery time by operator, shape (o,), and latency of the slowest output.
     """
@@ -127,8 +125,11 @@ class MoveEvaluation:
     ) -> None:
         request, size = running.request, len(view.nodes)
         graph = request.graph
-        self.one_way_of = tabled(nodes, size, view.one_way_between(nodes, nodes))
-        self._error_of = tabled(nodes, size, view.uncertainty_between(nodes, nodes))
+        self.one_way_of = (
+            view.one_way_of
+            if size <= TABLED
+            else tabled(nodes, size, view.one_way_between(nodes, nodes))
+        )
         self.evaluator = Evaluator(
             graph,
             self.one_way_of,
@@ -145,8 +146,6 @@ class MoveEvaluation:
         )
         self._view = view
         self._request = request
-        self.base = running.as_batch(view)
-        self.usage = float(self.traffic.of(self.base)[0])
         self._allowed = {
             o: np.array([node.name in allowed for node in view.nodes])
             for o, name in enumerate(graph.order)
@@ -155,24 +154,77 @@ class MoveEvaluation:
         self._input_bytes_s = np.array([graph.input_rate(name) for name in graph.order])
         self._cores = np.array([graph.cores(name) for name in graph.order])
         self._state_bytes = np.array([state_bytes.get(name, 0.0) for name in graph.order])
-        none_ms = (0.0, 0.0)
-        self._shares_ms = np.array([running.shares_ms.get(n, none_ms) for n in graph.order])
         self._rebalancing = rebalancing
         self._detection_ms = request.detection_ms
         self._size = size
-        self.domains = view.domain_ids
+        self.domains = view.domains
+        self.base = running.as_batch(view)
+        self._usage = [float(self.traffic.of(self.base, [s])[0]) for s in self.traffic.streams]
+        self._shares_ms = np.array([running.shares_of(name) for name in graph.order])
         self.recovery_limits_ms = np.maximum(
             request.recovery_bound_ms, self.recovery_ms(self.base)[0]
         )
         latency_ms = float(self.evaluator.latency_ms(self.base)[0])
         self.latency_limit_ms = max(request.deadline_ms, latency_ms)
 
+    def start_from(self, running: RunningQuery, group: Sequence[str]) -> None:
+        """Compare with other places of these operators from now on; limits stay as they are."""
+        self.base = running.as_batch(self._view)
+        for i in self._touched([self.evaluator.column[name] for name in group]):
+            self._usage[i] = float(self.traffic.of(self.base, [self.traffic.streams[i]])[0])
+        self._shares_ms = np.array([running.shares_of(n) for n in self._request.graph.order])
+
+    @property
+    def usage(self) -> float:
+        """Cost of the streams in the running placement, bytes."""
+        return sum(self._usage)
+
+    def hysteresis(self, axis_ms: FloatArray) -> float:
+        """What each move has to gain in any case, by the CPU axis of nodes, bytes."""
+        placed = self.evaluator.placed
+        replicas = self.base.primaries[0, placed], self.base.secondaries[0, placed]
+        paid = sum(float(self._input_bytes_s[placed] @ axis_ms[nodes]) for nodes in replicas)
+        share = self._rebalancing.hysteresis_share * (self.usage + paid / 1e3)
+        return max(share, self._rebalancing.hysteresis_bytes)
+
+    def margins(self, evaluated: EvaluatedMoves, axis_ms: FloatArray) -> FloatArray:
+        """What the gain of each placement has to exceed: price, uncertainty and hysteresis, bytes,
+        shape (f,)."""
+        hysteresis = evaluated.moves * self.hysteresis(axis_ms)
+        return evaluated.price.sum(axis=1) + evaluated.uncertainty + hysteresis
+
+    def _touched(self, columns: Sequence[int]) -> list[int]:
+        """Positions of the streams to and from replicas of some operators."""
+        return [i for i, each in enumerate(self.traffic.streams) if each.touches(columns)]
+
     def recovery_ms(self, batch: PlacementBatch) -> FloatArray:
         """Recovery time of every operator, shape (f, o), ms; of pinned ones the detection time."""
         return self._detection_ms + self.evaluator.catch_up_ms(batch)
 
-    def evaluate(self, batch: PlacementBatch) -> EvaluatedMoves:
-        """All figures but those of load, which depends on other queries too."""
+    def usage_gain(self, batch: PlacementBatch, columns: Sequence[int]) -> FloatArray:
+        """By how much the cost of traffic falls if only these operators differ, (f,), bytes."""
+        touched = self._touched(columns)
+        streams = [self.traffic.streams[i] for i in touched]
+        return sum(self._usage[i] for i in touched) - self.traffic.of(batch, streams)
+
+    def load_change(self, batch: PlacementBatch, load: Load) -> FloatArray:
+        """By how much each placement would change the price of all load, (f,), bytes."""
+        return load.price_change(self.load_delta(batch), len(batch.primaries))
+
+    def load_delta(self, batch: PlacementBatch) -> LoadDelta:
+        """The load delta on nodes."""
+        return self._load_delta(_Changes.of(self.base, batch))
+
+    def evaluate(
+        self, batch: PlacementBatch, usage_gain: FloatArray | None = None
+    ) -> EvaluatedMoves:
+        """All figures but those of load, which depends on other queries too.
+
+        Parameters
+        ----------
+        usage_gain
+            If that is known.
+        """
         changes = _Changes.of(self.base, batch)
         came, target = changes.came, changes.target
         ship_s = self.one_way_of(changes.shipper, target) / 1e3
@@ -182,7 +234,7 @@ class MoveEvaluation:
         recovery_ms, latency_ms = self.recovery_ms(batch), self.evaluator.latency_ms(batch)
         return EvaluatedMoves(
             batch=batch,
-            usage_gain=self.usage - self.traffic.of(batch),
+            usage_gain=self.usage - self.traffic.of(batch) if usage_gain is None else usage_gain,
             uncertainty=self._uncertainty(batch),
             price=np.where(came, price / self._rebalancing.horizon_s, 0.0),
             bytes_to_ship=bytes_to_ship,
@@ -202,11 +254,10 @@ class MoveEvaluation:
         self, batch: PlacementBatch, recovery_ms: FloatArray, latency_ms: FloatArray
     ) -> IntArray:
         placed = self.evaluator.placed
-        together = self.domains[batch.primaries] == self.domains[batch.secondaries]
-        were_together = self.domains[self.base.primaries] == self.domains[self.base.secondaries]
         same_node = batch.primaries == batch.secondaries
+        looser = self.domains.looseness_between(*batch) > self.domains.looseness_between(*self.base)
         broken = {
-            Reason.FAILURE_DOMAIN: ((together & ~were_together) | same_node)[:, placed],
+            Reason.FAILURE_DOMAIN: (looser | same_node)[:, placed],
             Reason.PRIMARIES: self._not_allowed(batch),
             Reason.RECOVERY_BOUND: recovery_ms > self.recovery_limits_ms,
             Reason.DEADLINE: latency_ms[:, None] > self.latency_limit_ms,
@@ -261,8 +312,11 @@ class MoveEvaluation:
                 told = f"the primary of {graph.order[o]} may only be on "
                 told += ", ".join(graph.by_name[graph.order[o]].allowed)
                 return Obstacle(reason=reason, subject=node.name, told=told)
-            if reason is Reason.FAILURE_DOMAIN and self.domains[primary] == self.domains[secondary]:
-                subject = node.name if primary == secondary else node.domain
+            if reason is Reason.FAILURE_DOMAIN and primary == secondary:
+                return Obstacle(reason=reason, subject=node.name)
+            shared = self.domains.shared(primary, secondary)
+            if reason is Reason.FAILURE_DOMAIN and shared:
+                subject = ", ".join(f"{kind} {getattr(node, kind)}" for kind in shared)
                 return Obstacle(reason=reason, subject=subject)
         return Obstacle(reason=reason, subject=graph.name)
 
@@ -340,11 +394,11 @@ class MoveEvaluation:
 
     def _uncertainty(self, batch: PlacementBatch) -> FloatArray:
         """Σ DR·error of the old and of the new link of every stream that changed, (f,), bytes."""
-        total = np.zeros(len(batch.primaries))
+        total, uncertainty_of = np.zeros(len(batch.primaries)), self._view.uncertainty_of
         for stream in self.traffic.streams:
             (left, right), (left_before, right_before) = stream.ends(batch), stream.ends(self.base)
             changed = (left != left_before) | (right != right_before)
-            error_ms = self._error_of(left, right) + self._error_of(left_before, right_before)
+            error_ms = uncertainty_of(left, right) + uncertainty_of(left_before, right_before)
             total += np.where(changed, stream.rate_bytes_s * error_ms / 1e3, 0.0)
         return total
 

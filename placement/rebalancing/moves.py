@@ -15,7 +15,7 @@ change is judged by the latencies of the links that it gives up and of those tha
 later view may be off to the other side. Hence the uncertainty is Σ DR·(error of both ends) over the
 estimated links of either. A change is made only if it gains more than this, so no later view with
 errors within the same bound reverses it. Where the round trip was measured, half the spread of its
-last samples is taken for the errors (`NetworkView.uncertainty_between`).
+last samples is taken for the errors (`NetworkView.uncertainty_of`).
 """
 
 from __future__ import annotations
@@ -56,18 +56,26 @@ class Reason(enum.Enum):
     SILENT = "silent"
     NOT_THERE = "not there"
     """The node is gone, or does not run operators."""
+    FUNCTIONS = "functions"
+    """The node lacks a function that the query calls, or has other code of that name."""
     UNPROTECTED = "unprotected"
     """The operator lacks a warm secondary at present, or does not run."""
     NO_LEGAL_ORDER = "no legal order"
     """Legal in the end, but not after each move on the way."""
     OTHER_GOAL = "other goal"
-    """It would undo what was gained for a goal that comes first."""
+    """It would undo what was gained for a goal that comes first, or move its moves again."""
+    MOVED_LATELY = "moved lately"
+    """Moved a short while ago without being asked for, and gains too little to move again."""
+    UNDOES = "undoes a move"
+    """Would take a move of the last hour back, although nothing measured says otherwise since."""
     MARGIN = "margin"
     """Legal, but gains less than uncertainty, price and hysteresis together."""
     BUDGET = "budget"
     """Worth it, but more than the churn budget has left."""
     COST = "cost"
     """Legal, but dearer."""
+    WORTH = "worth it"
+    """Nothing stands against it: rebalancing proposes it, or a change that gains more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +122,6 @@ class RebalanceSettings:
         Churn budget of one plan: moves, and bytes of state that they ship.
     bandwidth_bytes_s
         Rate at which state is shipped.
-    candidates
-        Nodes that are tried for each replica, cheapest first. All of them, if there are no more.
     most_judged
         Changes that are judged at most: judging takes long. Those left over count as beyond budget.
     """
@@ -126,17 +132,24 @@ class RebalanceSettings:
     max_moves: int = 10
     max_bytes: float = math.inf
     bandwidth_bytes_s: float = 10e6
-    candidates: int = 100
     most_judged: int = 200
 
     def __post_init__(self) -> None:
         check_numbers(self, hysteresis_share="≥ 0", hysteresis_bytes="≥ 0")
         check_numbers(self, horizon_s="> 0", bandwidth_bytes_s="> 0")
-        check_numbers(self, max_moves="≥ 0", candidates="≥ 1", most_judged="≥ 0")
+        check_numbers(self, max_moves="≥ 0", most_judged="≥ 0")
         if not self.max_bytes >= 0:
             raise SettingsError(
                 f"RebalanceSettings: max_bytes {self.max_bytes} is not a number ≥ 0"
             )
+
+
+def too_little(gain: float, margin: float) -> str:
+    """Why a change is not worth it, by what it gains and what that has to exceed, bytes."""
+    return (
+        f"gains {gain:.4g} bytes, which does not exceed price, uncertainty and hysteresis, "
+        f"{margin:.4g} bytes"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

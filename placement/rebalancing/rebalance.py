@@ -31,7 +31,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from foundation.arrays import BoolArray, FloatArray, IntArray
 from placement.errors import RunningError
 from placement.evaluation.load import Load
 from placement.network import NetworkView
-from placement.rebalancing.candidate_moves import CandidateMoves
+from placement.rebalancing.candidate_moves import ROUNDING, CandidateMoves, hosts_near
 from placement.rebalancing.goals import NETWORK, WORSE, Goal, GoalKind
 from placement.rebalancing.move_evaluation import (
     LEGAL,
@@ -59,13 +59,11 @@ from placement.rebalancing.moves import (
     Rebalancing,
     RejectedChange,
     ReplicaMove,
+    too_little,
 )
 from placement.rebalancing.running import RunningQuery, as_running, running_load
 from placement.records import Pairs, Request
 from placement.settings import Settings
-
-ROUNDING = 1e-9
-"""Share of the whole cost by which sums of doubles may be off; a smaller gain is none."""
 
 MOST_TOLD = 10
 """Rejected changes that are told one by one."""
@@ -131,6 +129,7 @@ def improve(
     rebalancing: RebalanceSettings,
     goals: Sequence[Goal] = (NETWORK,),
     judge: Judge | None = None,
+    load: Load | None = None,
 ) -> Rebalancing:
     """Changes of running queries that serve goals, one after the other.
 
@@ -140,8 +139,11 @@ def improve(
         By name; all that run, since they make nodes busy.
     judge
         Has to agree to each change; None: the quick test is all.
+    load
+        Of all that runs; None: that of the queries.
     """
-    search = _Search(queries, view, state_bytes, settings, rebalancing, judge)
+    load = load or running_load(view, settings, queries)
+    search = _Search(queries, load, view, state_bytes, settings, rebalancing, judge)
     return search.run(goals)
 
 
@@ -152,39 +154,16 @@ class _Options:
     Attributes
     ----------
     evaluated
-        Its placements with one change; the first changes nothing.
-    refused
-        Rows that the judge has refused.
+        Its placements with one change that may serve the goal.
     """
 
     query: RunningQuery
     evaluation: MoveEvaluation
     evaluated: EvaluatedMoves
-    refused: set[int] = field(default_factory=set[int])
-
-    def cost(self, axis_ms: FloatArray) -> float:
-        """The query's part of the objective: usage, and load prices of its replicas, bytes."""
-        graph = self.query.request.graph
-        return self.evaluation.usage + sum(
-            graph.input_rate(name) * float(axis_ms[list(pair)].sum()) / 1e3
-            for name, pair in self.query.places.items()
-        )
 
     def gains(self, goal: Goal, evaluated: EvaluatedMoves | None, load: Load) -> FloatArray:
         """By how much placements, all of these if None, serve a goal."""
         return goal.gains(self.query, self.evaluation, evaluated or self.evaluated, load)
-
-    def settle(self, option: int) -> None:
-        """Make an option the running placement; all options are void then."""
-        batch, column = self.evaluated.batch, self.evaluation.evaluator.column
-        for name, (primary, secondary) in list(self.query.places.items()):
-            at = (option, column[name])
-            after = int(batch.primaries[at]), int(batch.secondaries[at])
-            shares_ms = self.query.shares_ms[name]
-            # A replica that comes takes over the measured share of the one that leaves.
-            if after[0] == secondary or after[1] == primary:
-                shares_ms = shares_ms[1], shares_ms[0]
-            self.query.places[name], self.query.shares_ms[name] = after, shares_ms
 
 
 class _Search:
@@ -193,38 +172,54 @@ class _Search:
     def __init__(
         self,
         queries: Sequence[RunningQuery],
+        load: Load,
         view: NetworkView,
         state_bytes: Mapping[str, float],
         settings: Settings,
         rebalancing: RebalanceSettings,
         judge: Judge | None,
     ) -> None:
+        self._queries = list(queries)
         self._view = view
         self._state_bytes = state_bytes
         self._settings = settings
         self._rebalancing = rebalancing
         self._judge = judge
-        self._load = running_load(view, settings, queries)
-        self._options = [self._open(query) for query in queries]
-        self._cost = self._total(NETWORK)
+        self._load = load
+        self._options: list[_Options] = []
+        self._cost = 0.0
         self._reached: dict[Goal, tuple[float, float]] = {}
         """Goal whose turn is over → its measure then and now."""
+        self._moved: set[str] = set()
+        """Operators that were moved for such a goal: they stay, so that nothing moves twice."""
         self._moves_left = rebalancing.max_moves
         self._bytes_left = rebalancing.max_bytes
         self._judged_left = rebalancing.most_judged
         self._refused: dict[tuple[ReplicaMove, ...], RejectedChange] = {}
         """What the judge has refused, at whatever point of the search."""
+        self._verdicts: dict[str, dict[tuple[ReplicaMove, ...], Obstacle]] = {}
+        """Those refusals that still hold, by query."""
 
     def run(self, goals: Sequence[Goal]) -> Rebalancing:
         """Make changes until nothing is worth it."""
-        cost_before = self._cost
+        self._open_all(goals[0])
+        opened = goals[0]
+        cost_before = self._cost = self._total(NETWORK)
         changes: list[PlacementChange] = []
         for goal in goals:
-            changes += self._pursue(goal)
+            if goal != opened:
+                self._open_all(goal)
+                opened = goal
+            made = self._pursue(goal)
+            changes += made
+            self._moved |= {move.operator for change in made for move in change.moves}
             total = self._total(goal)
             self._reached[goal] = total, total
         # What the first goal lacks, it does not lack because of those after it.
         self._reached.clear()
+        self._moved.clear()
+        if goals[0] != opened:
+            self._open_all(goals[0])
         rejected, dearest = self._rejected(goals[0])
         return Rebalancing(
             changes=tuple(changes),
@@ -241,37 +236,38 @@ class _Search:
 
     def _pursue(self, goal: Goal) -> list[PlacementChange]:
         changes: list[PlacementChange] = []
-        all_tried = len(self._view.hosts) <= self._rebalancing.candidates
         fresh = True
         while True:
             if (best := self._best(goal)) is not None:
                 changes.append(self._make(goal, *best))
-                fresh = False
-            elif fresh or all_tried or not self._moves_left:
+                fresh = len(self._options) == 1
+            elif fresh or not self._moves_left:
                 return changes
             else:
-                # Which candidates are the cheapest may have changed with the load.
-                self._options = [self._open(options.query) for options in self._options]
+                # Which changes lower the cost may have changed with the load.
+                self._open_all(goal)
                 fresh = True
 
     def _total(self, goal: Goal) -> float:
         own = sum(goal.measure(each.query, each.evaluation) for each in self._options)
         return own + goal.shared(self._load)
 
-    def _open(self, query: RunningQuery) -> _Options:
-        candidates = CandidateMoves(
-            query,
-            self._load,
-            self._view,
-            self._state_bytes,
-            self._settings,
-            self._rebalancing,
+    def _open_all(self, goal: Goal) -> None:
+        self._options = [self._open(goal, query) for query in self._queries]
+
+    def _open(self, goal: Goal, query: RunningQuery) -> _Options:
+        view, settings = self._view, self._settings
+        targets = hosts_near(query, self._load, view, settings)
+        nodes = np.union1d(targets, query.nodes(view))
+        evaluation = MoveEvaluation(
+            query, view, nodes, self._state_bytes, settings, self._rebalancing
         )
-        evaluation = candidates.evaluation
+        batch, usage_gain, gain = CandidateMoves(query, evaluation, targets, self._load).every()
+        if goal.kind is GoalKind.NETWORK:
+            # Whatever does not lower the cost needs no further look.
+            batch, usage_gain = batch.take(gain > 0), usage_gain[gain > 0]
         return _Options(
-            query=query,
-            evaluation=evaluation,
-            evaluated=evaluation.evaluate(candidates.batch()),
+            query=query, evaluation=evaluation, evaluated=evaluation.evaluate(batch, usage_gain)
         )
 
     def _best(self, goal: Goal) -> tuple[int, int, list[ChangeStep], Sequence[RunningQuery]] | None:
@@ -287,7 +283,7 @@ class _Search:
         least = ROUNDING * abs(self._cost) if goal.kind is GoalKind.NETWORK else 0.0
         nets = [self._net(goal, options) for options in self._options]
         while True:
-            tops = [float(net.max()) for net in nets]
+            tops = [float(net.max(initial=-math.inf)) for net in nets]
             if max(tops, default=-math.inf) <= least:
                 return None
             query = int(np.argmax(tops))
@@ -297,36 +293,36 @@ class _Search:
             if order is None:
                 options.evaluated.findings[option] = REASONS.index(Reason.NO_LEGAL_ORDER)
             else:
-                verdict = self._judgement(options, order)
+                verdict = self._judgement(options, option, order)
                 if not isinstance(verdict, Obstacle):
                     return query, option, order, verdict
                 options.evaluated.findings[option] = REASONS.index(verdict.reason)
-                self._note_refused(options, option, order, verdict)
             nets[query][option] = -math.inf
 
     def _judgement(
-        self, options: _Options, order: Sequence[ChangeStep]
+        self, options: _Options, option: int, order: Sequence[ChangeStep]
     ) -> Obstacle | Sequence[RunningQuery]:
-        name = options.query.request.graph.name
         if self._judge is None:
             return ()
+        name, moves = options.query.request.graph.name, self._names(options, order)
+        known = self._verdicts.setdefault(name, {})
+        if moves in known:
+            return known[moves]
         if not self._judged_left:
             told = f"{self._rebalancing.most_judged} better changes were judged"
             return Obstacle(reason=Reason.BUDGET, subject=name, told=told)
         self._judged_left -= 1
-        return self._judge(name, [self._named(options, step) for step in order])
+        verdict = self._judge(name, moves)
+        if isinstance(verdict, Obstacle):
+            known[moves] = verdict
+            gain = float(options.gains(NETWORK, None, self._load)[option])
+            self._refused[moves] = RejectedChange(
+                query=name, moves=moves, obstacle=verdict, gain=gain
+            )
+        return verdict
 
-    def _note_refused(
-        self, options: _Options, option: int, order: Sequence[ChangeStep], verdict: Obstacle
-    ) -> None:
-        options.refused.add(option)
-        moves = tuple(self._named(options, step) for step in order)
-        self._refused[moves] = RejectedChange(
-            query=options.query.request.graph.name,
-            moves=moves,
-            obstacle=verdict,
-            gain=float(options.gains(NETWORK, None, self._load)[option]),
-        )
+    def _names(self, options: _Options, order: Sequence[ChangeStep]) -> tuple[ReplicaMove, ...]:
+        return tuple(self._named(options, step) for step in order)
 
     def _named(self, options: _Options, step: ChangeStep) -> ReplicaMove:
         replica = 1 if step.kind is MoveKind.SECONDARY else 0
@@ -356,7 +352,7 @@ class _Search:
         """
         gains = options.gains(goal, None, self._load)
         if goal.kind is GoalKind.NETWORK:
-            return gains - self._margin(options, self._load.axis_ms())
+            return gains - self._margin(options)
         if goal.kind is GoalKind.EVACUATE:
             cost = -options.gains(NETWORK, None, self._load)
             most = max(float(np.abs(cost).max(initial=0.0)), 1.0)
@@ -365,16 +361,9 @@ class _Search:
         least = max(self._rebalancing.hysteresis_share, ROUNDING) * abs(whole)
         return gains - least * options.evaluated.moves
 
-    def _margin(self, options: _Options, axis_ms: FloatArray) -> FloatArray:
+    def _margin(self, options: _Options) -> FloatArray:
         """The bytes that a gain has to exceed."""
-        evaluated = options.evaluated
-        hysteresis = evaluated.moves * self._hysteresis(options, axis_ms)
-        return evaluated.price.sum(axis=1) + evaluated.uncertainty + hysteresis
-
-    def _hysteresis(self, options: _Options, axis_ms: FloatArray) -> float:
-        """The bytes that each move has to gain in any case."""
-        share = self._rebalancing.hysteresis_share * options.cost(axis_ms)
-        return max(share, self._rebalancing.hysteresis_bytes)
+        return options.evaluation.margins(options.evaluated, self._load.axis_ms())
 
     def _findings(self, options: _Options) -> IntArray:
         findings = options.evaluated.findings
@@ -384,7 +373,17 @@ class _Search:
         for goal, (reached, now) in self._reached.items():
             worse = now - options.gains(goal, None, self._load) > reached * (1 + WORSE)
             findings[(findings == LEGAL) & worse] = REASONS.index(Reason.OTHER_GOAL)
+        again = self._moves_again(options)
+        findings[(findings == LEGAL) & again] = REASONS.index(Reason.OTHER_GOAL)
         return findings
+
+    def _moves_again(self, options: _Options) -> BoolArray:
+        """Which options move an operator that was moved for an earlier goal."""
+        evaluation, batch = options.evaluation, options.evaluated.batch
+        moved = [o for name, o in evaluation.evaluator.column.items() if name in self._moved]
+        differs = batch.primaries[:, moved] != evaluation.base.primaries[:, moved]
+        differs |= batch.secondaries[:, moved] != evaluation.base.secondaries[:, moved]
+        return differs.any(axis=1)
 
     def _make(
         self,
@@ -396,7 +395,7 @@ class _Search:
     ) -> PlacementChange:
         """Carry a change out, and tell the effect of each of its moves."""
         options = self._options[query]
-        hysteresis = self._hysteresis(options, self._load.axis_ms())
+        hysteresis = options.evaluation.hysteresis(self._load.axis_ms())
         on_the_way = options.evaluation.evaluate(options.evaluation.after_each(order))
         reached = options.gains(NETWORK, on_the_way, self._load)
         for earlier, (was, now) in self._reached.items():
@@ -409,15 +408,16 @@ class _Search:
         self._moves_left -= len(moves)
         self._bytes_left -= sum(move.bytes_to_ship for move in moves)
         self._load = self._load.with_delta(options.evaluated.load_delta.of(option))
-        options.settle(option)
+        options.query.settle(options.evaluated.batch, option)
         changed = {each.request.graph.name: each for each in judged}
         name = options.query.request.graph.name
         for i, each in enumerate(self._options):
             own = each.query.request.graph.name
-            if (now := changed.get(own)) is not None:
-                self._options[i] = self._open(_with_places_of(each.query, now))
-            elif own == name:
-                self._options[i] = self._open(each.query)
+            if own in changed:
+                self._queries[i] = _with_places_of(each.query, changed[own])
+            if own in changed or own == name:
+                self._verdicts.pop(own, None)
+                self._options[i] = self._open(goal, self._queries[i])
         return PlacementChange(
             query=name,
             goal=goal.kind.value,
@@ -461,8 +461,7 @@ class _Search:
             small = (findings == LEGAL) & (self._beyond_margin(goal, options) <= 0)
             findings[small] = REASONS.index(Reason.MARGIN)
             findings[findings == LEGAL] = REASONS.index(Reason.BUDGET)
-            cheaper: list[int] = np.flatnonzero(gains > least).tolist()
-            rows = [row for row in cheaper if row not in options.refused]
+            rows = self._unjudged(options, np.flatnonzero(gains > least).tolist())
             numbers: list[int] = findings[rows].tolist()
             counts.update(REASONS[finding] for finding in numbers)
             found += [
@@ -476,28 +475,37 @@ class _Search:
         every = [*self._refused.values(), *told]
         return dict(counts), tuple(heapq.nlargest(MOST_TOLD, every, key=lambda each: each.gain))
 
+    def _unjudged(self, options: _Options, rows: list[int]) -> list[int]:
+        """Those options that the judge has not refused."""
+        known = self._verdicts.get(options.query.request.graph.name)
+        if not known:
+            return rows
+        return [row for row in rows if self._names(options, self._steps(options, row)) not in known]
+
+    def _steps(self, options: _Options, row: int) -> list[ChangeStep]:
+        """The steps to an option, in a legal order if there is one."""
+        evaluation, batch = options.evaluation, options.evaluated.batch
+        if (order := evaluation.legal_order(batch, row)) is not None:
+            return order
+        return [step for path in evaluation.steps(batch, row).values() for step in path]
+
     def _told(self, options: _Options, row: int, finding: int) -> RejectedChange:
         evaluation, evaluated = options.evaluation, options.evaluated
         name = options.query.request.graph.name
         gain = float(options.gains(NETWORK, None, self._load)[row])
-        steps = evaluation.legal_order(evaluated.batch, row)
-        if steps is None:
-            paths = evaluation.steps(evaluated.batch, row)
-            steps = [step for path in paths.values() for step in path]
         obstacle = None
         if REASONS[finding] is Reason.MARGIN:
-            margin = float(self._margin(options, self._load.axis_ms())[row])
+            margin = float(self._margin(options)[row])
             obstacle = Obstacle(
                 reason=Reason.MARGIN,
                 subject=name,
                 value=gain,
                 limit=margin,
-                told=f"gains {gain:.4g} bytes, which does not exceed price, uncertainty and "
-                f"hysteresis, {margin:.4g} bytes",
+                told=too_little(gain, margin),
             )
         return RejectedChange(
             query=name,
-            moves=tuple(self._named(options, step) for step in steps),
+            moves=self._names(options, self._steps(options, row)),
             obstacle=obstacle or evaluation.obstacle(evaluated, row, finding, self._load),
             gain=gain,
         )

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from foundation.arrays import FloatArray, IntArray
 from placement.errors import RunningError, Stranded
 from placement.evaluation.cost import Reader, StandbyRates
 from placement.evaluation.evaluator import PlacementBatch
 from placement.evaluation.load import Load
-from placement.evaluation.single import as_batch
 from placement.network import NetworkView
 from placement.records import Pairs, Request, check_requests
 from placement.settings import Settings
@@ -43,6 +43,8 @@ class RunningQuery:
         placed a moment ago.
     shares_ms
         Operator → measured CPU axis that goes with its primary and its secondary, ms.
+    points_ms
+        Operator → where it would be if nodes were everywhere, shape (d,), ms; None: not known yet.
     """
 
     request: Request
@@ -54,13 +56,43 @@ class RunningQuery:
     shares_ms: dict[str, tuple[float, float]] = field(
         default_factory=dict[str, tuple[float, float]]
     )
+    points_ms: Mapping[str, FloatArray] | None = None
+
+    def may_move(self, operator: str) -> bool:
+        """Whether that operator may."""
+        return self.movable is None or operator in self.movable
+
+    def shares_of(self, operator: str) -> tuple[float, float]:
+        """Measured CPU axis that goes with its replicas, ms."""
+        return self.shares_ms.get(operator, (0.0, 0.0))
+
+    def nodes(self, view: NetworkView) -> IntArray:
+        """Indices of all nodes that it has to do with: of its replicas, pinned ones, readers."""
+        here = [i for pair in self.places.values() for i in pair]
+        here += [view.index[node] for node in self.request.graph.pinned.values()]
+        here += [view.at(reader.node) for reader in self.readers]
+        return np.unique(np.array(here, dtype=np.int64))
+
+    def settle(self, batch: PlacementBatch, row: int) -> None:
+        """Have its replicas where one of some placements has them."""
+        for o, name in enumerate(self.request.graph.order):
+            if name not in self.places:
+                continue
+            primary, secondary = self.places[name]
+            after = int(batch.primaries[row, o]), int(batch.secondaries[row, o])
+            # A replica that comes takes over the measured share of the one that leaves.
+            if after[0] == secondary or after[1] == primary:
+                primary_ms, secondary_ms = self.shares_of(name)
+                self.shares_ms[name] = secondary_ms, primary_ms
+            self.places[name] = after
 
     def as_batch(self, view: NetworkView) -> PlacementBatch:
         """Where it runs, as a single row."""
         graph = self.request.graph
-        named = {name: view.names(pair) for name, pair in self.places.items()}
-        primaries = graph.pinned | {name: primary for name, (primary, _) in named.items()}
-        return as_batch(graph, view, primaries, {name: s for name, (_, s) in named.items()})
+        pinned = {name: (view.index[node],) * 2 for name, node in graph.pinned.items()}
+        pairs = pinned | self.places
+        rows = np.array([pairs[name] for name in graph.order], dtype=np.int64).reshape(-1, 2).T
+        return PlacementBatch(rows[:1], rows[1:])
 
 
 def running_load(view: NetworkView, settings: Settings, queries: Sequence[RunningQuery]) -> Load:
@@ -72,7 +104,6 @@ def running_load(view: NetworkView, settings: Settings, queries: Sequence[Runnin
         for name, pair in query.places.items():
             load = load.with_replicas(view.names(pair), graph.cores(name), graph.input_rate(name))
     own = np.maximum(load.replicas - foreign, 1)
-    none_ms = (0.0, 0.0)
     known = load.used_cores > 0
     # Operators outside the plan count as much as the average one within.
     whole = np.where(known, load.used_cores, own) * (own + foreign) / own
@@ -82,8 +113,8 @@ def running_load(view: NetworkView, settings: Settings, queries: Sequence[Runnin
             primary_ms, secondary_ms = (
                 float(load.measured_ms[i] * (cores if known[i] else 1.0) / whole[i]) for i in pair
             )
-            shares_ms = primary_ms, secondary_ms
-            query.shares_ms[name] = shares_ms if query.is_measured else none_ms
+            if query.is_measured:
+                query.shares_ms[name] = primary_ms, secondary_ms
     return load
 
 

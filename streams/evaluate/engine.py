@@ -15,7 +15,7 @@ their ingestion times at w.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from foundation.arrays import IntArray, rising
 from streams.evaluate.input_queue import InputQueue
 from streams.evaluate.joins.lookup_join import LookupJoin
 from streams.evaluate.joins.window_join import WindowJoin
+from streams.evaluate.loop import LoopEvaluation
 from streams.evaluate.newest import Newest
 from streams.evaluate.panes.evaluation import Panes
 from streams.evaluate.protocol import Evaluation, Pass
@@ -56,7 +57,11 @@ _ways: Mapping[EvaluationWay, Callable[[Program, pa.Schema], Evaluation]] = {
     EvaluationWay.JOIN: WindowJoin,
     EvaluationWay.LOOKUP: LookupJoin,
     EvaluationWay.STEPWISE: Incremental,
+    EvaluationWay.LOOP: LoopEvaluation,
 }
+
+TURN_INSTANTS = 16
+"""Instants of a loop after which a host looks after its other work: some milliseconds."""
 
 NEVER_US = -(2**62)
 """Before every ingestion time, µs."""
@@ -76,6 +81,9 @@ class Evaluated:
         Number of input tuples that were consumed.
     rejected
         Those of them that were left out, if the program skips what it fails on.
+    cut
+        Statement of a loop → its tuples that were dropped, since a millisecond had too many
+        instants.
     """
 
     rows: pa.RecordBatch
@@ -83,6 +91,16 @@ class Evaluated:
     ingestion_times_us: IntArray
     tuples_in: int
     rejected: tuple[Rejected, ...] = ()
+    cut: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A pass of a loop that was left between two instants, and what it will have evaluated."""
+
+    given: Pass
+    watermarks_ms: IntArray
+    ingestion_times_us: IntArray
 
 
 class EvaluationError(Exception):
@@ -117,6 +135,7 @@ class FragmentEngine:
         self._only = next(iter(self._queues.values())) if len(self._queues) == 1 else None
         """The queue of the only input, if there is but one, as often."""
         self._evaluation = self._new_evaluation()
+        self._under_way: _UnderWay | None = None
         self._state_size = StateSize()
 
     def _new_evaluation(self) -> Evaluation:
@@ -164,13 +183,22 @@ class FragmentEngine:
     @property
     def ready(self) -> bool:
         """Whether `advance` would evaluate anything: some watermark is reached on every input."""
+        if self._under_way is not None:
+            return True
         if self._only is not None:
             return self._only.first_watermark_ms is not None
         input_watermark_ms = self.input_watermark_ms
         firsts = (queue.first_watermark_ms for queue in self._queues.values())
         return any(first is not None and first <= input_watermark_ms for first in firsts)
 
-    def advance(self, limit: int, tuples: int | None = None) -> Evaluated | None:
+    @property
+    def between_timestamps(self) -> bool:
+        """Whether a snapshot can be taken: no timestamp group has been evaluated in part."""
+        return self._under_way is None
+
+    def advance(
+        self, limit: int, tuples: int | None = None, *, whole: bool = True
+    ) -> Evaluated | None:
         """Evaluate the next complete timestamp groups.
 
         Parameters
@@ -179,6 +207,9 @@ class FragmentEngine:
             The most watermarks to advance by; at least 1.
         tuples
             The most tuples to consume, though at least one watermark is advanced; None: any number.
+        whole
+            If False, a loop may leave timestamp groups in between, after a few milliseconds. What
+            is returned has no watermark then, and the next call goes on with the same groups.
 
         Returns
         -------
@@ -192,6 +223,46 @@ class FragmentEngine:
         """
         if limit < 1:
             raise ValueError(f"cannot advance by {limit} watermarks; give 1 or more")
+        under_way = self._under_way
+        if under_way is None and (under_way := self._taken(limit, tuples)) is None:
+            return None
+        given = under_way.given
+        try:
+            with np.errstate(all="ignore"):
+                # Results that are not numbers become NULL: numpy need not warn.
+                rows = self._run(given, whole=whole)
+        except Exception as failed:
+            where = failure(self._new_inner, self._program.reads, failed, given)
+            message = f"{self._program.name} cannot be evaluated {where}"
+            raise EvaluationError(message) from failed
+        if rows is None:
+            self._under_way = under_way
+            nothing = np.empty(0, dtype=np.int64)
+            return Evaluated(
+                rows=pa.RecordBatch.from_pylist([], schema=self.schema),
+                watermarks_ms=nothing,
+                ingestion_times_us=nothing,
+                tuples_in=0,
+            )
+        self._under_way = None
+        skipping = self._skipping
+        return Evaluated(
+            rows=rows,
+            watermarks_ms=under_way.watermarks_ms,
+            ingestion_times_us=under_way.ingestion_times_us,
+            tuples_in=given.rows,
+            rejected=() if skipping is None else tuple(skipping.rejected),
+            cut=self._evaluation.cut() if isinstance(self._evaluation, LoopEvaluation) else {},
+        )
+
+    def _run(self, given: Pass, *, whole: bool) -> pa.RecordBatch | None:
+        """What a pass gives; None if it was left in between."""
+        if whole or not isinstance(self._evaluation, LoopEvaluation):
+            return self._evaluation.run(given)
+        return self._evaluation.work(given, TURN_INSTANTS)
+
+    def _taken(self, limit: int, tuples: int | None) -> _UnderWay | None:
+        """Take the next timestamp groups from the inputs' queues; None if none is complete."""
         watermarks_ms, ingestion_times_us = self._next_watermarks(limit)
         if not len(watermarks_ms):
             return None
@@ -205,23 +276,7 @@ class FragmentEngine:
         until_ms = int(watermarks_ms[-1])
         first_ids = {name: queue.taken for name, queue in self._queues.items()}
         taken = {name: queue.take(until_ms) for name, queue in self._queues.items()}
-        given = Pass(taken, first_ids, until_ms)
-        try:
-            with np.errstate(all="ignore"):
-                # Results that are not numbers become NULL: numpy need not warn.
-                rows = self._evaluation.run(given)
-        except Exception as failed:
-            where = failure(self._new_inner, self._program.reads, failed, given)
-            message = f"{self._program.name} cannot be evaluated {where}"
-            raise EvaluationError(message) from failed
-        skipping = self._skipping
-        return Evaluated(
-            rows=rows,
-            watermarks_ms=watermarks_ms,
-            ingestion_times_us=ingestion_times_us,
-            tuples_in=given.rows,
-            rejected=() if skipping is None else tuple(skipping.rejected),
-        )
+        return _UnderWay(Pass(taken, first_ids, until_ms), watermarks_ms, ingestion_times_us)
 
     @property
     def rejected_count(self) -> RejectedCount | None:
@@ -299,6 +354,7 @@ class FragmentEngine:
         goes on. Chunks that were offered and not evaluated are left out. Offer them again after
         `restore`, from `positions` on.
         """
+        assert self.between_timestamps, "a timestamp group has been evaluated in part"
         stateful = dict(self._evaluation.stateful())
         inputs = {
             stream: SavedInput(position=queue.position, taken=queue.taken)
@@ -322,7 +378,7 @@ class FragmentEngine:
             unchanged.
         """
         if isinstance(saved, PreparedState) and (prepared := saved.take(self._program)) is not None:
-            self._evaluation = prepared._evaluation
+            self._evaluation, self._under_way = prepared._evaluation, None
             for stream, queue in prepared._queues.items():
                 self._queues[stream].restore(queue.position, queue.taken)
             return
@@ -346,7 +402,7 @@ class FragmentEngine:
         except Exception as failed:
             # Damage may show as any error.
             raise SnapshotError(f"the snapshot cannot be understood: {failed!r}") from failed
-        self._evaluation = evaluation
+        self._evaluation, self._under_way = evaluation, None
         for stream, saved_input in record.inputs.items():
             self._queues[stream].restore(saved_input.position, saved_input.taken)
 

@@ -168,6 +168,8 @@ class Newest(Evaluation):
         self._keys = Keys([key.kind for key in self._key_plans])
         self._entered: IntArray = np.zeros(0, dtype=np.int64)
         """Key → number of rows that it has had."""
+        self._held = 0
+        """Number of rows that are kept."""
         self._row_of: IntArray = np.zeros(0, dtype=np.int64)
         self._ids: IntArray = np.zeros(0, dtype=np.int64)
         """Slot → identity of its row."""
@@ -215,6 +217,7 @@ class Newest(Evaluation):
             removed_by,
         )
         (kept,) = shown.nonzero()
+        self._held += len(kept) - gone
         moves = _Moves(
             kept=kept,
             times_ms=times_ms[kept],
@@ -351,7 +354,7 @@ class Newest(Evaluation):
 
     def held(self) -> int:
         """Number of rows that are kept."""
-        return int(np.minimum(self._entered[: self._keys.count], self._most).sum())
+        return self._held
 
     def save(self) -> Pieces:
         """The rows of each key, oldest first; keys in the order of their first appearance."""
@@ -401,6 +404,7 @@ class Newest(Evaluation):
         if np.any(self._entered[codes]) or len(set(codes.tolist())) != len(codes):
             raise SnapshotError("a key comes twice")
         self._entered[codes] = counts
+        self._held += rows.length
         turns = np.arange(rows.length) - np.repeat(counts.cumsum() - counts, counts)
         slots = np.repeat(codes.astype(np.int64) * self._most, counts) + turns
         self._ids[slots], self._passes[slots] = rows[0].values, rows[1].values

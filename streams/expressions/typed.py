@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from foundation.arrays import BoolArray
-from streams.expressions.functions import functions
-from streams.vectors.vector import Columns, Frame, Rows, Vector, normalised, storage, truth
+from streams.expressions.owned import function_of
+from streams.vectors.vector import Columns, Frame, Rows, Vector, fillers, normalised, storage, truth
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class InputColumn:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal."""
+    """A literal; None is NULL."""
 
-    value: int | float | str | bool
+    value: int | float | str | bool | None
     kind: str
 
 
@@ -55,6 +55,10 @@ class Apply:
             raise RecursionError(f"an expression of {self.depth} levels")
 
 
+UNTYPED = "null"
+"""Type of the literal NULL until it is known what it stands for."""
+
+
 Typed = InputColumn | Constant | Apply
 Evaluator = Callable[[Columns], Vector]
 
@@ -73,13 +77,20 @@ def _raw(expression: Typed) -> Evaluator:
         case InputColumn(index=index):
             return lambda columns: columns[index]
         case Constant(value=value, kind=kind):
-            constant = Vector(np.array(value, dtype=storage[kind]), None)
+            constant = _constant(value, kind)
             return lambda columns: constant
         case Apply():
-            function = functions[expression.function]
+            function = function_of(expression.function)
             inner = _raw if function.passes else evaluator
             arguments = [inner(argument) for argument in expression.arguments]
             return _applied(function.compute, arguments)
+
+
+def _constant(value: float | str | bool | None, kind: str) -> Vector:
+    if value is None:
+        filler = np.array(fillers[kind], dtype=storage[kind])
+        return Vector(filler, np.zeros((), dtype=np.bool_))
+    return Vector(np.array(value, dtype=storage[kind]), None)
 
 
 def _applied(compute: Callable[[list[Vector]], Vector], arguments: list[Evaluator]) -> Evaluator:
@@ -94,7 +105,7 @@ def _makes_floats(expression: Typed) -> bool:
     return (
         isinstance(expression, Apply)
         and expression.kind == "float"
-        and not functions[expression.function].chooses
+        and not function_of(expression.function).chooses
     )
 
 
@@ -134,6 +145,27 @@ def relocated(expression: Typed, move: Callable[[InputColumn], InputColumn]) -> 
             return expression
 
 
+def united_kind(kinds: Iterable[str]) -> str | None:
+    """The type of a column that holds values of several types; None if there is none.
+
+    >>> united_kind(["int", "null", "float"]), united_kind(["null"]), united_kind(["int", "bool"])
+    ('float', 'null', None)
+    """
+    known = {*kinds} - {UNTYPED}
+    if known == {"int", "float"}:
+        return "float"
+    return next(iter(known), UNTYPED) if len(known) < 2 else None
+
+
+def as_kind(expression: Typed, kind: str) -> Typed:
+    """An expression as one of a type that `united_kind` gave for its own and others."""
+    if expression.kind == kind:
+        return expression
+    if expression.kind == UNTYPED:
+        return Constant(None, kind)
+    return Apply("cast_float", (expression,), kind)
+
+
 def conjuncts(expression: Typed) -> list[Typed]:
     """The conditions that must all hold."""
     if isinstance(expression, Apply) and expression.function == "and":
@@ -149,7 +181,7 @@ def cost(expression: Typed) -> float:
     """Relative cost of evaluating an expression on one element."""
     match expression:
         case Apply():
-            own = functions[expression.function].cost
+            own = function_of(expression.function).cost
             return own + sum(cost(argument) for argument in expression.arguments)
         case InputColumn(kind="string"):
             return STRING_COST

@@ -2,7 +2,7 @@
 
 Each function has one signature, so nothing is ever compiled while a stream is evaluated. (To call
 one that has two takes twenty times as long: numba looks for the right one.) The machine code is
-kept on disk (`cache=True`): only the first import after an installation compiles.
+kept on disk (`streams.kernels.machine_code`): only the first import after an installation compiles.
 `streams.kernels.reference` has the same functions in numpy and says what each does; both give the
 same bits. There is neither fast-math nor a parallel loop.
 
@@ -15,11 +15,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from foundation.arrays import BoolArray, FloatArray, IntArray
 from streams.arithmetic.exact_sums import DIGIT_BITS, DIGIT_MASK, EXTRA_DIGITS, LEAST_EXPONENT
 from streams.kernels import compiled_loops, compiled_texts
+from streams.kernels.machine_code import kernel
 from streams.vectors.arrays import Bits, Bytes, Codes
 from streams.vectors.vector import Array
 
@@ -57,7 +58,7 @@ end_sessions = compiled_loops.end_sessions
 sum_texts = compiled_texts.sum_texts
 
 
-@njit([types.uint64(_read_bytes, types.uint64)], cache=True, inline="always")
+@kernel(types.uint64(_read_bytes, types.uint64), inline="always")
 def _word(data: Bytes, first: Any) -> Any:
     """Eight bytes as a number, the first one lowest."""
     word = np.uint64(data[first])
@@ -71,14 +72,14 @@ def _word(data: Bytes, first: Any) -> Any:
     return word
 
 
-@njit([types.uint64(types.uint64, types.uint64)], cache=True, inline="always")
+@kernel(types.uint64(types.uint64, types.uint64), inline="always")
 def _mixed(hashed: Any, word: Any) -> Any:
     """A hash with eight more bytes. Different words give different hashes."""
     hashed = (hashed ^ word) * _MULTIPLIER
     return hashed ^ (hashed >> _SHIFT)
 
 
-@njit([types.uint64(_int)], cache=True, inline="always")
+@kernel(types.uint64(_int), inline="always")
 def _home_shift(places: Any) -> Any:
     """As `arrays.home_shift`."""
     shift = np.uint64(64)
@@ -88,7 +89,7 @@ def _home_shift(places: Any) -> Any:
     return shift
 
 
-@njit([_int(_read_bits, _read_flags, _bits)], cache=True, nogil=True)
+@kernel(_int(_read_bits, _read_flags, _bits), nogil=True)
 def pack(words: Bits, wanted: BoolArray, out: Bits) -> int:
     """Put wanted values together."""
     count: Any = np.uint64(0)
@@ -99,7 +100,7 @@ def pack(words: Bits, wanted: BoolArray, out: Bits) -> int:
     return int(count)
 
 
-@njit([_two(_read_ints, _read_flags, _codes, _ints, _codes, _int, _int)], cache=True, nogil=True)
+@kernel(_two(_read_ints, _read_flags, _codes, _ints, _codes, _int, _int), nogil=True)
 def code_ints(
     keys: IntArray,
     wanted: BoolArray,
@@ -136,22 +137,19 @@ def code_ints(
     return len(keys), count
 
 
-@njit(
-    [
-        _three(
-            _read_codes,
-            _read_bytes,
-            _read_flags,
-            _codes,
-            _bits,
-            _ints,
-            _bytes,
-            _codes,
-            _int,
-            _int,
-        )
-    ],
-    cache=True,
+@kernel(
+    _three(
+        _read_codes,
+        _read_bytes,
+        _read_flags,
+        _codes,
+        _bits,
+        _ints,
+        _bytes,
+        _codes,
+        _int,
+        _int,
+    ),
     nogil=True,
 )
 def code_texts(
@@ -226,7 +224,7 @@ def code_texts(
     return len(offsets) - 1, count, 0
 
 
-@njit([_int(_read_codes, _codes, _codes, _ints, _codes, _int, _int, _int)], cache=True, nogil=True)
+@kernel(_int(_read_codes, _codes, _codes, _ints, _codes, _int, _int, _int), nogil=True)
 def assign_slots(
     codes: Codes,
     slot_of: Codes,
@@ -255,7 +253,7 @@ def assign_slots(
     return count
 
 
-@njit([_int(_read_codes, _flags, _codes, _int, _int, _int)], cache=True, nogil=True)
+@kernel(_int(_read_codes, _flags, _codes, _int, _int, _int), nogil=True)
 def note_pairs(
     pairs: Codes, noted: BoolArray, listed: Codes, begin: int, end: int, count: int
 ) -> int:
@@ -269,7 +267,7 @@ def note_pairs(
     return count
 
 
-@njit([types.void(_read_codes, _read_flags, _ints, _int, _int)], cache=True, nogil=True)
+@kernel(types.void(_read_codes, _read_flags, _ints, _int, _int), nogil=True)
 def count_nulls(slots: Codes, valid: BoolArray, nulls: IntArray, begin: int, end: int) -> None:
     """Count NULLs."""
     for place in range(begin, end):
@@ -278,9 +276,7 @@ def count_nulls(slots: Codes, valid: BoolArray, nulls: IntArray, begin: int, end
             nulls[slot] += 1
 
 
-@njit(
-    [types.void(_read_codes, _read_ints, _read_flags, _digits, _int, _int)], cache=True, nogil=True
-)
+@kernel(types.void(_read_codes, _read_ints, _read_flags, _digits, _int, _int), nogil=True)
 def sum_ints(
     slots: Codes, values: IntArray, valid: BoolArray, digits: IntArray, begin: int, end: int
 ) -> None:
@@ -294,9 +290,7 @@ def sum_ints(
             digits[row, 1] += value >> DIGIT_BITS
 
 
-@njit(
-    [_int(_read_codes, _read_bits, _read_flags, _digits, _int, _int, _int)], cache=True, nogil=True
-)
+@kernel(_int(_read_codes, _read_bits, _read_flags, _digits, _int, _int, _int), nogil=True)
 def sum_floats(
     slots: Codes,
     values: Bits,
@@ -358,16 +352,14 @@ def _keep_extremes(
 
 
 extreme_ints, extreme_floats = (
-    njit(
-        [types.void(_read_codes, values, _read_flags, best, types.boolean, _int, _int)],
-        cache=True,
-        nogil=True,
+    kernel(
+        types.void(_read_codes, values, _read_flags, best, types.boolean, _int, _int), nogil=True
     )(_keep_extremes)
     for values, best in ((_read_ints, _ints), (_read_floats, _floats))
 )
 
 
-@njit([types.void(_digits)], cache=True, nogil=True)
+@kernel(types.void(_digits), nogil=True)
 def pass_carries_on(digits: IntArray) -> None:
     """Pass carries on."""
     for row in range(len(digits)):
@@ -380,7 +372,7 @@ def pass_carries_on(digits: IntArray) -> None:
             digits[row, digits.shape[1] - 1] += carry
 
 
-@njit([types.void(_digits, _read_codes, _read_digits, _int)], cache=True, nogil=True)
+@kernel(types.void(_digits, _read_codes, _read_digits, _int), nogil=True)
 def add_digits(totals: IntArray, codes: Codes, digits: IntArray, sign: int) -> None:
     """Add sums to others."""
     for row in range(len(codes)):
@@ -389,7 +381,7 @@ def add_digits(totals: IntArray, codes: Codes, digits: IntArray, sign: int) -> N
             totals[code, place] += sign * digits[row, place]
 
 
-@njit([types.void(_read_digits, _int, _read_ints, _floats, _flags)], cache=True, nogil=True)
+@kernel(types.void(_read_digits, _int, _read_ints, _floats, _flags), nogil=True)
 def round_sums(
     digits: IntArray, exponent: int, divisors: IntArray, out: FloatArray, fits: BoolArray
 ) -> None:

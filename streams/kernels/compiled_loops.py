@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from numba import njit, types
+from numba import types
 
 from streams.kernels import contender_loops, row_loops, session_loops
+from streams.kernels.machine_code import kernel
 
 _Loop = TypeVar("_Loop", bound=Callable[..., Any])
 
@@ -27,7 +28,7 @@ _three = types.Tuple((types.int64, types.int64, types.int64))
 
 
 def _compiled(signature: Any, loop: _Loop) -> _Loop:
-    return njit([signature], cache=True, nogil=True)(loop)
+    return kernel(signature, nogil=True)(loop)
 
 
 newest_rows = _compiled(

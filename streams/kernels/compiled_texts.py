@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from foundation.arrays import IntArray
 from streams.arithmetic.exact_sums import DIGIT_BITS, DIGIT_MASK
 from streams.arithmetic.exact_texts import HIGHEST_BIT, LEAST_SQUARE_EXPONENT, MOST_HEXADECIMALS
+from streams.kernels.machine_code import kernel
 from streams.vectors.arrays import Bytes, Codes
 
 _read_codes = types.Array(types.int32, 1, "C", readonly=True)
@@ -28,7 +29,7 @@ _NO_NUMBER = 9999
 """In the place of an exponent: no text has one so large, because the sum would be out of range."""
 
 
-@njit([_int(_int)], cache=True, inline="always")
+@kernel(_int(_int), inline="always")
 def _hexadecimal(byte: Any) -> Any:
     """The value of a hexadecimal digit; -1 for another character."""
     if _ZERO <= byte <= _NINE:
@@ -38,7 +39,7 @@ def _hexadecimal(byte: Any) -> Any:
     return -1
 
 
-@njit([_int(_read_bytes, _int, _int)], cache=True)
+@kernel(_int(_read_bytes, _int, _int))
 def _exponent(data: Bytes, begin: Any, end: Any) -> Any:
     """The whole number in some characters."""
     negative = begin < end and data[begin] == _MINUS
@@ -55,7 +56,7 @@ def _exponent(data: Bytes, begin: Any, end: Any) -> Any:
     return -number if negative else number
 
 
-@njit([_two(_read_bytes, _int, _int)], cache=True)
+@kernel(_two(_read_bytes, _int, _int))
 def _significand(data: Bytes, begin: Any, end: Any) -> tuple[Any, Any]:
     """Where the digits of a significand end that begins here, and how many bits it has.
 
@@ -77,7 +78,7 @@ def _significand(data: Bytes, begin: Any, end: Any) -> tuple[Any, Any]:
     return stop, bits
 
 
-@njit([_int(_read_codes, _read_bytes, _read_codes, _digits, _int)], cache=True, nogil=True)
+@kernel(_int(_read_codes, _read_bytes, _read_codes, _digits, _int), nogil=True)
 def sum_texts(offsets: Codes, data: Bytes, slots: Codes, digits: IntArray, lowest: int) -> int:
     """Add exact sums to exact sums."""
     width = digits.shape[1]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from foundation.loop_limits import Beyond
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phrase:
@@ -27,9 +29,9 @@ class ToStream(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Literal(Phrase):
-    """A constant."""
+    """A constant; None is NULL."""
 
-    value: int | float | str | bool
+    value: int | float | str | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,35 @@ infix: dict[str, str] = {
 }
 """How operators are written that stand between their arguments."""
 
-Expression = Literal | Column | Call
+
+class Quantifier(Enum):
+    """What a condition or a value takes of the rows of a sub-query."""
+
+    EXISTS = "exists"
+    """Whether there is one."""
+    ANY = "any"
+    """Whether a comparison with one is true."""
+    VALUE = "value"
+    """The only column of the only row; NULL if there is none or are several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubQuery(Phrase):
+    """A sub-query in an expression. IN is ANY; ALL is the opposite of ANY of the opposite.
+
+    Attributes
+    ----------
+    value, function
+        What is compared with each row, and by which function; None if nothing is.
+    """
+
+    quantifier: Quantifier
+    query: RelationExpression
+    value: Expression | None = None
+    function: str | None = None
+
+
+Expression = Literal | Column | Call | SubQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +124,13 @@ class Window(Phrase):
     partition_by
         Columns; `rows` counts for each of their values on its own, and each has sessions of its
         own.
+    slide_rows
+        The relation changes with each tuple whose number is a multiple of this; None: at each.
     session_ms
         Tuples of sessions that end now, which they do so long after their last tuple, ms; None: no
         sessions.
+    now
+        It is `[NOW]`, which in a loop lasts one instant instead of a millisecond.
     """
 
     rows: int | None
@@ -105,15 +139,28 @@ class Window(Phrase):
     slide_ms: int | None = None
     offset_ms: int = 0
     session_ms: int | None = None
+    slide_rows: int | None = None
+    now: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Phrase):
-    """A stream in FROM."""
+    """A stream in FROM, or what stands in the place of one.
+
+    Attributes
+    ----------
+    stream
+        Its name; empty if there is none.
+    alias
+        What its columns are of; empty if it has no name.
+    derived
+        A sub-query, an operation on relations or a join; None: it is a stream.
+    """
 
     stream: str
     alias: str
     window: Window | None
+    derived: RelationExpression | SetOperation | OuterJoin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +207,7 @@ class Select(Phrase):
     """Empty: `*`."""
     sources: tuple[Source, ...]
     where: Expression | None
-    group_by: tuple[Column, ...]
+    group_by: tuple[Expression, ...]
     having: Expression | None = None
     distinct: bool = False
     """SELECT DISTINCT: equal rows count once."""
@@ -168,11 +215,95 @@ class Select(Phrase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RelationExpression(Phrase):
+    """The union of selects. Other operations on relations are the source of one."""
+
+    selects: tuple[Select, ...]
+
+
+class SetOperator(Enum):
+    """Operations on two relations with columns of the same types."""
+
+    INTERSECT = "intersect"
+    EXCEPT = "except"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetOperation(Phrase):
+    """The rows that two relations have in common, or those that the first one has alone.
+
+    Attributes
+    ----------
+    every
+        A row counts as often as it occurs (ALL), not once.
+    """
+
+    operator: SetOperator
+    every: bool
+    left: RelationExpression
+    right: RelationExpression
+
+
+class KeptSide(Enum):
+    """Of which sides a join keeps rows without a partner."""
+
+    NEITHER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    BOTH = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OuterJoin(Phrase):
+    """A join whose condition cannot stand in WHERE as well, or a side of such a join."""
+
+    keeps: KeptSide
+    left: Source
+    right: Source
+    condition: Expression | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamDelay(Phrase):
+    """`<NOW>` or `<5 SECONDS>`: a stream has its tuples later.
+
+    Attributes
+    ----------
+    duration_ms
+        How much later, ms, at least 1; None: by one instant (`<NOW>`), which is shorter than any
+        duration.
+    """
+
+    duration_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamExpression(Phrase):
-    """ISTREAM, DSTREAM or RSTREAM of the union of selects."""
+    """ISTREAM, DSTREAM or RSTREAM of the union of selects; the phrase ends before the delay."""
 
     to_stream: ToStream
     selects: tuple[Select, ...]
+    delay: StreamDelay | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop(Phrase):
+    """Statements that are evaluated together, instant by instant (`streams.language.loops`).
+
+    Attributes
+    ----------
+    statements
+        In the order in which they were written.
+    exported
+        Names of those whose streams are given. One has the loop's name; several have tags.
+    steps
+        Most instants of a millisecond in which tuples are delayed by `<NOW>`.
+    """
+
+    statements: tuple[Statement, ...]
+    exported: tuple[str, ...]
+    steps: int
+    beyond: Beyond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +318,16 @@ class Statement(Phrase):
         The statement as it was written, with a semicolon.
     source
         The whole text it was part of; the places of nodes are offsets into it.
+    is_relation
+        It gives a relation, which is part of the statements that read it, and no stream. `body` is
+        its ISTREAM then.
+    loop
+        What it consists of if it is a loop; `body` has no SELECT then.
     """
 
     name: str
     text: str
     source: str
     body: StreamExpression
+    is_relation: bool = False
+    loop: Loop | None = None

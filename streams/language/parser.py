@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple, TypedDict, TypeVar, cast
@@ -11,17 +13,27 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, VisitError
 from lark.tree import Meta
 
+from foundation.loop_limits import Beyond
 from streams.language.ast import (
     Call,
     Column,
     Expression,
     Item,
+    KeptSide,
     Literal,
+    Loop,
+    OuterJoin,
+    Quantifier,
     Ranked,
+    RelationExpression,
     Select,
+    SetOperation,
+    SetOperator,
     Source,
     Statement,
+    StreamDelay,
     StreamExpression,
+    SubQuery,
     Top,
     ToStream,
     Window,
@@ -32,7 +44,13 @@ from streams.language.syntax_errors import explain_unexpected
 
 Wanted = TypeVar("Wanted")
 
-milliseconds = {"MILLISECONDS": 1, "SECONDS": 1_000, "MINUTES": 60_000, "HOURS": 3_600_000}
+milliseconds = {
+    "MILLISECONDS": 1,
+    "SECONDS": 1_000,
+    "MINUTES": 60_000,
+    "HOURS": 3_600_000,
+    "DAYS": 86_400_000,
+}
 """Length of a unit of time in a window, ms."""
 
 operators = {
@@ -49,6 +67,16 @@ operators = {
     "GREATER_EQUAL": "greater_equal",
 }
 """Terminal → the function an operator stands for."""
+
+opposites = {
+    "equal": "not_equal",
+    "not_equal": "equal",
+    "less": "greater_equal",
+    "less_equal": "greater",
+    "greater": "less_equal",
+    "greater_equal": "less",
+}
+"""Comparison → the one that is true where it is false."""
 
 ASSOCIATIVE = frozenset({"add", "multiply"})
 """Operators whose function takes any number of operands, from the left."""
@@ -130,7 +158,7 @@ def _has(items: list[Any], kind: str) -> bool:
 
 
 def _expressions(items: list[Any]) -> tuple[Expression, ...]:
-    return tuple(item for item in items if isinstance(item, Literal | Column | Call))
+    return tuple(item for item in items if isinstance(item, Literal | Column | Call | SubQuery))
 
 
 def _clauses(items: list[Any]) -> list[dict[str, Any]]:
@@ -143,6 +171,62 @@ class _Branch(NamedTuple):
 
     condition: Expression
     value: Expression
+
+
+class _SetSign(NamedTuple):
+    """UNION, INTERSECT or EXCEPT, with ALL or without."""
+
+    word: str
+    every: bool
+
+
+class _Join(NamedTuple):
+    """LEFT JOIN source ON condition."""
+
+    keeps: KeptSide
+    source: Source
+    condition: Expression | None
+
+
+class _Joined(NamedTuple):
+    """A source and all that is joined with it, as sources and conditions."""
+
+    sources: tuple[Source, ...]
+    conditions: tuple[Expression, ...]
+
+
+def _relation(one: Select | RelationExpression | _SetSign) -> RelationExpression:
+    assert not isinstance(one, _SetSign)
+    if isinstance(one, RelationExpression):
+        return one
+    return RelationExpression(start=one.start, end=one.end, selects=(one,))
+
+
+def _all_of(
+    derived: RelationExpression | SetOperation, *, distinct: bool = False
+) -> RelationExpression:
+    """SELECT * of what stands in the place of a stream."""
+    whole = _Span(start=derived.start, end=derived.end)
+    source = Source(**whole, stream="", alias="", window=None, derived=derived)
+    select = Select(
+        **whole, items=(), sources=(source,), where=None, group_by=(), distinct=distinct
+    )
+    return RelationExpression(**whole, selects=(select,))
+
+
+def _outer(keeps: KeptSide, left: Source, right: Source, condition: Expression | None) -> Source:
+    whole = _Span(start=left.start, end=right.end)
+    join = OuterJoin(**whole, keeps=keeps, left=left, right=right, condition=condition)
+    return Source(**whole, stream="", alias="", window=None, derived=join)
+
+
+def _inner(sources: Sequence[Source], condition: Expression | None) -> Source:
+    """Sources that are joined before an outer join, as one."""
+    left = sources[0]
+    for place, right in enumerate(sources[1:], 2):
+        on = condition if place == len(sources) else None
+        left = _outer(KeptSide.NEITHER, left, right, on)
+    return left
 
 
 class _Span(TypedDict):
@@ -191,21 +275,85 @@ class _Builder(Transformer[Token, Any]):
         return _only(items, Statement)
 
     def statement(self, meta: Meta, items: list[Any]) -> Statement:
+        body = items[-1]
+        if is_relation := isinstance(body, RelationExpression):
+            whole = _Span(start=body.start, end=body.end)
+            body = StreamExpression(**whole, to_stream=ToStream.ISTREAM, selects=body.selects)
+        elif isinstance(body, StreamDelay):
+            body = replace(items[-2], delay=body)
+        return self._statement(meta, items, body, is_relation=is_relation)
+
+    def _statement(
+        self,
+        meta: Meta,
+        items: list[Any],
+        body: StreamExpression,
+        *,
+        is_relation: bool = False,
+        loop: Loop | None = None,
+    ) -> Statement:
         return Statement(
             **_at(meta),
             name=self._plain(_names(items)[0]),
             text=self._text[meta.start_pos : meta.end_pos] + ";",
             source=self._text,
-            body=items[-1],
+            body=body,
+            is_relation=is_relation,
+            loop=loop,
         )
+
+    def delay(self, meta: Meta, items: list[Any]) -> StreamDelay:
+        if _has(items, "NOW"):
+            return StreamDelay(**_at(meta), duration_ms=None)
+        duration_ms = self._whole(items[1], "a delay") * milliseconds[items[2].type]
+        return StreamDelay(**_at(meta), duration_ms=duration_ms)
+
+    def loop(self, meta: Meta, items: list[Any]) -> Statement:
+        steps = next(token for token in _only(items, Token) if token.type == "INT")
+        made = Loop(
+            **_at(meta),
+            statements=_only(items, Statement),
+            exported=tuple(map(self._plain, _names(items)[1:])),
+            steps=self._whole(steps, "STEPS"),
+            beyond=Beyond.CUT if _has(items, "CUT") else Beyond.ERROR,
+        )
+        body = StreamExpression(**_at(meta), to_stream=ToStream.ISTREAM, selects=())
+        return self._statement(meta, items, body, loop=made)
 
     def to_stream(self, meta: Meta, items: list[Any]) -> StreamExpression:
         return StreamExpression(
-            **_at(meta), to_stream=ToStream(str(items[0]).lower()), selects=items[2]
+            **_at(meta), to_stream=ToStream(str(items[0]).lower()), selects=items[2].selects
         )
 
-    def union(self, meta: Meta, items: list[Any]) -> tuple[Select, ...]:
-        return _only(items, Select)
+    def query(self, meta: Meta, items: list[Any]) -> RelationExpression:
+        """Operations on relations, from the left."""
+        given = [one for one in items if isinstance(one, Select | RelationExpression | _SetSign)]
+        left = _relation(given[0])
+        for sign, operand in zip(given[1::2], given[2::2], strict=True):
+            assert isinstance(sign, _SetSign)
+            right = _relation(operand)
+            whole = _Span(start=left.start, end=right.end)
+            if sign.word == "UNION":
+                left = RelationExpression(**whole, selects=left.selects + right.selects)
+                if not sign.every:
+                    left = _all_of(left, distinct=True)
+                continue
+            operation = SetOperation(
+                **whole,
+                operator=SetOperator(sign.word.lower()),
+                every=sign.every,
+                left=left,
+                right=right,
+            )
+            left = _all_of(operation)
+        return left
+
+    first_intersected = later_intersected = query
+
+    def set_sign(self, meta: Meta, items: list[Any]) -> _SetSign:
+        return _SetSign(items[0].type, _has(items, "ALL"))
+
+    intersect_sign = set_sign
 
     def selected(self, meta: Meta, items: list[Any]) -> tuple[Item, ...]:
         return _only(items, Item)
@@ -222,7 +370,11 @@ class _Builder(Transformer[Token, Any]):
         return {"where": _expressions(items)[0]}
 
     def group_by(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
-        return {"group_by": _only(items, Column)}
+        for each in _expressions(items):
+            if isinstance(each, Literal):
+                message = "GROUP BY takes columns and expressions of them, no positions"
+                raise QueryError(self._text, each.start, message)
+        return {"group_by": _expressions(items)}
 
     def having(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
         return {"having": _expressions(items)[0]}
@@ -244,10 +396,17 @@ class _Builder(Transformer[Token, Any]):
         for item in _clauses(items):
             clauses.update(item)
         distinct = _has(items, "DISTINCT")
+        joined = _only(items, _Joined)
+        conditions = [one for each in joined for one in each.conditions]
+        if conditions:
+            # Of an inner join a condition is worth the same in ON and in WHERE.
+            where = clauses["where"]
+            conditions += [] if where is None else [where]
+            clauses["where"] = self._chain("and", tuple(conditions))
         return Select(
             **_at(meta),
             items=items[2 if distinct else 1],
-            sources=_only(items, Source),
+            sources=tuple(source for each in joined for source in each.sources),
             distinct=distinct,
             **clauses,
         )
@@ -255,18 +414,45 @@ class _Builder(Transformer[Token, Any]):
     def source(self, meta: Meta, items: list[Any]) -> Source:
         aliases = [str(name) for name in _names(items)]
         windows = _only(items, Window)
+        queries = _only(items, RelationExpression)
+        stream = "" if queries else items[0]
         return Source(
             **_at(meta),
-            stream=items[0],
-            alias=aliases[0] if aliases else items[0],
+            stream=stream,
+            alias=aliases[0] if aliases else stream,
             window=windows[0] if windows else None,
+            derived=queries[0] if queries else None,
         )
+
+    def join(self, meta: Meta, items: list[Any]) -> _Join:
+        (source,) = _only(items, Source)
+        words = {token.type for token in _only(items, Token)}
+        sides = {"LEFT": KeptSide.LEFT, "RIGHT": KeptSide.RIGHT, "FULL": KeptSide.BOTH}
+        keeps = next((side for word, side in sides.items() if word in words), KeptSide.NEITHER)
+        conditions = _expressions(items)
+        return _Join(keeps, source, conditions[0] if conditions else None)
+
+    def joined(self, meta: Meta, items: list[Any]) -> _Joined:
+        """Joins from the left; of inner ones only sources and conditions remain."""
+        sources = [*_only(items, Source)]
+        conditions: list[Expression] = []
+        for join in _only(items, _Join):
+            if join.keeps is KeptSide.NEITHER:
+                sources.append(join.source)
+                conditions += [] if join.condition is None else [join.condition]
+                continue
+            left = _inner(sources, self._chain("and", tuple(conditions)) if conditions else None)
+            sources, conditions = [_outer(join.keeps, left, join.source, join.condition)], []
+        return _Joined(tuple(sources), tuple(conditions))
 
     def stream(self, meta: Meta, items: list[Any]) -> str:
         return ".".join(map(self._plain, _names(items)))
 
     def rows(self, meta: Meta, items: list[Any]) -> dict[str, int]:
         return {"rows": self._whole(items[1], "ROWS")}
+
+    def hop(self, meta: Meta, items: list[Any]) -> dict[str, int]:
+        return {"slide_rows": self._whole(items[1], "SLIDE")}
 
     def range(self, meta: Meta, items: list[Any]) -> dict[str, int]:
         return {"range_ms": self._whole(items[1], "RANGE") * milliseconds[items[2].type]}
@@ -287,20 +473,15 @@ class _Builder(Transformer[Token, Any]):
 
     def session(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
         gap_ms = self._whole(items[1], "SESSION") * milliseconds[items[2].type]
-        return {"session_ms": gap_ms, "partition_by": self._columns(items)}
-
-    def _columns(self, items: list[Any]) -> tuple[Column, ...]:
-        return tuple(
-            Column(start=name.start_pos or 0, end=name.end_pos or 0, source=None, name=str(name))
-            for name in _names(items)
-        )
+        return {"session_ms": gap_ms, "partition_by": _only(items, Column)}
 
     def window(self, meta: Meta, items: list[Any]) -> Window:
         now = isinstance(items[1], Token) and items[1].type == "NOW"
         limits: dict[str, Any] = {
             "rows": None,
             "range_ms": 1 if now else None,
-            "partition_by": self._columns(items),
+            "now": now,
+            "partition_by": _only(items, Column),
         }
         for item in _clauses(items):
             limits.update(item)
@@ -369,6 +550,32 @@ class _Builder(Transformer[Token, Any]):
         value, *members = _expressions(items)
         tests = [self._call(meta, "equal", (value, member)) for member in members]
         return self._test(meta, items, self._chain("or", tuple(tests)))
+
+    def in_query(self, meta: Meta, items: list[Any]) -> Expression:
+        (value,) = _expressions(items)
+        found = self._any(meta, items, "equal", value)
+        return self._call(meta, "not", (found,)) if _has(items, "NOT") else found
+
+    def quantified(self, meta: Meta, items: list[Any]) -> Expression:
+        (value,) = _expressions(items)
+        sign = next(operators[one.type] for one in _only(items, Token) if one.type in operators)
+        if _has(items, "ANY_OF"):
+            return self._any(meta, items, sign, value)
+        return self._call(meta, "not", (self._any(meta, items, opposites[sign], value),))
+
+    def _any(self, meta: Meta, items: list[Any], function: str, value: Expression) -> SubQuery:
+        (query,) = _only(items, RelationExpression)
+        return SubQuery(
+            **_at(meta), quantifier=Quantifier.ANY, query=query, value=value, function=function
+        )
+
+    def exists(self, meta: Meta, items: list[Any]) -> SubQuery:
+        (query,) = _only(items, RelationExpression)
+        return SubQuery(**_at(meta), quantifier=Quantifier.EXISTS, query=query)
+
+    def scalar(self, meta: Meta, items: list[Any]) -> SubQuery:
+        (query,) = _only(items, RelationExpression)
+        return SubQuery(**_at(meta), quantifier=Quantifier.VALUE, query=query)
 
     def operand(self, meta: Meta, items: list[Any]) -> dict[str, Expression]:
         return {"operand": _expressions(items)[0]}
@@ -455,3 +662,6 @@ class _Builder(Transformer[Token, Any]):
 
     def false(self, meta: Meta, items: list[Any]) -> Literal:
         return Literal(**_at(meta), value=False)
+
+    def null(self, meta: Meta, items: list[Any]) -> Literal:
+        return Literal(**_at(meta), value=None)

@@ -26,15 +26,14 @@ readable = {
     "GROUP": "GROUP BY",
     "PARTITION": "PARTITION BY",
     "REGISTER": "REGISTER QUERY",
-    "UNION": "UNION ALL",
     "$END": "the end",
 }
 """Terminal → its words in a message, if they are not its name."""
 
-SIGNS = readable.keys() - {"GROUP", "PARTITION", "REGISTER", "UNION"}
+SIGNS = readable.keys() - {"GROUP", "PARTITION", "REGISTER"}
 """Terminals that are no keywords."""
 
-VALUES = frozenset({"INT", "FLOAT", "STRING", "TRUE", "FALSE"})
+VALUES = frozenset({"INT", "FLOAT", "STRING", "TRUE", "FALSE", "NULL"})
 """Terminals that can all stand only where an expression begins."""
 
 OPERATORS = frozenset(
@@ -45,31 +44,24 @@ OPERATORS = frozenset(
     }
 )
 
+JOINS = frozenset({"INNER", "CROSS", "LEFT", "RIGHT", "FULL"})
+"""Words that may stand before JOIN."""
+
+SET_SIGNS = frozenset({"INTERSECT", "EXCEPT"})
+"""Words that stand where UNION may."""
+
 AFTER_NAMES = frozenset({",", ")", ".", ";", "=", "<", ">", "FROM", "AS"})
 """What follows a word that is meant as the name of a column."""
 
 BEGINNINGS = frozenset({"CASE", "NOT", "DISTINCT"})
 """Words that pass for the beginning of something longer until the word after them."""
 
-STATEMENT = "make the inner SELECT a statement of its own, and read its stream"
-NAMED = "name the expression with AS in a statement of its own, and read its stream"
-JOIN = "list the streams in FROM and the condition in WHERE: FROM a [NOW], b [NOW] WHERE a.x = b.x"
-OUTER_JOIN = f"for an inner join, {JOIN}"
+RELATION = "register the SELECT as a relation: REGISTER QUERY r SELECT …, and read it: FROM r"
 HOPS = "write [RANGE r SLIDE s]"
 NEWEST = "a window [ROWS n] keeps the newest n tuples, TOP n BY x the rows with the greatest x"
 
-_remaining = {"EXCEPT": "max(side) = 0", "INTERSECT": "min(side) <> max(side)"}
-"""Operation of SQL on two relations → which keys it leaves, by the sides that they come from."""
-
-
-def _set_operation(word: str) -> str:
-    """Statements that stand for one with an operation on the rows of two streams."""
-    both = " UNION ALL ".join(
-        f"SELECT k, {side} AS side FROM {stream} [NOW]" for side, stream in enumerate("ab")
-    )
-    rest = f"SELECT k FROM both [RANGE 1 HOUR] GROUP BY k HAVING {_remaining[word]}"
-    return f"REGISTER QUERY both RSTREAM({both}); REGISTER QUERY rest RSTREAM({rest});"
-
+BRACKETS = {"RPAR": ("(", ")"), "RSQB": ("[", "]")}
+"""Terminal that closes something → how that begins and ends."""
 
 _comment_or_quoted = re.compile(
     r"""'(?:[^']|'')*' | "[^"]*" | --[^\n]* | /\*.*?\*/""", re.DOTALL | re.VERBOSE
@@ -78,18 +70,15 @@ _comment_or_quoted = re.compile(
 absent = {
     "ORDER": ("ORDER BY", "tuples leave in the order of their timestamps"),
     **{word: (word, NEWEST) for word in ("LIMIT", "FETCH")},
-    **dict.fromkeys(("JOIN", "INNER", "CROSS", "NATURAL"), ("JOIN", JOIN)),
-    **dict.fromkeys(
-        ("LEFT", "RIGHT", "FULL", "OUTER"), ("outer joins", f"for an inner join, {JOIN}")
-    ),
-    **{word: (word, f"write {_set_operation(word)}") for word in ("EXCEPT", "INTERSECT")},
+    "NATURAL": ("NATURAL", "name the equal columns: FROM a [NOW] JOIN b [NOW] ON a.x = b.x"),
+    "USING": ("USING", "name the equal columns: ON a.x = b.x"),
     **{word: (word, HOPS) for word in ("STEP", "HOP", "EVERY", "TUMBLE")},
     "OVER": ("OVER", "aggregates range over the window in FROM, such as [RANGE 1 MINUTE]"),
-    "WITH": ("WITH", STATEMENT),
+    "WITH": ("WITH", RELATION),
     "FILTER": ("FILTER", "count what CASE gives: count(CASE WHEN c THEN 1 END)"),
-    **dict.fromkeys(("DAY", "DAYS"), ("windows in days", "write it in HOURS")),
     "||": ("||", "write concat(a, b)"),
     "::": ("::", "write CAST(a AS int)"),
+    "&&": ("&&", "write AND"),
 }
 """Word or sign of SQL or of other languages → the construct that Vivace lacks, and a substitute."""
 
@@ -103,6 +92,9 @@ def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
         word = "" if unexpected.token.type == "$END" else str(unexpected.token)
         expected = set(unexpected.accepts or unexpected.expected) - {"QUOTED"}
         offset = offset if word else len(text.rstrip())
+        if word in ("", ";") and (opened := _left_open(text[:offset], expected)) is not None:
+            at, closing = opened
+            return QueryError(text, at, f"{text[at]!r} is not closed; expected {closing!r}")
         message = _explained(text[:offset], word, text[offset + len(word) :], expected)
         return QueryError(text, offset, message)
     if isinstance(unexpected, UnexpectedCharacters):
@@ -119,6 +111,22 @@ def explain_unexpected(text: str, unexpected: UnexpectedInput) -> QueryError:
     return QueryError(text, offset, "the query cannot be understood")
 
 
+def _left_open(before: str, expected: set[str]) -> tuple[int, str] | None:
+    """The innermost bracket that a statement leaves open at its end, and the sign that closes it.
+
+    None: it cannot be closed there.
+    """
+    plain = _comment_or_quoted.sub(lambda found: " " * len(found[0]), before)
+    for terminal, (opening, closing) in BRACKETS.items():
+        if terminal in expected:
+            closed = 0
+            for at in range(len(plain) - 1, -1, -1):
+                closed += (plain[at] == closing) - (plain[at] == opening)
+                if closed < 0:
+                    return at, closing
+    return None
+
+
 def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
     """The mistake that a word in its place is, or the end of the text if the word is empty."""
     if not word:
@@ -129,13 +137,11 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
     before, after = map(_without_comments, (before, after))
     last = "".join(re.findall(r"\w+|\S", before)[-1:]).upper()
     following = "".join(re.findall(r"^\s*(\w+|\S)", after)).upper()
-    subquery = (upper == "SELECT" and expected >= VALUES) or (word == "(" and last == "FROM")
-    grouping = re.search(r"\bGROUP\s+BY\s[\w.,\s]*$", before, re.IGNORECASE)
-    if upper == "NULL" and expected >= VALUES:
-        return (
-            f"{found}: it is no value that can be written; compare by IS NULL, and leave ELSE out "
-            "where CASE is to give NULL"
-        )
+    expected = expected - {"LOOP"}
+    if word == "<" and "SEMICOLON" in expected:
+        return f"{found}; a delay stands after a stream: ISTREAM(SELECT …)<NOW>"
+    if word == ">" and expected >= {"NOW", "INT"}:
+        return f"{found}; a delay says how long: <NOW>, <5 SECONDS>"
     for name, meant in (
         (word, expected == {"NAME"} or ("NAME" in expected and following in AFTER_NAMES)),
         (last.lower(), last in BEGINNINGS and upper in AFTER_NAMES),
@@ -143,12 +149,6 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
         if meant and name.upper() in RESERVED:
             said = f"{name.upper()} is a word of the language"
             return f'{found}; {said}: as a name, write "{name}"'
-    if subquery:
-        return f"Vivace has no sub-queries yet; {STATEMENT}"
-    if upper == "SELECT" and last == "UNION":
-        return f"{found}; write UNION ALL: there is no UNION that drops equal tuples yet"
-    if grouping and word in "(+-*/%":
-        return f"GROUP BY takes columns only; {NAMED}"
     if word.startswith('"'):
         return f"{found}; strings stand in single quotes: 'text'"
     if word == last == "=":
@@ -191,11 +191,15 @@ def _listed(terminals: set[str]) -> str:
     """Terminals in words; those of an expression and the operators as one each."""
     left, words = set(terminals), list[str]()
     if left >= VALUES:
-        left -= {*VALUES, "NAME", "NOT", "MINUS", "LPAR", "CASE", "CAST"}
+        left -= {*VALUES, "NAME", "NOT", "MINUS", "LPAR", "CASE", "CAST", "EXISTS"}
         words.append("an expression")
     if len(left & OPERATORS) > 2:
         left -= OPERATORS | {"NOT"}
         words.append("an operator")
+    if "JOIN" in left:
+        left -= JOINS
+    if "UNION" in left:
+        left -= SET_SIGNS
     words += (readable.get(name, name) for name in left)
     # Words for a sign come before keywords.
     words.sort(key=lambda each: (each.isupper(), each))

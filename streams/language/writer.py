@@ -12,8 +12,13 @@ from streams.language.ast import (
     Column,
     Expression,
     Literal,
+    OuterJoin,
+    Quantifier,
+    RelationExpression,
     Select,
+    SetOperation,
     Source,
+    SubQuery,
     Top,
     Window,
     infix,
@@ -54,7 +59,31 @@ def _top(top: Top) -> str:
     return text
 
 
+def written_relation(relation: RelationExpression) -> str:
+    """The SELECTs of a relation."""
+    return " UNION ALL ".join(map(written_select, relation.selects))
+
+
+def _derived(derived: RelationExpression | SetOperation | OuterJoin) -> str:
+    match derived:
+        case RelationExpression():
+            return f"({written_relation(derived)})"
+        case SetOperation(operator=operator, every=every):
+            sides = [f"(SELECT * FROM {_derived(one)})" for one in (derived.left, derived.right)]
+            word = operator.name + (" ALL" if every else "")
+            # A relation begins with SELECT.
+            return f"({sides[0][1:-1]} {word} {sides[1]})"
+        case OuterJoin(keeps=keeps, left=left, right=right, condition=condition):
+            if condition is None:
+                return f"{_source(left)} CROSS JOIN {_source(right)}"
+            on = written_expression(condition)
+            return f"{_source(left)} {keeps.value.upper()} JOIN {_source(right)} ON {on}"
+
+
 def _source(source: Source) -> str:
+    if source.derived is not None:
+        alias = f" AS {written_name(source.alias)}" if source.alias else ""
+        return _derived(source.derived) + alias
     window = "" if source.window is None else f" {written_window(source.window)}"
     alias = "" if source.alias == source.stream else f" AS {written_name(source.alias)}"
     stream = ".".join(map(written_name, source.stream.split(".")))
@@ -72,6 +101,7 @@ def written_window(window: Window) -> str:
             partition,
             "" if window.rows is None else f"ROWS {window.rows}",
             "" if window.range_ms is None else f"RANGE {window.range_ms} MILLISECONDS",
+            "" if window.slide_rows is None else f"SLIDE {window.slide_rows}",
             "" if window.slide_ms is None else f"SLIDE {window.slide_ms} MILLISECONDS",
             f"OFFSET {window.offset_ms} MILLISECONDS" if window.offset_ms else "",
         ]
@@ -87,9 +117,18 @@ def written_expression(expression: Expression) -> str:
             return ".".join(written_name(one) for one in (source, name) if one is not None)
         case Call():
             return _call(expression)
+        case SubQuery(quantifier=quantifier, query=query, value=value, function=function):
+            text = f"({written_relation(query)})"
+            if quantifier is Quantifier.EXISTS:
+                return f"EXISTS {text}"
+            if value is None or function is None:
+                return text
+            return f"({written_expression(value)} {infix[function]} ANY {text})"
 
 
-def _literal(value: float | str | bool) -> str:
+def _literal(value: float | str | bool | None) -> str:
+    if value is None:
+        return "NULL"
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):

@@ -202,6 +202,12 @@ class Join:
     def _names_only(self, sources: Set[int]) -> Callable[[Typed], bool]:
         return lambda expression: self._sources(expression) <= sources
 
+    @staticmethod
+    def places(change: Delta, source: int) -> Positions:
+        """Where the rows of one source lie in its relation, for a change that `step` gave."""
+        assert isinstance(change.rows, _Combinations)
+        return change.rows.places[source]
+
     def step(self, deltas: Sequence[Delta | None], relations: Sequence[Relation]) -> Delta | None:
         """The change of the join. One row may be both inserted and removed at a timestamp.
 

@@ -49,6 +49,8 @@ class Relation:
 
     def _allocate(self, capacity: int) -> None:
         self._capacity = capacity
+        self._removed = 0
+        """Places of rows that were removed."""
         self._ids: IntArray = np.empty(capacity, dtype=np.int64)
         self._entered_ms: IntArray = np.empty(capacity, dtype=np.int64)
         self._left_ms: IntArray = np.empty(capacity, dtype=np.int64)
@@ -66,6 +68,11 @@ class Relation:
         columns = zip(self._values, self._valid, strict=True)
         used = slice(self._count)
         return Frame(tuple(Vector(*column).take(used) for column in columns), self._count)
+
+    @property
+    def ids(self) -> IntArray:
+        """The identity of each row."""
+        return self._ids[: self._count]
 
     @property
     def entered_ms(self) -> IntArray:
@@ -92,6 +99,7 @@ class Relation:
         if len(added) < rows.length:
             removed = ~inserted
             self._left_ms[self.changed[removed]] = times_ms[removed]
+            self._removed += rows.length - len(added)
 
     def _append(self, rows: Rows, ids: IntArray, entered_ms: IntArray) -> None:
         if self._count + rows.length > self._capacity:
@@ -125,7 +133,7 @@ class Relation:
 
     def held(self) -> int:
         """Number of the rows that have not been removed."""
-        return int(np.count_nonzero(self.left_ms == FOREVER_MS))
+        return self._count - self._removed
 
     def save(self) -> Pieces:
         """The rows that have not been removed."""

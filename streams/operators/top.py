@@ -64,6 +64,8 @@ class TopRows:
         self._stays = stays
         self._partitions: dict[Key, Ranks] = {}
         """The rows of each partition in the order of their ranks; none is empty."""
+        self._held = 0
+        """Number of rows of all partitions."""
 
     def step(self, change: Delta) -> Delta | None:
         """Apply a change of the rows; return the change of the first rows."""
@@ -103,14 +105,18 @@ class TopRows:
                 continue
             if not entering:
                 del ranks[place]
-            elif isinstance(ranks, SortedList):
+                self._held -= 1
+                continue
+            if isinstance(ranks, SortedList):
                 ranks.add(rank)
             else:
                 ranks.insert(place, rank)
-                if self._stays:
-                    del ranks[self._most :]
-                elif len(ranks) > MANY_ROWS:
-                    self._partitions[key] = SortedList(ranks)
+            self._held += 1
+            if self._stays and len(ranks) > self._most:
+                del ranks[-1]
+                self._held -= 1
+            elif len(ranks) > MANY_ROWS and isinstance(ranks, list):
+                self._partitions[key] = SortedList(ranks)
         tell()
         if not rows:
             return None
@@ -149,14 +155,13 @@ class TopRows:
 
     def held(self) -> int:
         """Number of rows of all partitions."""
-        return sum(map(len, self._partitions.values()))
+        return self._held
 
     def save(self) -> Pieces:
         """All rows, partition by partition, in the order of their ranks."""
         # The garbage collector would visit all of a new list, but no array.
         ranks = chain.from_iterable(self._partitions.values())
-        count = sum(map(len, self._partitions.values()))
-        rows = np.fromiter((row for _, row in ranks), dtype=np.object_, count=count)
+        rows = np.fromiter((row for _, row in ranks), dtype=np.object_, count=self._held)
 
         def pieces() -> Iterator[State]:
             if not len(rows):
@@ -175,6 +180,7 @@ class TopRows:
             # It is a list: SortedList comes with the next row.
             assert isinstance(ranks, list)
             insort(ranks, rank)
+            self._held += 1
 
     def loaded(self) -> None:
         """Note that all rows have been added: nothing is left to do."""

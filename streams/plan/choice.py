@@ -40,11 +40,15 @@ class EvaluationWay(Enum):
     """Tuples that are looked up in a relation that grows: no pair ever goes."""
     STEPWISE = "stepwise"
     """By the changes of relations: any program."""
+    LOOP = "loop"
+    """Statements that read each other, instant by instant, each of them stepwise."""
 
 
 def way_of(program: Program) -> EvaluationWay:
     """The way to evaluate a program."""
-    if program.naive:
+    if program.loop is not None:
+        return EvaluationWay.LOOP
+    if program.naive or program.relations:
         return EvaluationWay.STEPWISE
     only = _one_window(program)
     if only is not None and _adds_up_panes(*only):
@@ -104,7 +108,7 @@ def join_conditions(program: Program) -> tuple[tuple[tuple[Typed, Typed], ...], 
 
 def _one_window(program: Program) -> tuple[SelectPlan, WindowPlan] | None:
     """The only select and its only window, if there are no others."""
-    if len(program.selects) != 1 or len(program.windows) != 1:
+    if len(program.selects) != 1 or len(program.windows) != 1 or program.relations:
         return None
     (select,), (window,) = program.selects, program.windows
     return (select, window) if len(select.sources) == 1 else None

@@ -30,6 +30,11 @@ TIME = (
     "so that it gives the same rows whenever it is evaluated"
 )
 
+QUANTIFIED = "write x > {} (SELECT …): it compares with the rows of a sub-query"
+
+quantifiers = frozenset({"all", "any", "some"})
+"""What stands before a sub-query; lists of values have `IN`, `least` and `greatest`."""
+
 known_elsewhere = {
     **dict.fromkeys(("ifnull", "nvl", "isnull"), "coalesce(a, b)"),
     "mod": "a % b",

@@ -39,7 +39,7 @@ Li, Maier, Tufte, Papadimos, Tucker, *No pane, no gain*, SIGMOD Record 34, 2005.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from streams.language import QueryError, parse
@@ -53,10 +53,12 @@ from streams.language.ast import (
     Source,
     Statement,
     StreamExpression,
+    SubQuery,
     Top,
     ToStream,
     Window,
 )
+from streams.language.walk import is_flat
 from streams.language.writer import written_expression, written_statement
 from streams.plan.compiler import Catalogue, compile_statement
 from streams.plan.program import EXACT_SUMS
@@ -83,18 +85,21 @@ def split(statement: Statement, catalogue: Catalogue) -> tuple[Statement, Statem
     REGISTER QUERY f RSTREAM(SELECT k0 AS k, max(p0) AS m
       FROM f__partial [RANGE 9000 MILLISECONDS SLIDE 3000 MILLISECONDS] GROUP BY k0);
     """
-    if len(statement.body.selects) != 1:
+    if len(statement.body.selects) != 1 or not is_flat(statement):
         return None
     (select,) = statement.body.selects
     window = _pane_window(select)
     aggregates = aggregates_of(select)
     if window is None or select.distinct or not (select.group_by or aggregates):
         return None
+    keys = tuple(key for key in select.group_by if isinstance(key, Column))
+    if keys != select.group_by:
+        return None
     if any(call.distinct and call.function not in UNREPEATED for call in aggregates):
         return None
-    kinds = _kinds(statement, select, aggregates, catalogue)
     try:
-        return _Split(statement, select, window, kinds).statements()
+        kinds = _kinds(statement, select, aggregates, catalogue)
+        return _Split(statement, select, keys, window, kinds).statements()
     except (QueryError, RecursionError):
         # Written with all its parentheses, it is nested too deeply.
         return None
@@ -155,14 +160,20 @@ class _Split:
     """Builds the two statements of one, collecting the columns that lie between them."""
 
     def __init__(
-        self, statement: Statement, select: Select, window: Window, kinds: Mapping[str, str]
+        self,
+        statement: Statement,
+        select: Select,
+        keys: Sequence[Column],
+        window: Window,
+        kinds: Mapping[str, str],
     ) -> None:
         self._statement = statement
         self._select = select
+        self._grouped = keys
         self._window = window
         self._kinds = kinds
         """Argument of an aggregate, as it is written → its type."""
-        self._keys = {column.name: f"k{place}" for place, column in enumerate(select.group_by)}
+        self._keys = {column.name: f"k{place}" for place, column in enumerate(keys)}
         self._parts: dict[str, Call] = {}
         """Partial aggregate as it is written → the partial aggregate, in their order."""
 
@@ -177,7 +188,7 @@ class _Split:
 
     def _partial(self) -> Select:
         select, window = self._select, self._window
-        items = [_item(column, self._keys[column.name]) for column in select.group_by]
+        items = [_item(column, self._keys[column.name]) for column in self._grouped]
         items = list({item.alias: item for item in items}.values())
         items += [_item(call, f"p{place}") for place, call in enumerate(self._parts.values())]
         pane = replace(window, range_ms=window.slide_ms)
@@ -212,7 +223,7 @@ class _Split:
             items=items,
             sources=(Source(start=0, end=0, stream=name, alias=name, window=self._window),),
             where=None,
-            group_by=tuple(dict.fromkeys(self._key(column) for column in select.group_by)),
+            group_by=tuple(dict.fromkeys(self._key(column) for column in self._grouped)),
             having=None if select.having is None else self._over_parts(select.having),
             top=top,
         )
@@ -223,7 +234,7 @@ class _Split:
     def _over_parts(self, expression: Expression) -> Expression:
         """An expression over keys and aggregates, as one over keys and partial aggregates."""
         match expression:
-            case Literal():
+            case Literal() | SubQuery():
                 return expression
             case Column():
                 return self._key(expression)

@@ -35,6 +35,7 @@ from streams.language.ast import (
     Select,
     Source,
     Statement,
+    SubQuery,
     ToStream,
     Window,
 )
@@ -98,7 +99,7 @@ def _below(
     (source,) = branch.sources
     expressions = dict(zip(names, _expressions(branch, catalogue), strict=True))
     expressions[TIMESTAMP] = Column(start=0, end=0, source=None, name=TIMESTAMP)
-    keys = [expressions[column.name] for column in pane.group_by]
+    keys = [_over(key, expressions) for key in pane.group_by]
     if any(isinstance(key, Call) for key in keys):
         return None
     columns = {key.name: key for key in keys if isinstance(key, Column)}
@@ -132,7 +133,7 @@ def _expressions(branch: Select, catalogue: Catalogue) -> tuple[Expression, ...]
 def _over(expression: Expression, expressions: Mapping[str, Expression]) -> Expression:
     """An expression over the union's columns, over those of one of its streams."""
     match expression:
-        case Literal():
+        case Literal() | SubQuery():
             return expression
         case Column():
             return expressions[expression.name]

@@ -57,6 +57,10 @@ def partitionings(program: Program) -> list[Partitioning]:
     >>> partitionings(compile_statement(statement, {"s": {"k": "string", "x": "float"}}))
     [{'s': 'k'}]
     """
+    if program.loop is not None:
+        raise Interacting("its statements read each other in a loop")
+    if program.relations:
+        raise Interacting("it has sub-queries, outer joins or operations on relations")
     if program.to_stream is ToStream.RSTREAM and not _evaluated_alike(program):
         raise Interacting("RSTREAM repeats its rows whenever any tuple has it evaluated")
     left: list[Partitioning] = list(islice(_choices(program), MOST_TRIED))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from foundation.loop_limits import Beyond
 from streams.expressions.typed import InputColumn, Typed, relocated
-from streams.language.ast import ToStream
+from streams.language.ast import SetOperator, ToStream
 from streams.vectors.chunk import TIMESTAMP
+
+STEP_BITS = 16
+"""Of an instant in a loop: what tells the steps of a millisecond apart (`streams.plan.loops`)."""
 
 CODED_KINDS = ("int", "bool", "string")
 """Types of keys that have codes (`streams.kernels.keys`)."""
@@ -36,7 +40,7 @@ class WindowPlan:
     ----------
     stream
         Its input.
-    rows, range_ms, slide_ms, offset_ms, session_ms
+    rows, range_ms, slide_ms, offset_ms, session_ms, slide_rows
         As in `streams.language.ast.Window`.
     partition_by
         Positions in the columns that the program reads of the stream.
@@ -49,6 +53,7 @@ class WindowPlan:
     slide_ms: int | None = None
     offset_ms: int = 0
     session_ms: int | None = None
+    slide_rows: int | None = None
 
     @property
     def unlimited(self) -> bool:
@@ -72,14 +77,14 @@ class WindowPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePlan:
-    """One source of a select: a window, and the condition on that source alone.
+    """One source of a select: a window or a relation, and the condition on that source alone.
 
     Attributes
     ----------
     window
-        Position in `Program.windows`.
+        Position in `Program.windows`; past their number, in `Program.relations`.
     condition
-        On the columns that the program reads of the stream; None: all rows.
+        On the columns that the program reads of the stream, or the relation's; None: all rows.
     """
 
     window: int
@@ -221,6 +226,95 @@ class ChildPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnionPlan:
+    """A relation with the rows of some selects.
+
+    Attributes
+    ----------
+    kinds
+        Types of its columns, here as in other relations.
+    """
+
+    selects: tuple[SelectPlan, ...]
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPlan:
+    """INTERSECT or EXCEPT of two relations, which are given as sources are.
+
+    Attributes
+    ----------
+    every
+        A row counts as often as it occurs.
+    """
+
+    operator: SetOperator
+    every: bool
+    left: int
+    right: int
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchPlan:
+    """The rows of the left, each with whether the right has a partner for it.
+
+    Attributes
+    ----------
+    conjuncts
+        What holds for a row and its partner, over the columns of both side by side.
+    """
+
+    left: SourcePlan
+    right: SourcePlan
+    conjuncts: tuple[Typed, ...]
+    kinds: tuple[str, ...]
+
+
+RelationPlan = UnionPlan | SetPlan | MatchPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberPlan:
+    """One statement of a loop.
+
+    Attributes
+    ----------
+    program
+        Its lengths of time, those of windows, are distances of instants.
+    delay
+        By how many instants its stream is later; 0: by none.
+    """
+
+    program: Program
+    delay: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopPlan:
+    """Statements that are evaluated together, instant by instant (`streams.plan.loops`).
+
+    Attributes
+    ----------
+    members
+        In the order in which they were written.
+    order
+        Positions of members; those that read a stream without delay come after its producer.
+    exported
+        Positions of those whose streams are given.
+    steps, beyond
+        As in `streams.language.ast.Loop`.
+    """
+
+    members: tuple[MemberPlan, ...]
+    order: tuple[int, ...]
+    exported: tuple[int, ...]
+    steps: int
+    beyond: Beyond
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A compiled statement.
 
@@ -240,6 +334,11 @@ class Program:
         Input → the columns that the program uses, in the stream's order.
     windows, selects, to_stream
         The parts of the computation.
+    relations
+        What selects and later relations are over, beside windows; empty for a program of one level.
+    functions
+        Installed functions that it calls → fingerprints of their code here
+        (`streams.expressions.owned`).
     naive
         Aggregates keep the values of all rows, and read them when they are emitted. The compiler
         never chooses that: it is what pushing aggregates down is compared with.
@@ -248,6 +347,8 @@ class Program:
         chooses that.
     of
         The program whose rejected tuples this one gives (`rejections`); None: it gives results.
+    loop
+        What it consists of if it is a loop; it has no windows, selects and relations then.
     """
 
     name: str
@@ -259,9 +360,12 @@ class Program:
     windows: tuple[WindowPlan, ...]
     selects: tuple[SelectPlan, ...]
     to_stream: ToStream
+    relations: tuple[RelationPlan, ...] = ()
+    functions: Mapping[str, str] = field(default_factory=dict[str, str])
     naive: bool = False
     skips: bool = False
     of: Program | None = None
+    loop: LoopPlan | None = None
 
     @property
     def rejections(self) -> Program:
@@ -270,8 +374,37 @@ class Program:
         return replace(self, name=name, columns=columns, skips=True, of=self)
 
     @property
+    def bounded_reach_ms(self) -> int:
+        """How long before a timestamp results depend on tuples, as far as time bounds that."""
+        if self.loop is not None:
+            programs = [each.program for each in self.loop.members]
+            return max(each.bounded_reach_ms >> STEP_BITS for each in programs)
+        return max((window.reach_ms for window in self.windows), default=0)
+
+    @property
+    def lasts_ms(self) -> int:
+        """How long after its last tuple it may give results; a loop may give some for ever."""
+        if self.loop is not None:
+            lengths = (each.program.lasts_ms + each.delay for each in self.loop.members)
+            return sum(lengths) >> STEP_BITS
+        return max(
+            (window.range_ms or window.session_ms or 0) + (window.slide_ms or 0)
+            for window in self.windows
+        )
+
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        """Inputs of which it keeps tuples for later timestamps."""
+        if self.loop is not None:
+            return self.inputs
+        kept = (window.stream for window in self.windows if window.range_ms != 1)
+        return tuple(dict.fromkeys(kept))
+
+    @property
     def reach_ms(self) -> int | None:
         """How much older than a result a tuple may be on which it depends; None: by any time."""
+        if self.loop is not None:
+            return None
         ranges_ms: list[int] = []
         for window in self.windows:
             if window.range_ms is None or window.session_ms is not None:
@@ -282,13 +415,18 @@ class Program:
 
     def stays(self, child: ChildPlan) -> bool:
         """Whether no row ever leaves the rows that are grouped or selected."""
-        return all(self.windows[source.window].unlimited for source in child.sources)
+        return all(
+            source.window < len(self.windows) and self.windows[source.window].unlimited
+            for source in child.sources
+        )
 
     def in_order(self, child: ChildPlan) -> bool:
         """Whether the rows of each group leave in the order in which they came, or never."""
         if len(child.sources) != 1 or child.group is None:
             return False
-        window = self.windows[child.sources[0].window]
+        if (place := child.sources[0].window) >= len(self.windows):
+            return False
+        window = self.windows[place]
         keys = {key.index for key in child.group.keys if isinstance(key, InputColumn)}
         # The rows of a session leave at once, others in the order of their partition.
         return window.session_ms is not None or keys.issuperset(window.partition_by)
@@ -297,6 +435,26 @@ class Program:
         """Types of the columns that the program uses of an input."""
         columns = {TIMESTAMP: "int", **self.input_columns[stream]}
         return tuple(columns[name] for name in self.reads[stream])
+
+    def source_kinds(self, source: int) -> tuple[str, ...]:
+        """Types of the columns of a window or a relation."""
+        if source < len(self.windows):
+            return self.read_kinds(self.windows[source].stream)
+        return self.relations[source - len(self.windows)].kinds
+
+    @property
+    def all_selects(self) -> tuple[SelectPlan, ...]:
+        """The selects of the relations, too, and of the statements of a loop."""
+        if self.loop is not None:
+            members = self.loop.members
+            return tuple(select for each in members for select in each.program.all_selects)
+        unions = [one.selects for one in self.relations if isinstance(one, UnionPlan)]
+        return (*(select for union in unions for select in union), *self.selects)
+
+    @property
+    def groups(self) -> bool:
+        """Whether one of the selects has groups."""
+        return any(select.group is not None for select in self.all_selects)
 
     def read_places(self, stream: str) -> tuple[int, ...]:
         """Where these columns lie in the stream's rows, in which the timestamp is first."""
@@ -310,6 +468,8 @@ class Program:
         """Whether each timestamp's output depends on that timestamp's tuples alone, row by row."""
         return (
             self.to_stream is ToStream.RSTREAM
+            and self.loop is None
+            and not self.relations
             and all(len(select.sources) == 1 and select.group is None for select in self.selects)
             and all(
                 window.range_ms == 1 and window.rows is None and window.slide_ms is None
@@ -320,4 +480,8 @@ class Program:
     @property
     def joins(self) -> bool:
         """Whether one of the selects has several sources."""
-        return any(len(select.sources) > 1 for select in self.selects)
+        if self.loop is not None:
+            return any(each.program.joins for each in self.loop.members)
+        return any(len(select.sources) > 1 for select in self.all_selects) or any(
+            isinstance(one, MatchPlan) for one in self.relations
+        )

@@ -104,7 +104,7 @@ def pushdowns(program: Program) -> tuple[Pushdown, ...]:
     if program.naive:
         return ()
     found: dict[ChildPlan, Pushdown] = {}
-    for select in program.selects:
+    for select in program.all_selects:
         if (group := select.group) is None or not group.aggregates:
             continue
         into = ["window"]

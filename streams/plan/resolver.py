@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, product
+from typing import Protocol
 
 from foundation.suggestions import hint
-from streams.expressions.functions import functions, written
-from streams.expressions.typed import Apply, Constant, InputColumn, Typed, fields
+from streams.expressions.functions import Function, functions, written
+from streams.expressions.owned import FunctionError, function_of, known_function, owned_names
+from streams.expressions.typed import (
+    UNTYPED,
+    Apply,
+    Constant,
+    InputColumn,
+    Typed,
+    as_kind,
+    relocated,
+)
 from streams.language import QueryError
-from streams.language.ast import Call, Column, Expression, Item, Literal, Select, Top, Window
+from streams.language.ast import Call, Column, Expression, Item, Literal, Select, SubQuery, Top
 from streams.language.names import written_name
+from streams.language.parser import CAST_TYPES
 from streams.plan.other_systems import (
     BOUNDS_OF_WINDOWS,
+    QUANTIFIED,
     TIME,
     clocks,
     known_elsewhere,
+    quantifiers,
     window_bounds,
 )
 from streams.plan.program import EXACT_SUMS, AggregatePlan, GroupPlan, RankedBy, TopPlan
+from streams.plan.relations import Resolved
 from streams.vectors.chunk import TIMESTAMP
 from streams.vectors.reserved import taken
 
@@ -33,84 +48,131 @@ aggregate_names = (
 UNREPEATED = ("min", "max", "first", "last")
 """Aggregates of which equal values may count as one: DISTINCT makes no difference."""
 
-literal_kinds = {bool: "bool", int: "int", float: "float", str: "string"}
+MOST_NULLS = 3
+"""NULLs among the arguments of a function that may be of different types."""
+
+literal_kinds = {bool: "bool", int: "int", float: "float", str: "string", type(None): UNTYPED}
 """Python's type of a literal → its type."""
 
 
-class Scope:
-    """The columns a SELECT can name: those of its sources, side by side."""
+OUTER = 1 << 30
+"""Added to the position of a column that belongs to what is around a sub-query."""
 
-    def __init__(
-        self,
-        *,
-        aliases: tuple[str, ...],
-        streams: tuple[str, ...],
-        windows: tuple[Window, ...],
-        catalogue: Mapping[str, Mapping[str, str]],
-    ) -> None:
-        self.aliases = aliases
-        self.streams = streams
-        self.windows = windows
-        columns = [
-            (source, name, kind)
-            for source, stream in enumerate(streams)
-            for name, kind in (*catalogue[stream].items(), (TIMESTAMP, "int"))
-        ]
-        self._sources = [source for source, _, _ in columns]
-        self.columns = [name for _, name, _ in columns]
-        self._kinds = [kind for _, _, kind in columns]
-
-    def source_of(self, index: int) -> int:
-        """Position in FROM of the source that a column belongs to."""
-        return self._sources[index]
-
-    def field(self, index: int) -> InputColumn:
-        """A column as an expression; its name tells the source where there are several."""
-        name = self.columns[index]
-        shown = name if len(self.aliases) == 1 else f"{self.aliases[self.source_of(index)]}.{name}"
-        return InputColumn(index, self._kinds[index], shown)
-
-    def of_source(self, alias: str | None) -> list[int]:
-        """The columns of the source with that alias; None: those of all sources."""
-        every = range(len(self.columns))
-        return [index for index in every if alias in (None, self.aliases[self.source_of(index)])]
+ATTACHED = 1 << 29
+"""Added to the number of a column that comes from a sub-query: those of the SELECT come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
-    """A SELECT with every name resolved; fields are positions in its scope."""
+class ScopeColumn:
+    """A column that a SELECT can name, and the name of the source that it belongs to."""
 
-    outputs: tuple[tuple[str, Typed], ...]
-    where: Typed | None
-    group: GroupPlan | None
-    having: Typed | None = None
-    top: TopPlan | None = None
+    alias: str
+    name: str
+    kind: str
 
-    def used(self) -> Iterator[InputColumn]:
-        """The columns of the scope that the SELECT needs."""
-        if self.where is not None:
-            yield from fields(self.where)
-        if self.group is None:
-            for _, output in self.outputs:
-                yield from fields(output)
-            for one in self.top.expressions() if self.top is not None else ():
-                yield from fields(one)
-            return
-        for key in self.group.keys:
-            yield from fields(key)
-        for aggregate in self.group.aggregates:
-            if aggregate.argument is not None:
-                yield from fields(aggregate.argument)
+
+class Scope:
+    """The columns a SELECT can name: those of its sources, side by side.
+
+    Parameters
+    ----------
+    columns
+        In the order in which they lie.
+    aliases
+        Names of the sources, in their order.
+    ordered
+        Whether its rows have the order of one stream.
+    """
+
+    def __init__(
+        self, columns: Sequence[ScopeColumn], aliases: Sequence[str], *, ordered: bool
+    ) -> None:
+        self._columns = columns
+        self.columns = [column.name for column in columns]
+        self.aliases = tuple(aliases)
+        self.ordered = ordered
+
+    def field(self, index: int) -> InputColumn:
+        """A column as an expression; its name tells the source where there are several."""
+        column = self._columns[index]
+        several = len(self.aliases) > 1 and column.alias
+        shown = f"{column.alias}.{column.name}" if several else column.name
+        return InputColumn(index, column.kind, shown)
+
+    def of_source(self, alias: str | None) -> list[int]:
+        """The columns of the source with that alias; None: those of all sources."""
+        return [i for i, one in enumerate(self._columns) if alias in (None, one.alias)]
+
+
+@dataclass(frozen=True, slots=True)
+class Surrounding:
+    """The rows that a sub-query stands among: those of WHERE, or those of groups.
+
+    Attributes
+    ----------
+    names
+        Whether a column can be named there.
+    column
+        An expression over them.
+    """
+
+    names: Callable[[Column], bool]
+    column: Callable[[Expression], Typed]
+
+
+class SubQueries(Protocol):
+    """Finds out what sub-queries in the expressions of one level of a SELECT give."""
+
+    def value(self, sub: SubQuery, meant: bool | None) -> Typed:
+        """What a sub-query stands for, over the rows of the level and `ATTACHED` columns.
+
+        Parameters
+        ----------
+        meant
+            True if only whether it is true matters, False if only whether it is false does, which
+            the result is true for; None: its value.
+        """
+        ...
 
 
 class Resolver:
     """Resolves one SELECT."""
 
-    def __init__(self, text: str, scope: Scope, select: Select) -> None:
+    def __init__(
+        self,
+        text: str,
+        scope: Scope,
+        select: Select,
+        *,
+        attach: Callable[[Surrounding], SubQueries],
+        around: Surrounding | None = None,
+        named: bool = True,
+    ) -> None:
+        """
+        Parameters
+        ----------
+        text
+            That of all statements.
+        scope
+            What the SELECT can name.
+        select
+            The SELECT.
+        attach
+            Called once for the rows that WHERE is about, and once for those of groups.
+        around
+            What the SELECT stands in, if it is a sub-query that may name columns of that.
+        named
+            Whether the columns it gives need names.
+        """
         self._text = text
         self._scope = scope
         self._select = select
+        self._around = around
+        self._named = named
+        self._sub_queries = attach(Surrounding(self._names, self._typed))
+        self._group_sub_queries = attach(Surrounding(self._names, self._over_groups))
         self._keys: list[Typed] = []
+        self._keys_that_compute = False
         self._aggregates: list[AggregatePlan] = []
         self._written = 0
 
@@ -124,9 +186,10 @@ class Resolver:
         """
         where = None
         if self._select.where is not None:
-            where = self._typed(self._select.where)
-            self._check_condition("WHERE", where, self._select.where)
+            where = self._tested(self._select.where, self._typed, self._sub_queries)
+            where = self._condition("WHERE", where, self._select.where)
         self._keys = list(dict.fromkeys(map(self._typed, self._select.group_by)))
+        self._keys_that_compute = any(isinstance(key, Apply) for key in self._keys)
         top = self._select.top
         shown = [*self._select.items, *(top.by if top is not None else ())]
         grouped = (
@@ -137,8 +200,8 @@ class Resolver:
         outputs = self._outputs(grouped)
         having = None
         if self._select.having is not None:
-            having = self._over_groups(self._select.having)
-            self._check_condition("HAVING", having, self._select.having)
+            having = self._tested(self._select.having, self._over_groups, self._group_sub_queries)
+            having = self._condition("HAVING", having, self._select.having)
         best = None if top is None else self._top(top, grouped)
         group = GroupPlan(
             keys=tuple(self._keys), aggregates=tuple(self._aggregates), written=self._written
@@ -168,7 +231,7 @@ class Resolver:
         return TopPlan(
             rows=top.rows,
             by=tuple(
-                RankedBy(expression=resolve(one.expression), ascending=one.ascending)
+                RankedBy(expression=_known(resolve(one.expression)), ascending=one.ascending)
                 for one in top.by
             ),
             partition_by=tuple(resolve(column) for column in top.partition_by),
@@ -176,15 +239,38 @@ class Resolver:
 
     def _distinct(self, outputs: tuple[tuple[str, Typed], ...], where: Typed | None) -> Resolved:
         """SELECT DISTINCT: the rows are the keys of groups."""
-        keys = tuple(dict.fromkeys(output for _, output in outputs))
+        listed = [_known(output) for _, output in outputs]
+        keys = tuple(dict.fromkeys(listed))
         fields = tuple(
-            (name, InputColumn(keys.index(output), output.kind, name)) for name, output in outputs
+            (name, InputColumn(keys.index(key), output.kind, name))
+            for (name, output), key in zip(outputs, listed, strict=True)
         )
         return Resolved(outputs=fields, where=where, group=GroupPlan(keys=keys, aggregates=()))
 
-    def _check_condition(self, clause: str, typed: Typed, at: Expression) -> None:
-        if typed.kind != "bool":
+    def _tested(
+        self,
+        condition: Expression,
+        typed: Callable[[Expression], Typed],
+        sub_queries: SubQueries,
+    ) -> Typed:
+        """A condition of which only matters whether it is true."""
+        match condition:
+            case Call(function="and"):
+                parts = tuple(self._tested(one, typed, sub_queries) for one in condition.arguments)
+                if all(one.kind == "bool" for one in parts):
+                    return self._applied(condition, parts)
+            case Call(function="not", arguments=(SubQuery() as sub,)):
+                return sub_queries.value(sub, False)
+            case SubQuery():
+                return sub_queries.value(condition, True)
+            case _:
+                pass
+        return typed(condition)
+
+    def _condition(self, clause: str, typed: Typed, at: Expression) -> Typed:
+        if typed.kind not in ("bool", UNTYPED):
             raise self._error(at, f"{clause} needs a condition, this is of type {typed.kind}")
+        return as_kind(typed, "bool")
 
     def _error(self, at: Expression | Item | Select, message: str) -> QueryError:
         return QueryError(self._text, at.start, message)
@@ -203,7 +289,7 @@ class Resolver:
         for item in self._select.items:
             resolve = self._over_groups if grouped else self._typed
             named.append((self._name(item), resolve(item.expression)))
-        for position, (name, _) in enumerate(named):
+        for position, (name, _) in enumerate(named) if self._named else ():
             item = self._select.items[position] if self._select.items else self._select
             if name in [other for other, _ in named[:position]]:
                 message = f"two columns are called {name}; rename one with AS"
@@ -218,6 +304,8 @@ class Resolver:
         if isinstance(item.expression, Column):
             return item.expression.name
         written_as = self._text[item.start : item.end]
+        if not self._named:
+            return written_as
         message = f"the column {written_as} needs a name: {written_as} AS …"
         if _hyphenated.fullmatch(written_as):
             message += f'; if {written_as} is a name, write "{written_as}"'
@@ -229,7 +317,12 @@ class Resolver:
             case Literal(value=value):
                 return Constant(value, literal_kinds[type(value)])
             case Column():
+                around = self._around
+                if around is not None and not self._names(expression) and around.names(expression):
+                    return relocated(around.column(expression), _around)
                 return self._scope.field(self._index(expression))
+            case SubQuery():
+                return self._sub_queries.value(expression, None)
             case Call():
                 if expression.function in aggregate_names:
                     name = expression.function
@@ -242,15 +335,20 @@ class Resolver:
                 arguments = tuple(self._typed(argument) for argument in expression.arguments)
                 return self._applied(expression, arguments)
 
+    def _names(self, column: Column) -> bool:
+        """Whether a source has a column of that name."""
+        known = self._scope.of_source(column.source)
+        return any(self._scope.columns[index] == column.name for index in known)
+
     def _index(self, column: Column) -> int:
         scope = self._scope
         if column.source is not None and column.source not in scope.aliases:
-            suggestion = hint(column.source, scope.aliases)
+            suggestion = hint(column.source, filter(None, scope.aliases))
             raise self._error(column, f"there is no {column.source} in FROM{suggestion}")
         known = scope.of_source(column.source)
         found = [index for index in known if scope.columns[index] == column.name]
         if not found:
-            where = column.source or " or ".join(scope.aliases)
+            where = column.source or " or ".join(filter(None, scope.aliases)) or "FROM"
             if (given := self._given_name(column)) is not None:
                 raise self._error(column, given)
             known_names = [written_name(scope.columns[index]) for index in known]
@@ -270,8 +368,6 @@ class Resolver:
             if column.source is not None or item.alias != name:
                 continue
             found = f"{name} is a name that SELECT gives, known to readers of this statement only"
-            if any(column is key for key in self._select.group_by):
-                return f"{found}; GROUP BY takes columns: group the stream of this one"
             return f"{found}; write {self._text[item.expression.start : item.expression.end]}"
         if name.lower() in clocks:
             return f"there is no {name}; {TIME}"
@@ -279,24 +375,34 @@ class Resolver:
 
     def _check_function(self, call: Call) -> None:
         name = call.function
-        if name in functions and (name not in written or call.infix):
+        try:
+            known = known_function(name)
+        except FunctionError as error:
+            raise self._error(call, str(error)) from error
+        if known is not None and (name not in written or call.infix):
             return
         message = f"there is no function {name}"
         if name.lower() in window_bounds:
             message = BOUNDS_OF_WINDOWS
         elif name.lower() in clocks:
             message += f"; {TIME}"
+        elif name.lower() in quantifiers:
+            message += f"; {QUANTIFIED.format(name.upper())}"
         elif (other := known_elsewhere.get(name.lower())) is not None:
             message += f"; write {other}"
         else:
             internal = ("exact_", "joined_")
-            names = [each for each in (*functions, *aggregate_names) if each not in written]
-            known = [each for each in names if not each.startswith(internal)]
-            message += hint(name, known, most=len(known))
+            names = [
+                each
+                for each in (*functions, *owned_names(), *aggregate_names)
+                if each not in written
+            ]
+            shown = [each for each in names if not each.startswith(internal)]
+            message += hint(name, shown, most=len(shown))
         raise self._error(call, message)
 
     def _applied(self, call: Call, arguments: tuple[Typed, ...]) -> Typed:
-        known = functions[call.function]
+        known = function_of(call.function)
         shown = written.get(call.function, call.function)
         if call.star:
             raise self._error(call, f"{shown} takes {known.takes}, not *")
@@ -306,22 +412,24 @@ class Resolver:
         if not known.arguments <= len(arguments) <= most_arguments:
             message = f"{shown} takes {known.takes}, not {len(arguments)} arguments"
             raise self._error(call, message)
-        kinds = [argument.kind for argument in arguments]
-        result = known.result(kinds)
-        if result is None:
+        made = applied(call.function, arguments)
+        if made is None:
+            kinds = [argument.kind for argument in arguments]
             message = f"{shown} takes {known.takes}, not {' and '.join(dict.fromkeys(kinds))}"
             raise self._error(call, message)
         if known.problem is not None:
             values = [one.value if isinstance(one, Constant) else None for one in arguments]
             if (problem := known.problem(values)) is not None:
                 raise self._error(call, f"{shown} {problem}")
-        return Apply(call.function, arguments, result)
+        return made
 
     def _over_groups(self, expression: Expression) -> Typed:
         """An expression over the group's keys, then its aggregates."""
         match expression:
             case Literal():
                 return self._typed(expression)
+            case SubQuery():
+                return self._group_sub_queries.value(expression, None)
             case Column():
                 field = self._typed(expression)
                 if field not in self._keys:
@@ -336,6 +444,12 @@ class Resolver:
                 return self._aggregate(expression)
             case Call():
                 self._check_function(expression)
+                parts = _has_aggregate(expression) or _has_sub_query(expression)
+                if self._keys_that_compute and not parts:
+                    key = self._typed(expression)
+                    if key in self._keys:
+                        written_as = self._text[expression.start : expression.end]
+                        return InputColumn(self._keys.index(key), key.kind, written_as)
                 arguments = tuple(self._over_groups(argument) for argument in expression.arguments)
                 return self._applied(expression, arguments)
 
@@ -349,6 +463,7 @@ class Resolver:
             raise self._error(call, f"{call.function} takes one value, not {len(call.arguments)}")
         else:
             argument = self._typed(call.arguments[0])
+            argument = _known(argument)
         kind = self._aggregate_kind(call, argument)
         distinct = call.distinct and call.function not in UNREPEATED
         plan = AggregatePlan(
@@ -363,10 +478,10 @@ class Resolver:
     def _aggregate_kind(self, call: Call, argument: Typed | None) -> str:
         if argument is None or call.function == "count":
             return "int"
-        if call.function in ("first", "last") and len(self._scope.aliases) > 1:
+        if call.function in ("first", "last") and not self._scope.ordered:
             message = (
-                f"{call.function} needs the order of one stream: rows of a join have none; "
-                "register the join, and aggregate its stream"
+                f"{call.function} needs the order of one stream: rows of a join have none, nor has "
+                "a relation; make a stream of it, and aggregate that"
             )
             raise self._error(call, message)
         numeric = ("sum", "avg", "stddev", "exact_squares")
@@ -381,7 +496,61 @@ class Resolver:
         return "float" if call.function in ("avg", "stddev") else argument.kind
 
 
+def _known(expression: Typed) -> Typed:
+    """An expression of a type, whichever it is of a NULL."""
+    return as_kind(expression, "int") if expression.kind == UNTYPED else expression
+
+
+def _known_kinds(arguments: Sequence[Typed], function: Function) -> Iterator[list[str]]:
+    """Types of arguments that a function takes, with one for each NULL, which has none.
+
+    A NULL has the type of the other arguments if that will do.
+    """
+    kinds = [argument.kind for argument in arguments]
+    places = [place for place, kind in enumerate(kinds) if kind == UNTYPED]
+    if not places:
+        return
+    likely = dict.fromkeys((*(kind for kind in kinds if kind != UNTYPED), *CAST_TYPES, "bool"))
+    alike = ((kind,) * len(places) for kind in likely)
+    others = product(likely, repeat=len(places)) if len(places) <= MOST_NULLS else ()
+    for chosen in chain(alike, others):
+        for place, kind in zip(places, chosen, strict=True):
+            kinds[place] = kind
+        if function.result(kinds) is not None:
+            yield kinds
+
+
+def applied(function: str, arguments: tuple[Typed, ...]) -> Apply | None:
+    """A function of arguments, in which each NULL has a type; None if it takes no such ones."""
+    known = function_of(function)
+    kinds = next(_known_kinds(arguments, known), [argument.kind for argument in arguments])
+    result = known.result(kinds)
+    if result is None:
+        return None
+    typed = (
+        as_kind(argument, kind) if argument.kind == UNTYPED else argument
+        for argument, kind in zip(arguments, kinds, strict=True)
+    )
+    return Apply(function, tuple(typed), result)
+
+
+def _around(column: InputColumn) -> InputColumn:
+    return replace(column, index=column.index + OUTER)
+
+
 def _has_aggregate(expression: Expression) -> bool:
-    return isinstance(expression, Call) and (
-        expression.function in aggregate_names or any(map(_has_aggregate, expression.arguments))
+    match expression:
+        case Call():
+            return expression.function in aggregate_names or any(
+                map(_has_aggregate, expression.arguments)
+            )
+        case SubQuery(value=value):
+            return value is not None and _has_aggregate(value)
+        case _:
+            return False
+
+
+def _has_sub_query(expression: Expression) -> bool:
+    return isinstance(expression, SubQuery) or (
+        isinstance(expression, Call) and any(map(_has_sub_query, expression.arguments))
     )

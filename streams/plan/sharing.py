@@ -34,9 +34,11 @@ from streams.language.ast import (
     Literal,
     Select,
     Statement,
+    SubQuery,
     ToStream,
 )
 from streams.language.names import written_name
+from streams.language.walk import is_flat, streams_of
 from streams.language.writer import written_expression, written_select
 from streams.plan.partial import aggregates_of
 
@@ -99,25 +101,22 @@ def computations(
     """
     made: dict[str, Computation] = {}
     left = dict(statements)
+    reads = {name: streams_of(one) for name, (one, _) in left.items()}
     while left:
-        ready = {name for name, (one, _) in left.items() if not _reads(one) & left.keys()}
+        ready = {name for name in left if not reads[name] & left.keys()}
         if not ready:
             # They feed each other in a cycle, or read one that does.
             break
         for name in ready:
             statement, names = left.pop(name)
-            streams = {stream: stream for stream in _reads(statement)}
+            streams = {stream: stream for stream in reads[name]}
             streams |= {each: made[each].whole for each in streams.keys() & made.keys()}
             known = streams.keys() & statements.keys() <= made.keys()
-            if known and all(map(_is_plain, statement.body.selects)):
+            if known and is_flat(statement) and all(map(_is_plain, statement.body.selects)):
                 # One whose expressions are nested too deeply is not compared.
                 with suppress(RecursionError):
                     made[name] = _computed(statement, names, streams)
     return made
-
-
-def _reads(statement: Statement) -> set[str]:
-    return {source.stream for select in statement.body.selects for source in select.sources}
 
 
 def _computed(
@@ -197,7 +196,7 @@ def _renamed(select: Select, streams: Mapping[str, str]) -> Select:
                 )
             case Call():
                 return replace(expression, arguments=tuple(map(of, expression.arguments)))
-            case Literal():
+            case Literal() | SubQuery():
                 return expression
 
     def column(one: Column) -> Column:
@@ -216,7 +215,7 @@ def _renamed(select: Select, streams: Mapping[str, str]) -> Select:
             for each in select.sources
         ),
         where=None if select.where is None else of(select.where),
-        group_by=tuple(map(column, select.group_by)),
+        group_by=tuple(map(of, select.group_by)),
         having=None if select.having is None else of(select.having),
         top=None
         if top is None

@@ -59,10 +59,13 @@ class MissRatio:
         now_us
             When they arrived, µs, ≥ 0; does not fall from call to call.
         """
-        completed = len(latencies_us)
+        misses = int(np.count_nonzero(latencies_us > self.deadline_us))
+        self.count(len(latencies_us), misses, now_us)
+
+    def count(self, completed: int, misses: int, now_us: int) -> None:
+        """Count outputs of which somebody else has found how many are late."""
         if completed == 0:
             return
-        misses = int(np.count_nonzero(latencies_us > self.deadline_us))
         self.completed += completed
         self.misses += misses
         bucket = now_us // self._bucket_us

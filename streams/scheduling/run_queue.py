@@ -24,6 +24,14 @@ conditions: it is due before all of it, and all of it can still be done in time 
 queue cannot foresee the tuples that arrive while a batch runs. On a node whose primaries are
 always late, standby work waits.
 
+EDF is at its worst when not everything can be in time: it runs what is most overdue first, until
+everything is late. Overdue work is therefore *deferred*: among primaries, those whose deadline has
+passed wait for those that can be in time, unless these stay in time even so. Of overdue ones the
+least backlog comes first, so that those that can catch up soon do. Nothing is dropped, and while
+nothing is overdue the order is that of EDF. So that nobody starves, overdue work gets `FLOOR` of
+the time in any case. (Adaptive batching, §3.3, drops overdue tuples. Two replicas would drop
+different ones; deferring changes only the order among tasks.)
+
 First come first served treats primaries and secondaries alike.
 """
 
@@ -69,6 +77,12 @@ class Instance:
     standby: bool
     cost_us: float
 
+
+FLOOR = 0.05
+"""Share of the time that overdue work gets while other work could be in time."""
+
+LEAST_PAID_US = 10_000
+"""How much of that time is saved up before it is given: as long as the longest batch of a host."""
 
 MOST_REPLACED = 64
 """Instances that were replaced or removed, and that a heap may hold all the same."""
@@ -121,16 +135,22 @@ class RunQueue:
     ----------
     policy
         The order in which they run.
+    defers
+        Whether overdue work is deferred; False is for comparison.
     """
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+    def __init__(self, policy: Policy, *, defers: bool = True) -> None:
+        self._policy, self._defers = policy, defers
         self._waiting: dict[str, Instance] = {}
         self._last = ""
         self._orders: dict[str, int] = {}
         self._came = 0
         self._primaries = _Urgent(self._waiting)
         self._standbys = _Urgent(self._waiting)
+        self._popped_us = 0
+        self._holds_back = self._pays = False
+        """Whether what runs now holds overdue work back, or is overdue work that was owed time."""
+        self._owed_us = 0.0
         self._latest_us: float | None = None
         """Until when all primaries may wait and still be in time; None: not known any more."""
 
@@ -171,6 +191,7 @@ class RunQueue:
         """Remove and return the instance to run now; None if the queue is empty."""
         if not self._waiting:
             return None
+        self._account(now_us)
         if self._policy is Policy.EDF:
             chosen = self._earliest_deadline(now_us)
         else:
@@ -191,6 +212,8 @@ class RunQueue:
         if first is None:
             assert standby is not None, "what waits is a primary or a standby"
             return self._continued(standby)
+        if self._defers and first.deadline_us < now_us:
+            return self._deferring(now_us)
         if standby is not None and standby.deadline_us < first.deadline_us:
             slack_us = self._slack_us(now_us)
             standby = self._continued(standby)
@@ -206,6 +229,31 @@ class RunQueue:
             if fitting:
                 return min(fitting, key=self._urgency)
         return self._continued(first)
+
+    def _deferring(self, now_us: int) -> Instance:
+        """Of primaries, some of which are overdue: the one to run. Standbys wait meanwhile."""
+        primaries = [each for each in self._waiting.values() if not each.standby]
+        in_time = [each for each in primaries if each.deadline_us >= now_us]
+        least = min(
+            (each for each in primaries if each.deadline_us < now_us),
+            key=lambda one: (one.cost_us, *self._urgency(one)),
+        )
+        if least.cost_us <= _latest_us(in_time) - now_us:
+            return least
+        if self._owed_us >= LEAST_PAID_US:
+            self._pays = True
+            return least
+        self._holds_back = True
+        return min(in_time, key=self._urgency)
+
+    def _account(self, now_us: int) -> None:
+        """Note how long what was chosen last has run, and what overdue work is owed by now."""
+        ran_us, self._popped_us = now_us - self._popped_us, now_us
+        if self._holds_back:
+            self._owed_us += FLOOR * ran_us
+        elif self._pays:
+            self._owed_us -= ran_us
+        self._holds_back = self._pays = False
 
     def _continued(self, first: Instance) -> Instance:
         """The instance of the task that ran last, if it is as urgent as the first of its kind."""

@@ -25,6 +25,7 @@ from foundation.arrays import FloatArray
 from streams.expressions.typed import evaluator
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
+from streams.language.walk import is_flat
 from streams.plan.compiler import compile_statement
 from streams.vectors.chunk import TIMESTAMP, type_names
 from streams.vectors.vector import from_arrow
@@ -179,6 +180,8 @@ def _as_statement(text: str) -> Statement:
         raise _moved(error, text) from None
     selects = [select for statement in statements for select in statement.body.selects]
     # A text with commas or whole clauses in it may fit into the statement by accident.
+    if not all(map(is_flat, statements)):
+        raise QueryError(text, 0, "a value of a tuple has no sub-queries")
     if len(selects) != 1 or len(selects[0].items) != 1 or selects[0].where or selects[0].group_by:
         raise QueryError(text, 0, "this is more than one expression; write one, such as a * 2 + b")
     return statements[0]

@@ -139,7 +139,7 @@ class Chunk:
         """The memory that it takes, about."""
         if not self._size_bytes:
             watermarks_bytes = self.watermarks_ms.nbytes + self.ingestion_times_us.nbytes
-            size_bytes = CHUNK_BYTES + watermarks_bytes + _rows_bytes(self.rows)
+            size_bytes = CHUNK_BYTES + watermarks_bytes + rows_bytes(self.rows)
             object.__setattr__(self, "_size_bytes", size_bytes)
         return self._size_bytes
 
@@ -258,7 +258,7 @@ class Chunk:
         if self.size_bytes <= most_bytes:
             return self
         row_ends = self.timestamps.searchsorted(self.watermarks_ms, side="right")
-        row_bytes = _rows_bytes(self.rows) / max(self.rows.num_rows, 1)
+        row_bytes = rows_bytes(self.rows) / max(self.rows.num_rows, 1)
         each_bytes = self.watermarks_ms.itemsize + self.ingestion_times_us.itemsize
         sizes = CHUNK_BYTES + row_ends * row_bytes
         sizes = sizes + each_bytes * np.arange(1, len(self.watermarks_ms) + 1)
@@ -278,7 +278,7 @@ def _rise(times_ms: IntArray, in_order: np.ufunc) -> bool:
     return np.count_nonzero(in_order(times_ms[:-1], times_ms[1:])) == len(times_ms) - 1
 
 
-def _rows_bytes(rows: pa.RecordBatch) -> int:
+def rows_bytes(rows: pa.RecordBatch) -> int:
     """The memory that rows take, about: of larger buffers that they are slices of, their part.
 
     `rows.nbytes` knows better, but takes longer than most chunks take to be evaluated.

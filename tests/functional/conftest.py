@@ -38,7 +38,12 @@ class Pretend(Protocol):
 @pytest.fixture
 def vivace(tmp_path: Path) -> Vivace:
     """`vivace` with a home of its own."""
-    environment = {**os.environ, "VIVACE_HOME": str(tmp_path / "home"), "COLUMNS": "120"}
+    return vivace_at(tmp_path / "home")
+
+
+def vivace_at(home: Path) -> Vivace:
+    """`vivace` with this home."""
+    environment = {**os.environ, "VIVACE_HOME": str(home), "COLUMNS": "120"}
     for name in NAME_VARIABLES:
         environment.pop(name, None)
 

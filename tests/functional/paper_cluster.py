@@ -21,6 +21,7 @@ from orchestrator.edges.site_checks import EdgeChecks
 from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.records import (
     ClusterRecord,
+    FailureLabels,
     FragmentRecord,
     NodeCoordinate,
     NodeKind,
@@ -75,7 +76,7 @@ def host(name: str) -> NodeRecord:
         region=name.title(),
         endpoint="tcp://127.0.0.1:1",
         public_key="",
-        domain=f"{name}-domain",
+        labels=FailureLabels(application=f"{name}-application"),
         pid=1,
         machine="here",
         coordinate=NodeCoordinate(position_ms=(x_ms, y_ms), cpu_ms=0.5, error=0.12),

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,8 @@ def test_apply_refuses_what_it_cannot_have(
 def test_apply_refuses_to_change_what_runs(
     store: ZooKeeperStore, vivace_here: Vivace, manifests: Path
 ) -> None:
-    vivace_here("apply", "-f", manifests, "--no-wait")
+    done = vivace_here("apply", "-f", manifests, "--no-wait")
+    assert done.returncode == 0, done.stderr
     manifests.write_text(MANIFESTS.replace("deadline: 300 ms", "deadline: 400 ms"))
     done = vivace_here("apply", "-f", manifests)
     assert done.returncode == 2
@@ -168,7 +170,13 @@ def test_status_shows_the_figures_of_the_leader_that_leads(
     leader = Coordination(session, "coordinator-1")
     assert leader.run_once(now_us())
     assert store.list(FIGURES).records.keys() == {"high"}
-    document = json.loads(vivace_here("status", "--json").stdout)
+
+    def status() -> Any:
+        return json.loads(vivace_here("status", "--json").stdout)
+
+    # What is shown may be a fraction of a second old.
+    wait_until(lambda: status()["figures_age_s"] is not None)
+    document = status()
     assert document["figures_age_s"] >= 0
     (query,) = document["queries"]
     assert (query["query"], query["deadline_ms"], query["path"][-1]) == (
@@ -182,8 +190,7 @@ def test_status_shows_the_figures_of_the_leader_that_leads(
     assert "latency / deadline" in shown
     assert NO_FIGURES not in shown
     session.close()
-    # What is shown may be a fraction of a second old.
-    wait_until(lambda: json.loads(vivace_here("status", "--json").stdout)["figures_age_s"] is None)
+    wait_until(lambda: status()["figures_age_s"] is None)
 
 
 def test_cordon_and_dry_runs_of_moves(

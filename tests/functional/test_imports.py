@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.results.status import StatusDocument
 from tests import fake_api
+from tests.printed_verbs import known_cluster
 from vivace import contexts
 
 pytestmark = pytest.mark.slow
@@ -24,12 +25,17 @@ PROGRAM = """\
 import sys
 from orchestrator.cli.main import run
 run(sys.argv[1:])
-print(*{name.partition(".")[0] for name in sys.modules}, file=sys.stderr)
+print(*sys.modules, file=sys.stderr)
 """
 
 
 def imported(home: Path, *arguments: str) -> set[str]:
     """Packages that a command has imported when it ends."""
+    return {name.partition(".")[0] for name in modules(home, *arguments)}
+
+
+def modules(home: Path, *arguments: str) -> set[str]:
+    """Modules that a command has imported when it ends."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
         capture_output=True,
@@ -59,6 +65,14 @@ def test_try_imports_neither_spark_nor_compiled_kernels(tmp_path: Path) -> None:
     assert not imported(tmp_path, "try", statement, "-i", str(rows)) & HEAVY
 
 
+def test_a_mistake_in_a_statement_is_told_before_the_engine_is_imported(tmp_path: Path) -> None:
+    rows = tmp_path / "readings.csv"
+    rows.write_text("at,celsius\n1,30.5\n", encoding="utf-8")
+    found = modules(tmp_path, "try", "RSTREAM(SELECT celcius FROM readings [NOW])", "-i", str(rows))
+    assert "streams.plan.compiler" in found
+    assert "streams.evaluate.engine" not in found
+
+
 @pytest.mark.parametrize("words", [["status"], ["history", "--json"], ["config", "list"]])
 def test_what_only_asks_imports_neither_the_cluster_nor_the_parser(
     tmp_path: Path, words: list[str]
@@ -71,3 +85,17 @@ def test_what_only_asks_imports_neither_the_cluster_nor_the_parser(
         assert not imported(tmp_path, *words) & CLIENT
     asked = {name for name, _ in api.asked}
     assert asked == {words[0]} - {"config"}
+
+
+def test_no_verb_that_asks_a_cluster_imports_it(tmp_path: Path) -> None:
+    verbs = (
+        "get nodes -o wide", "describe fragment alerts", "top --once", "topology", "logs paris",
+        "plan", "explain alerts", "whatif --without zurich", "moves", "rebalance --goal "
+        "evacuate:paris --out WORK/plan.json", "apply WORK/plan.json --dry-run", "undo --dry-run",
+        "switchover alerts --dry-run", "drill list", "token list", "completion zsh",
+        "support-bundle --out WORK/bundle.tar.gz",
+    )  # fmt: skip
+    with known_cluster(tmp_path):
+        for words in verbs:
+            found = imported(tmp_path, *words.replace("WORK", str(tmp_path)).split())
+            assert not found & CLIENT, words

@@ -8,6 +8,9 @@ from typing import Protocol
 
 import pytest
 
+from tests.functional.conftest import vivace as vivace
+from tests.functional.conftest import vivace_here as vivace_here
+
 
 class Say(Protocol):
     """Tells whoever runs the test what is happening."""

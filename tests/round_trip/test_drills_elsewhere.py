@@ -69,7 +69,7 @@ def test_drills_have_the_verdicts_that_they_have_on_one_machine(
             wait_until(lambda: settled(read_view(store).hosts))
             cluster = Cluster(read_config(tmp_path / "vivace.yaml", {}), store)
             apply(cluster, load([tmp_path / "query.yaml"]), on_progress=say)
-            assert are_apart(store)
+            assert are_apart(store, "machine")
             there = machines_of(store, *EXECUTORS)
             say("nodes", str(there))
             token = str(tmp_path / "token")

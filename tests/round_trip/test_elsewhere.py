@@ -51,7 +51,7 @@ READING = (
     ("explain", "hot"), ("rebalance",), ("moves",), ("completion", "bash"),
 )  # fmt: skip
 
-LOCAL = {"up", "down", "demo", "simulate", "validate", "try", "bulk"}
+LOCAL = {"up", "down", "demo", "simulate", "validate", "size", "try", "bulk", "render"}
 """Verbs of the machine that they are called on."""
 
 

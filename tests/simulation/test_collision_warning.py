@@ -171,9 +171,7 @@ class Car:
 
 
 def _spec(node: str, kind: NodeKind, region: str) -> HostSpec:
-    return HostSpec(
-        cluster="car", node=node, kind=kind, region=region, domain=node, zookeeper="", secret=""
-    )
+    return HostSpec(cluster="car", node=node, kind=kind, region=region, zookeeper="", secret="")
 
 
 def car(folder: Path, alloc: str, policy: Policy) -> Car:

@@ -30,7 +30,6 @@ def start(seed: int) -> World:
             node=node,
             kind=NodeKind.EXECUTOR,
             region=node[0],
-            domain=node,
             zookeeper="",
             secret="",
         )

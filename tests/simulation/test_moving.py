@@ -28,6 +28,9 @@ FARTHER_MS = 25.0
 """By how much an output may be later than the latest of a quiet run: two more links of this
 network, of which the farthest takes 9 ms, and a batch."""
 
+SLOW_BYTES_S = 2_000.0
+"""At this rate the state of a few seconds is on its way for seconds."""
+
 
 @pytest.fixture(scope="module")
 def recording() -> Input:
@@ -186,6 +189,28 @@ def test_host_stopped_while_it_sends_a_state_is_suspected_as_soon_as_any_other(
     assert role(scenario, secondary, "pairs") is ReplicaRole.PRIMARY
     scenario.world.resume(scenario.world.hosts[primary])
     assert_exact(scenario.finish(), recording)
+
+
+def test_state_comes_no_faster_than_the_plan_allows(
+    scenario: Scenario, recording: Input, quiet_ms: float
+) -> None:
+    scenario.run_for(4)
+    step = MoveStep(fragment="pairing.pairs", role="secondary", node=next(free(scenario, "pairs")))
+    plan = MovePlan(name="slow", steps=(step,), submitted_us=0, throttle_bytes_s=SLOW_BYTES_S)
+    scenario.store.create(MOVES.key("slow"), plan)
+    seen: set[int] = set()
+    while plan.ended_us is None:
+        scenario.run_for(0.1)
+        plan = read_view(scenario.store).moves["slow"].record
+        seen.add(plan.steps[0].moved_bytes)
+    begun_us = plan.steps[0].begun_us
+    assert plan.steps[0].done
+    assert begun_us is not None
+    assert len(seen) > 3, "progress is told"
+    assert plan.ended_us - begun_us > max(seen) * 1e6 / SLOW_BYTES_S
+    played = scenario.finish()
+    assert_exact(played, recording)
+    assert latency_ms(played) <= quiet_ms + FARTHER_MS
 
 
 def ten_moves(scenario: Scenario) -> MovePlan:

@@ -3,6 +3,7 @@ must not disturb a primary that lives."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from ha.memory import MemoryBudget
 from ha.messages import Data, Message, Snapshot
 from orchestrator.control.observe.view import read_view
+from orchestrator.host.shell.pace import StatePace
 from orchestrator.records import FragmentRecord
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.scenario import Scenario
@@ -63,10 +65,12 @@ def test_a_primary_that_acts_is_not_deposed_by_a_replica_with_older_input_that_i
     late = set(world.hosts) - {first, second}
     transmit_bulk = world.transmit_bulk
 
-    def send_late(host: SimulatedHost, to: str, snapshot: Snapshot) -> None:
+    def send_late(
+        host: SimulatedHost, to: str, snapshot: Snapshot, paces: Sequence[StatePace]
+    ) -> None:
         """Have a large state not arrive for the time being."""
         if to not in late or snapshot.fragment != "pairs":
-            transmit_bulk(host, to, snapshot)
+            transmit_bulk(host, to, snapshot, paces)
 
     monkeypatch.setattr(world, "transmit_bulk", send_late)
     scenario.kill(second)

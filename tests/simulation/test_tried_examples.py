@@ -24,7 +24,7 @@ from examples import fetch
 from orchestrator.api.trying import AskedTry, try_query
 from orchestrator.api.validation import check
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE
-from orchestrator.edges.sources import spec_of
+from orchestrator.edges.sources import restore, spec_of
 from orchestrator.edges.sources.replay import Replay
 from orchestrator.manifest import load
 from orchestrator.records import StreamRecord
@@ -38,7 +38,11 @@ CLUSTER = """\
 kind: Cluster
 name: tried
 nodes: [{name: one, region: near}, {name: two, region: near}, {name: three, region: near}]
-sites: [{name: here, region: near}, {name: house, region: near}]
+sites:
+  - {name: here, region: near}
+  - {name: house, region: near}
+  - {name: exchange, region: near}
+  - {name: desk, region: near}
 latencies: latency.csv
 """
 
@@ -106,6 +110,20 @@ def lines(path: Path, time_format: str) -> Recorded:
     )
 
 
+def _as_written(record: StreamRecord) -> Recorded:
+    """The file that an example's stream replays, from the begin to the end that it names."""
+    assert record.source is not None
+    replay = restore(record.source)
+    assert isinstance(replay, Replay)
+    return Recorded(
+        path=Path(replay.path),
+        time_column=replay.time_column,
+        time_format=replay.time_format,
+        begin_ms=replay.begin_ms,
+        end_ms=replay.end_ms,
+    )
+
+
 def recorded(example: str, folder: Path) -> Mapping[str, Recorded]:
     """The input of an example."""
     if example == "http":
@@ -115,6 +133,9 @@ def recorded(example: str, folder: Path) -> Mapping[str, Recorded]:
         sent = (EXAMPLES / "tcp" / "meters.csv").read_text(encoding="utf-8")
         path.write_text(f"at,meter,watts\n{sent}", encoding="utf-8")
         return {"meters": lines(path, "iso")}
+    if example == "trading":
+        manifests = load(sorted((EXAMPLES / "trading").glob("*.yaml")))
+        return {each.record.name: _as_written(each.record) for each in manifests.streams}
     if example in ("kafka", "spark"):
         stream, text = ("trades", TRADES) if example == "kafka" else ("rates", RATES)
         path = folder / f"{stream}.csv"
@@ -209,6 +230,7 @@ QUERIES = [
     ("tcp", "load"),
     ("kafka", "watch"),
     ("spark", "warmth"),
+    ("trading", "trading"),
     ("aircraft", "proximity"),
     ("collision-warning", "collision"),
     *(("nexmark", query) for query in NEXMARK),

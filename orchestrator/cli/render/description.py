@@ -9,12 +9,21 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.render.figures import bytes_text, ms
+from orchestrator.cli.render.automation import PROPOSALS
+from orchestrator.cli.render.figures import bytes_text, ms, of_bytes
 from orchestrator.cli.render.history import events_table
-from orchestrator.cli.render.kinds import FRAGMENTS, NODES, OUTPUTS, QUERIES, STREAMS
+from orchestrator.cli.render.kinds import (
+    FRAGMENTS,
+    MOVES,
+    NODES,
+    OUTPUTS,
+    QUERIES,
+    STREAMS,
+)
 from orchestrator.cli.render.listing import Kind
 from orchestrator.cli.render.loads import machines_table
 from orchestrator.cli.render.loads import table as figures_table
+from orchestrator.cli.render.plan_files import plan_file_view
 
 
 def description_view(found: api.Description, *, wide: bool = False) -> RenderableType:
@@ -34,6 +43,9 @@ def description_view(found: api.Description, *, wide: bool = False) -> Renderabl
     for kind, columns, records in listed:
         if kind != found.kind and records:
             parts.append(columns.table(records, wide=wide, title=f"\n{columns.title}"))
+    if found.moves:
+        parts.append(_steps(found.moves[0]))
+    parts += [plan_file_view(each.plan) for each in found.proposals]
     if any(load.is_machine for load in found.loads):
         parts.append(machines_table(found.loads))
     if found.costs:
@@ -56,7 +68,17 @@ def _listed(found: api.Description) -> list[tuple[str, Kind[Any], Sequence[Any]]
         ("fragment", FRAGMENTS, found.fragments),
         ("stream", STREAMS, found.streams),
         ("output", OUTPUTS, found.outputs),
+        ("move", MOVES, found.moves),
+        ("proposal", PROPOSALS, found.proposals),
     ]
+
+
+def _steps(plan: api.MovePlanStatus) -> RenderableType:
+    made = figures_table("\nMoves", ("fragment", "role", "to", "outcome"), ("bytes moved",))
+    for step in plan.steps:
+        moved = of_bytes(step.moved_bytes, step.state_bytes)
+        made.add_row(step.fragment, step.role, step.node, step.problem or step.outcome, moved)
+    return made
 
 
 def _definition(found: api.Description) -> Iterator[Text]:

@@ -17,7 +17,8 @@ def explanation_view(document: api.FragmentExplanation) -> RenderableType:
         "",
         *_replica(f"{document.fragment}, secondary", document.secondary),
         "",
-        f"Prices are network usage and load, in bytes under way. Rates: {rates}.",
+        f"Prices are network usage and load, in bytes under way, by the figures of this moment, if "
+        f"this replica alone moves; `vivace rebalance` may move several. Rates: {rates}.",
     )
 
 
@@ -41,6 +42,8 @@ def _replica(title: str, place: api.ReplicaPlace) -> list[RenderableType]:
         binding = f"What binds: {place.binding}."
     elif place.candidates and place.candidates[0].node == place.node:
         binding = "No node is cheaper."
+    elif any(each.reason == "worth it" for each in place.candidates):
+        binding = "Nothing keeps it from a cheaper node; `vivace rebalance` moves what is worth it."
     return [f"[bold]{title} on {place.node}[/]", _streams(place), "", table, binding]
 
 

@@ -77,6 +77,11 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
+def of_bytes(done: float, whole: float | None) -> str:
+    """How much has been done, of how much."""
+    return f"{bytes_text(done)} of {'unknown' if whole is None else bytes_text(whole)}"
+
+
 def clock(at_us: int) -> str:
     """A moment of the cluster's clock as this machine's time of day."""
     return datetime.fromtimestamp(at_us / 1e6).strftime("%H:%M:%S.%f")[:-3]
@@ -98,10 +103,3 @@ def event_time(at_ms: int) -> str:
     except OverflowError:
         return f"{at_ms} ms"
     return at.replace(tzinfo=None).isoformat(" ", "milliseconds")
-
-
-def short_domain(domain: str) -> str:
-    """A failure domain without the machine: `application-1@laptop` is `application-1`."""
-    name, _, machine = domain.partition("@")
-    _, slash, rack = machine.partition("/")
-    return name + slash + rack

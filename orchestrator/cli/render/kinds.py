@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.render.figures import against, bytes_text, count, lasting, ms, short_domain
+from orchestrator.cli.render.automation import PROPOSALS
+from orchestrator.cli.render.figures import (
+    against,
+    bytes_text,
+    clock,
+    count,
+    lasting,
+    ms,
+    of_bytes,
+)
+from orchestrator.cli.render.host_labels import LABEL_COLUMNS
 from orchestrator.cli.render.listing import Kind, ListedColumn
 from orchestrator.cli.render.loads import CORES, cores
 from orchestrator.operations import table
@@ -29,7 +39,8 @@ def _below(query: str, name: str) -> Text:
 
 
 def _kind(node: api.NodeStatus) -> Text:
-    return Text.assemble(node.kind, (" cordoned", "yellow") if node.cordoned else "")
+    states = {" cordoned": node.cordoned, " leaves": node.leaving}
+    return Text.assemble(node.kind, *((m, "yellow") for m, is_so in states.items() if is_so))
 
 
 def _replicas(node: api.NodeStatus) -> str:
@@ -47,11 +58,7 @@ NODES = Kind[api.NodeStatus](
         ListedColumn(title="node", cell=lambda node: node.node),
         ListedColumn(title="kind", cell=_kind),
         ListedColumn(title="region", cell=lambda node: node.region),
-        ListedColumn(
-            title="fails with",
-            cell=lambda node: short_domain(node.domain) if node.kind == "executor" else "",
-            when=lambda nodes: len({n.domain for n in nodes if n.kind == "executor"}) > 1,
-        ),
+        *LABEL_COLUMNS,
         ListedColumn(
             title="error",
             cell=lambda node: "–" if node.error is None else f"±{node.error:.0%}",
@@ -77,7 +84,6 @@ NODES = Kind[api.NodeStatus](
             order=lambda node: None if node.memory is None else node.memory.used,
             is_wide=True,
         ),
-        ListedColumn(title="domain", cell=lambda node: node.domain, is_wide=True),
     ),
 )
 
@@ -372,13 +378,42 @@ OUTPUTS = Kind[api.OutputStatus](
 )
 
 
+MOVES = Kind[api.MovePlanStatus](
+    title="Moves",
+    name=lambda plan: plan.name,
+    columns=(
+        ListedColumn(title="plan", cell=lambda plan: plan.name),
+        ListedColumn(
+            title="began",
+            cell=lambda plan: clock(plan.submitted_us),
+            order=lambda plan: plan.submitted_us,
+        ),
+        ListedColumn(title="by", cell=lambda plan: plan.by or "leader"),
+        ListedColumn(
+            title="bytes moved",
+            cell=lambda plan: of_bytes(plan.moved_bytes, plan.state_bytes),
+            order=lambda plan: plan.moved_bytes,
+        ),
+        ListedColumn(
+            title="outcome",
+            cell=lambda plan: ("under way: " if plan.under_way else "") + plan.outcome,
+        ),
+        ListedColumn(title="takes back", cell=lambda plan: plan.undo_of or "–", is_wide=True),
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A kind, the operation that lists its things, and the column that `top` sorts by at first."""
+    """A kind, the operation that lists its things, and the column that `top` sorts by at first.
+
+    `things` takes them out of the operation's result.
+    """
 
     operation: Operation[Any, Any]
     kind: Kind[Any]
     first: str
+    things: Callable[[Any], Sequence[Any]] = tuple
 
 
 KINDS: Mapping[str, Listed] = {
@@ -387,5 +422,7 @@ KINDS: Mapping[str, Listed] = {
     "queries": Listed(table.QUERIES, QUERIES, "slack"),
     "streams": Listed(table.STREAMS, STREAMS, "entered"),
     "outputs": Listed(table.OUTPUTS, OUTPUTS, "p99"),
+    "moves": Listed(table.MOVES, MOVES, "began", lambda found: found.plans),
+    "proposals": Listed(table.PROPOSALS, PROPOSALS, "moves"),
 }
-"""What `get` and `top` list. The result of the operation is a tuple of records."""
+"""What `get` and `top` list."""

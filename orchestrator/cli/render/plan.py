@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.render.figures import against, bytes_text, ms, short_domain
+from orchestrator.cli.render.figures import against, bytes_text, ms
 from orchestrator.cli.render.loads import loads_table
 from orchestrator.cli.render.tables import Table
 
@@ -26,6 +26,15 @@ def plan_view(document: api.PlanDocument, *, explain: bool = False) -> Renderabl
     parts: list[RenderableType] = []
     if document.queries:
         parts.append(_fragments(document))
+        parts += [
+            Text(
+                f"{each.query}.{each.fragment} would not survive the loss of {label}: no other "
+                "place keeps what its query promises",
+                style="yellow",
+            )
+            for each in document.fragments
+            for label in each.shared
+        ]
         if explain:
             parts.append(_standbys(document))
         parts.append(queries_table(document.queries))
@@ -83,8 +92,8 @@ def _standbys(document: api.PlanDocument) -> Table:
 
 
 def _place(node: str, domain: tuple[str, ...]) -> str:
-    """A node, and its failure domain if there are several."""
-    return " ".join([node, *(f"[dim]{short_domain(each)}[/]" for each in domain)])
+    """A node, and what it dies with if others do not."""
+    return " ".join([node, *(f"[dim]{each}[/]" for each in domain if each)])
 
 
 def queries_table(queries: Sequence[api.QueryPlan]) -> Table:

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.render.figures import against, bytes_text, clock
+from orchestrator.cli.render.figures import against, bytes_text, clock, of_bytes
 from orchestrator.cli.render.tables import Table
 
 MOST_REFUSED = 10
@@ -70,13 +70,17 @@ def _reasons(plan: api.RebalancePlan) -> list[RenderableType]:
     ]
     if plan.rejected:
         told = ", ".join(f"{count} by {why}" for why, count in sorted(plan.rejected.items()))
-        parts.append(Text(f"Cheaper, but not taken: {told}."))
+        when = "After these moves other places are cheaper, and" if plan.moves else "Cheaper, but"
+        parts.append(Text(f"{when} not taken: {told}."))
     for each in plan.refused[:MOST_REFUSED]:
         steps = ", ".join(f"{s.fragment} {s.role} → {s.node}" for s in each.steps)
-        parts.append(Text(f"  {steps} ({bytes_text(each.gain_bytes)}): {each.problem}", "dim"))
+        change = f"{steps} ({bytes_text(each.gain_bytes)}): " if steps else ""
+        parts.append(Text(f"  {change}{each.problem}", "dim"))
     if plan.assumed_states:
         told = ", ".join(plan.assumed_states)
         parts.append(Text(f"State of unknown size, the budget is assumed: {told}."))
+    if not plan.is_whole:
+        parts.append("It tells only of the queries that move: with all, it would be too large.")
     return parts
 
 
@@ -92,16 +96,19 @@ def move_plans_view(document: api.MovePlansDocument) -> RenderableType:
             Text(plan.name, "bold"),
             clock(plan.submitted_us),
             Text(plan.by or "leader"),
-            _progress(plan.moved_bytes, plan.state_bytes),
-            Text(("under way: " if plan.under_way else "") + plan.outcome),
+            of_bytes(plan.moved_bytes, plan.state_bytes),
+            Text(_outcome(plan)),
         )
         for step in plan.steps if plan.under_way else ():
             if step.outcome == "begun":
-                moved = _progress(step.moved_bytes, step.state_bytes)
+                moved = of_bytes(step.moved_bytes, step.state_bytes)
                 way = f"{step.fragment} {step.role} → {step.node}"
                 table.add_row("", "", "", moved, Text(way, "yellow"))
     return table
 
 
-def _progress(moved: float, of: float | None) -> str:
-    return f"{bytes_text(moved)} of {'unknown' if of is None else bytes_text(of)}"
+def _outcome(plan: api.MovePlanStatus) -> str:
+    told = f"under way: {plan.outcome}" if plan.under_way else plan.outcome
+    if plan.undo_of is not None:
+        told += f"; takes {plan.undo_of} back"
+    return told if plan.undone_by is None else f"{told}; taken back by {plan.undone_by}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from orchestrator import api
-from orchestrator.cli.render.figures import count, lasting
+from orchestrator.cli.render.automation import paused
+from orchestrator.cli.render.figures import clock, count, lasting
 from orchestrator.cli.render.history import events_table
 from orchestrator.cli.render.kinds import FRAGMENTS, NODES, OUTPUTS, STREAMS
 from orchestrator.cli.render.loads import machines_table
@@ -19,6 +20,7 @@ noteworthy = {
     "tuples_lost": "tuples lost for good",
     "discontinuities": "streams that began anew or had a hole",
     "tuples_rejected": "tuples left out because statements fail on them",
+    "tuples_cut": "tuples that loops dropped at their last instant of a millisecond",
     "tuples_overflowed": "tuples that full output logs dropped before all readers had them",
     "divergences": "outputs of a secondary that differed",
     "internal_errors": "internal errors",
@@ -53,10 +55,6 @@ noteworthy = {
 LATE_PCT = 1.0
 """Share of late tuples from which on the first line names an output, %."""
 
-UNKEPT_MS = 3000.0
-"""From then on the first line names an output whose sink keeps nothing: sinks are flushed five
-times a second."""
-
 WAITS_S = 5.0
 """From then on a line names a stream whose accepted tuples wait: those of a stream that flows wait
 for the next ones only."""
@@ -80,6 +78,7 @@ def status_view(document: api.StatusDocument, *, wide: bool = False) -> Renderab
     elif document.figures_age_s > STALE_S:
         parts.append(Text(f"· loads are {document.figures_age_s:.0f} s old", style="yellow"))
     parts += [degraded_line(each, document.at_us) for each in document.degraded]
+    parts += [Text(f"· {line}") for line in _automation(document)]
     parts.append(NODES.table(document.nodes, wide=wide, title="\nNodes"))
     if any(load.is_machine for load in document.loads):
         parts.append(machines_table(document.loads))
@@ -104,6 +103,15 @@ def status_view(document: api.StatusDocument, *, wide: bool = False) -> Renderab
     if document.history:
         parts.append(events_table(document.history, title="\nHistory"))
     return Group(*parts)
+
+
+def _automation(document: api.StatusDocument) -> Iterator[str]:
+    """What the leader proposes, and that it does nothing by itself."""
+    if (found := document.proposal) is not None:
+        moves = "1 move is" if found.moves == 1 else f"{found.moves} moves are"
+        yield f"{moves} proposed until {clock(found.until_us)}: vivace rebalance --proposed"
+    if document.automation_paused:
+        yield f"automation is {paused(document.automation_paused_until_us)}"
 
 
 def degraded_line(each: api.Degradation, now_us: int) -> Text:
@@ -184,7 +192,7 @@ def concerns(document: api.StatusDocument) -> list[str]:
     stuck = [
         f"{each.stream} at {each.site}, nothing for {each.unkept_ms / 1000:.1f} s"
         for each in document.outputs
-        if each.unkept_ms > UNKEPT_MS
+        if each.unkept_ms > api.UNKEPT_MS
     ]
     phrases = {
         "without a primary": _some(dead),

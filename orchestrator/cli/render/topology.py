@@ -7,6 +7,7 @@ from rich.text import Text
 
 from orchestrator import api
 from orchestrator.cli.render.figures import ms
+from orchestrator.cli.render.host_labels import LABEL_COLUMNS
 from orchestrator.cli.render.listing import Kind, ListedColumn
 from orchestrator.cli.render.loads import table
 
@@ -30,6 +31,7 @@ HOSTS = Kind[api.LocatedHost](
         ListedColumn(title="host", cell=lambda host: host.node),
         ListedColumn(title="kind", cell=lambda host: host.kind),
         ListedColumn(title="region", cell=lambda host: host.region),
+        *LABEL_COLUMNS,
         ListedColumn(title="coordinate, ms", cell=_position),
         ListedColumn(
             title="error",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -46,17 +46,19 @@ def _fragments(fragments: Sequence[api.FragmentOutlook]) -> Table:
     for each in fragments:
         made.add_row(
             f"[dim]{each.query}.[/]{each.fragment}",
-            _way(each.primary),
-            _way(each.secondary),
+            _way(each.primary, (primary for primary, _ in each.alternatives)),
+            _way(each.secondary, (secondary for _, secondary in each.alternatives)),
             against(each.recovery_ms[1], each.bound_ms),
             _unprotected(each.unprotected_s),
         )
     return made
 
 
-def _way(nodes: tuple[str | None, str | None]) -> str:
+def _way(nodes: tuple[str | None, str | None], others: Iterable[str | None]) -> str:
     before, after = (each or "none" for each in nodes)
-    return before if before == after else f"{before} → [bold]{after}[/]"
+    others = sorted({each or "none" for each in others} - {after})
+    told = " or ".join([f"[bold]{after}[/]", *others])
+    return before if before == after and not others else f"{before} → {told}"
 
 
 def _unprotected(seconds: float | None) -> Text:
@@ -110,8 +112,8 @@ def _losses(losses: Sequence[api.LossOutlook]) -> Table:
         mark, style = ("✓", "green") if each.harmless else ("✗", "bold red")
         made.add_row(
             Text.assemble((mark, style), f" {each.kind} {each.name}"),
-            each.kept_by,
-            _unprotected(each.unprotected_s),
+            "not known" if each.unknown else each.kept_by,
+            "–" if each.unknown else _unprotected(each.unprotected_s),
             ", ".join(each.unhealed) or "–",
         )
     return made
@@ -121,6 +123,8 @@ def _remarks(losses: Sequence[api.LossOutlook]) -> Iterator[str]:
     """What a row of the table has no room for."""
     for each in losses:
         what = f"{each.kind} {each.name}"
+        if each.unknown:
+            yield f"{what}: {each.unknown}"
         for why in dict.fromkeys(each.unhealed.values()):
             yield f"{what}: {why}"
         if each.streams:

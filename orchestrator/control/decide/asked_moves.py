@@ -90,7 +90,10 @@ def checked(view: ClusterView, steps: Sequence[MoveStep]) -> tuple[PlannedMove, 
     planning = Planning.of(view)
     found: list[PlannedMove] = []
     for step in steps:
-        record = planning.fragments[step.fragment]
+        record = planning.fragments.get(step.fragment)
+        if record is None:
+            subject = f"move of {step.fragment}"
+            raise _refused(subject, "fragment", step.fragment, "it is not there")
         found.append(_planned(planning, record, step))
         _, primary = found[-1].primary
         _, secondary = found[-1].secondary
@@ -136,10 +139,7 @@ def _state_bytes(view: ClusterView, record: FragmentRecord, places: Places) -> f
     """Of the state that goes along; None: nobody knows."""
     if {places.primary, places.secondary} <= {each.node for each in record.replicas}:
         return 0.0
-    status = view.status(view.fragments[record.key].record.primary, record.fragment)
-    if status is None:
-        return None
-    return status.state_bytes
+    return view.state_bytes(view.fragments[record.key].record)
 
 
 def _recovery(plan: Plan, record: FragmentRecord) -> float:

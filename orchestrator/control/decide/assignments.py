@@ -40,6 +40,8 @@ def assignments(
     clocks: ClocksRecord,
     links: Collection[DisturbedLink] = (),
     kept: Mapping[str, Collection[str]] | None = None,
+    leave: Collection[str] = (),
+    needed_ms: Mapping[str, int] | None = None,
 ) -> dict[str, Assignment]:
     """The assignment of every live node, by the records as they will be.
 
@@ -47,12 +49,18 @@ def assignments(
     ----------
     kept
         Node → fragments of which it keeps a replica that the record does not list.
+    leave
+        Hosts that may end.
+    needed_ms
+        Stream that enters → event time from which on checkpoints need it.
     """
     readers, keeps = _readers(planning), kept or {}
     found = {
-        name: _assignment(planning, name, readers, clocks, keeps.get(name, ()))
+        name: _assignment(planning, name, readers, clocks, keeps.get(name, ()), needed_ms or {})
         for name in sorted(planning.view.nodes)
     }
+    for name in leave:
+        found[name] = msgspec.structs.replace(found[name], may_end=True)
     for link in links:
         if (target := found.get(link.target)) is not None:
             fault = LinkFault(until_us=link.until_us, delay_ms=link.delay_ms)
@@ -86,6 +94,7 @@ def _assignment(
     readers: Mapping[str, Collection[str]],
     clocks: ClocksRecord,
     kept: Collection[str],
+    needed_ms: Mapping[str, int],
 ) -> Assignment:
     view = planning.view
     node = view.nodes[name].record
@@ -103,7 +112,7 @@ def _assignment(
     )
     sinks = _sinks(planning, node, before)
     read = {stream for replica in running for stream in replica.inputs} | {s.stream for s in sinks}
-    sources = _sources(planning, node, before)
+    sources = _sources(planning, node, before, needed_ms)
     made = {replica.fragment for replica in running} | {source.stream for source in sources}
     return Assignment(
         incarnation=node.incarnation,
@@ -196,6 +205,7 @@ def _replica_in(
             cost_us=work.cost_us,
             rejected=work.fragment.rejected,
             skips=planning.queries[record.query].on_error is OnError.SKIP,
+            batching=planning.queries[record.query].batching,
         )
     return msgspec.structs.replace(
         base,
@@ -212,8 +222,17 @@ def _replica_in(
         covered_ms=record.timing.covered_ms,
         promised=record.timing.promised,
         state_rate_bytes_s=_state_rate_bytes_s(planning.view, record),
+        restored=0 if record.restored is None else record.restored.epoch,
+        restores=_restores(record) if primary else None,
         begins=record.begins if record.epoch == record.generation else None,
+        functions=record.functions,
     )
+
+
+def _restores(record: FragmentRecord) -> str | None:
+    """The checkpoint from which the present primary goes on, if it has not taken over since."""
+    found = record.restored
+    return found.checkpoint if found is not None and found.epoch == record.epoch else None
 
 
 def _state_rate_bytes_s(view: ClusterView, record: FragmentRecord) -> float | None:
@@ -241,7 +260,7 @@ def _unreadable_readers(planning: Planning, known: FragmentAssignment) -> dict[s
 
 
 def _sources(
-    planning: Planning, node: NodeRecord, before: Assignment
+    planning: Planning, node: NodeRecord, before: Assignment, needed_ms: Mapping[str, int]
 ) -> tuple[SourceAssignment, ...]:
     if node.kind is not NodeKind.SITE:
         return ()
@@ -262,6 +281,7 @@ def _sources(
             slipped_ms=slipped_ms.get(name, stream.running.slipped_ms),
             role="primary" if stream.feeding_site == node.node else "secondary",
             epoch=stream.running.epoch,
+            needed_ms=needed_ms.get(name),
             peer_site=next((site for site in stream.opened_at if site != node.node), None),
         )
         for name, stream in sorted(streams.items())
@@ -314,7 +334,7 @@ def _overflow(view: ClusterView, stream: str) -> Overflow:
 
 def _life(view: ClusterView, stream: str) -> int:
     """Identifies the stream's own query."""
-    return view.queries[view.dataflow.fragments[stream].query].created
+    return view.number_of(view.queries[view.dataflow.fragments[stream].query])
 
 
 def _deadline_ms(view: ClusterView, stream: str) -> float:
@@ -361,6 +381,11 @@ def _generation(planning: Planning, stream: str, before: Assignment) -> int:
 def _peers(view: ClusterView, node: NodeRecord, before: Assignment) -> tuple[Peer, ...]:
     settings = view.settings
     kept = [peer for peer in before.peers if peer.node in view.broken(NODES)]
+    wires = {
+        name: wire
+        for name, found in view.nodes.items()
+        if (wire := node.versions.spoken_with(found.record.versions)) is not None
+    }
     made = [
         Peer(
             node=name,
@@ -369,8 +394,10 @@ def _peers(view: ClusterView, node: NodeRecord, before: Assignment) -> tuple[Pee
             public_key=found.record.public_key,
             delay_ms=0.0 if name == node.node else _delay_ms(settings, found.record, node),
             machine=found.record.machine,
+            wire=wires[name],
         )
         for name, found in view.nodes.items()
+        if name in wires
     ]
     return tuple(sorted([*kept, *made], key=lambda peer: peer.node))
 

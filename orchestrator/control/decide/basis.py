@@ -133,7 +133,7 @@ def _digest_of(planning: Planning, path: str, *, timed: bool) -> str | None:
         return None if view.cluster is None else digest(view.cluster.record)
     folder, name = path.split("/")
     if folder == NODES.path:
-        usable = name in view.nodes and not view.suspected(name) and name not in view.cordoned
+        usable = name in view.nodes and not view.suspected(name) and name not in view.closed
         return view.nodes[name].record.incarnation if usable else None
     if folder == FRAGMENTS.path:
         if (fragment := planning.fragments.get(name)) is None:

@@ -10,8 +10,21 @@ import msgspec
 
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
-from orchestrator.records import FragmentRecord, HistoryEvent, Record
-from orchestrator.store.protocol import FRAGMENTS, RUNNING_STREAMS, Key, RecordFolder, Versioned
+from orchestrator.records import (
+    CheckpointsRecord,
+    FragmentRecord,
+    HistoryEvent,
+    Record,
+    StoredCheckpoint,
+)
+from orchestrator.store.protocol import (
+    CHECKPOINTS,
+    FRAGMENTS,
+    RUNNING_STREAMS,
+    Key,
+    RecordFolder,
+    Versioned,
+)
 
 R = TypeVar("R", bound=Record)
 
@@ -99,6 +112,16 @@ class PendingDecision:
         The cluster's clock, as it will be.
     links
         Links that drills disturb, as they will be.
+    checkpoints
+        Those of fragments of which the list will be another one.
+    resumed
+        Fragments that go on from checkpoints by this decision.
+    considered
+        Lost fragments for which checkpoints were looked for.
+    unplaced
+        Lost fragments that have a checkpoint, and no place yet.
+    not_resumed
+        Lost fragments that cannot → why.
     """
 
     def __init__(self, view: ClusterView, now_us: int, settings: DecisionSettings) -> None:
@@ -111,10 +134,16 @@ class PendingDecision:
         self.problems = [str(each) for each in (*view.invalid, *view.problems)]
         self.failures: list[Exception] = []
         self.clocks = view.cluster_clocks
+        self.checkpoints: dict[str, tuple[StoredCheckpoint, ...]] = {}
+        self.resumed: set[str] = set()
+        self.considered: set[str] = set()
+        self.unplaced: set[str] = set()
+        self.not_resumed: dict[str, str] = {}
         self.links = tuple(found.record for found in view.links.values())
         # A plan made later in the same decision may change a fragment that was created or changed
         # earlier in it.
         self._versions = _versions(view, FRAGMENTS, view.fragments)
+        self._versions |= _versions(view, CHECKPOINTS, view.checkpoints)
         self._versions |= _versions(view, RUNNING_STREAMS, view.running_streams)
 
     def attempt(self, subject: str, decide: Callable[[], None]) -> None:
@@ -157,6 +186,10 @@ class PendingDecision:
         """Write a fragment's record with other values of some fields, and tell the history why."""
         event = self.event(kind, record.key, detail)
         self.put_fragment(msgspec.structs.replace(record, **fields), event)
+
+    def put_checkpoints(self, record: CheckpointsRecord) -> None:
+        """Create or replace the list of a fragment's checkpoints."""
+        self._put(CHECKPOINTS.key(record.key), record, None)
 
     def delete_fragment(self, name: str, event: HistoryEvent) -> None:
         """Delete the record of a fragment."""

@@ -7,7 +7,7 @@ fragment that is stopped runs nowhere: nothing of it leaves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from orchestrator.control.decide.move_steps import make, reason, relocated
 from orchestrator.control.observe.dataflow import InvalidQuery
@@ -18,10 +18,17 @@ from placement.errors import PlacementError
 from placement.rebalancing.moves import Reason
 
 
-def drain_steps(planning: Planning, node: str) -> tuple[tuple[MoveStep, ...], dict[str, str]]:
+def drain_steps(
+    planning: Planning, node: str, among: Collection[str] | None = None
+) -> tuple[tuple[MoveStep, ...], dict[str, str]]:
     """The moves that leave a node without replicas, and fragments that cannot go → why.
 
     The moves are noted in the planning problem, so that later ones rest on earlier ones.
+
+    Parameters
+    ----------
+    among
+        The fragments that are to go; None: all.
     """
     steps: list[MoveStep] = []
     stuck: dict[str, str] = {}
@@ -30,11 +37,34 @@ def drain_steps(planning: Planning, node: str) -> tuple[tuple[MoveStep, ...], di
         record = planning.fragments.get(fragment.key)
         if record is None or not record.runs_on(node):
             continue
+        if among is not None and record.key not in among:
+            continue
         try:
             steps += _leave(planning, record, node)
         except (PlacementError, InvalidQuery) as error:
             stuck[record.key] = reason(error)
     return tuple(steps), stuck
+
+
+def that_stay(
+    fragments: Mapping[str, FragmentRecord], node: str, stuck: Mapping[str, str]
+) -> tuple[MoveStep, ...]:
+    """What cannot leave a node, as steps that have failed.
+
+    Parameters
+    ----------
+    stuck
+        Keys of fragments → why.
+    """
+    return tuple(
+        MoveStep(
+            fragment=key,
+            role="primary" if fragments[key].primary.node == node else "secondary",
+            node=node,
+            failed=why,
+        )
+        for key, why in sorted(stuck.items())
+    )
 
 
 def _leave(planning: Planning, record: FragmentRecord, node: str) -> list[MoveStep]:
@@ -82,9 +112,11 @@ def _nowhere(planning: Planning, record: FragmentRecord) -> str:
     """Why there is no node to try."""
     view = planning.view
     taken = {replica.node for replica in record.replicas}
-    closed = sorted((view.executors.keys() - taken) & view.cordoned)
+    closed = sorted((view.executors.keys() - taken) & view.closed)
     if not closed:
         return "there is no other live node"
+    if view.leaving.keys() & set(closed):
+        return f"every other live node is cordoned, or leaves ({', '.join(closed)})"
     return f"every other live node is cordoned ({', '.join(closed)}); `vivace uncordon` opens one"
 
 
@@ -92,6 +124,6 @@ def _steps(planning: Planning, record: FragmentRecord, node: str) -> Iterator[Mo
     view = planning.view
     taken = {replica.node for replica in record.replicas}
     role = "primary" if record.primary.node == node else "secondary"
-    for target in sorted(view.executors.keys() - taken - view.cordoned):
+    for target in sorted(view.executors.keys() - taken - view.closed):
         if not view.suspected(target):
             yield MoveStep(fragment=record.key, role=role, node=target)

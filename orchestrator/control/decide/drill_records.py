@@ -2,7 +2,8 @@
 
 A drill creates the record of a link's fault, of a process's, or of a cordon, and deletes it. If it
 cannot, the leader does so at the end that the record states. Hosts and other processes end a fault
-then without being told, and none lasts longer than a minute.
+then without being told. A process fails for a minute at most (`LONGEST_STRIKE_US`), a link for ten:
+so long, plans that rest on measured round trips can be made and carried out.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.records import LONGEST_STRIKE_US
 from orchestrator.store.protocol import CORDONS, LINKS, STRIKES
 
-LONGEST_US = 60_000_000
+LONGEST_LINK_FAULT_US = 600_000_000
 """The record of a link's fault that states a later end is taken for a mistake."""
 
 
@@ -24,7 +25,7 @@ def end_link_faults(pending: PendingDecision) -> None:
         record, version = found[name].record, found[name].version
         detail = "its time is over"
         if record.until_us > pending.now_us:
-            detail = f"it was to last longer than {LONGEST_US / 1e6:g} s"
+            detail = f"it was to last longer than {LONGEST_LINK_FAULT_US / 1e6:g} s"
         event = pending.event("link restored", name, detail)
         pending.write(LINKS.key(name), None, version, event)
 
@@ -52,4 +53,4 @@ def end_cordons(pending: PendingDecision) -> None:
 
 
 def _lasts(until_us: int, pending: PendingDecision) -> bool:
-    return pending.now_us < until_us <= pending.now_us + LONGEST_US
+    return pending.now_us < until_us <= pending.now_us + LONGEST_LINK_FAULT_US

@@ -13,6 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from orchestrator.control.decide.admission import admit
+from orchestrator.control.decide.net_gains import usual_margins
 from orchestrator.control.decide.rebalancing import obstacle
 from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.observe.named import fragment_named
@@ -73,7 +74,13 @@ def explain_fragment(view: ClusterView, named: str) -> FragmentExplanation:
         return None
 
     found = explain_running(
-        problem.queries, problem.network, record.fragment, planning.settings, obstacle_of
+        problem.queries,
+        problem.network,
+        record.fragment,
+        planning.settings,
+        obstacle_of,
+        state_bytes=problem.state_bytes,
+        rebalancing=usual_margins(view),
     )
     streams = {record.fragment, *planning.flow.fragments[record.fragment].inputs}
     return FragmentExplanation(
@@ -139,8 +146,9 @@ def explain_refusal(
                 changes.append(_needed(record.name, "deadline and recoveryBound", both, stated))
     if not changes and refusal(_without_limits(view), queries) is None:
         changes.append(NeededChange(query=refused.subject.removeprefix("query "), field="load"))
-    problem = f"{refused.subject}: {refused.problem}"
-    return RefusalExplanation(problem=problem, remedy=refused.remedy, changes=tuple(changes))
+    return RefusalExplanation(
+        problem=f"{refused.subject}: {refused.told}", remedy=refused.remedy, changes=tuple(changes)
+    )
 
 
 def _place(found: ReplicaExplanation) -> ReplicaPlace:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.control.observe.dataflow import InvalidQuery
+from orchestrator.control.observe.failure_domains import HostDomains
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.costs import suggested_cost_us, suggestion
 from orchestrator.control.planning.planner import Planning
@@ -123,7 +124,9 @@ def _figures(
         at_us=now_us,
         costs=tuple(_cost(planning.view, each) for each in work[:MOST_FRAGMENTS]),
         plan=next(iter(query_plans(plan)), None),
-        fragments=fragment_plans(planning.view, plan, planning.fragments.values())[:MOST_FRAGMENTS],
+        fragments=fragment_plans(planning.domains, plan, planning.fragments.values())[
+            :MOST_FRAGMENTS
+        ],
         omitted=max(len(work) - MOST_FRAGMENTS, 0),
     )
 
@@ -149,7 +152,7 @@ def place_loads(places: Iterable[PredictedPlace]) -> tuple[PlaceLoad, ...]:
 
 
 def fragment_plans(
-    view: ClusterView, plan: Plan, running: Iterable[FragmentRecord]
+    domains: HostDomains, plan: Plan, running: Iterable[FragmentRecord]
 ) -> tuple[FragmentPlan, ...]:
     """The fragments of a plan, compared with those that run."""
     pairs = {
@@ -157,8 +160,6 @@ def fragment_plans(
         for each in running
     }
     bounds_ms = {query.query: query.bound_ms for query in plan.queries}
-    domains = {name: node.domain for name, node in view.executors.items()}
-    several = len(set(domains.values())) > 1
     return tuple(
         FragmentPlan(
             query=placed.query,
@@ -171,9 +172,8 @@ def fragment_plans(
             recovery_ms=finite(placed.recovery_ms),
             bound_ms=bounds_ms[placed.query],
             runs=pairs.get(placed.operator) == (placed.primary, placed.secondary),
-            domains=tuple(
-                domains.get(node, "") for node in (placed.primary, placed.secondary) if several
-            ),
+            domains=tuple(domains.told(node) for node in (placed.primary, placed.secondary)),
+            shared=domains.shared(placed.primary, placed.secondary),
             standby_bytes_s=None if placed.standby is None else placed.standby.bytes_s,
             standby_why=None if placed.standby is None else placed.standby.why,
         )

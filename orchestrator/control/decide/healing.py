@@ -6,7 +6,8 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
     alive     lost        P records the loss at once, and C chooses another secondary at once; a
                           node that comes back is just free
     alive     gone        the same, when its node's record is gone and P has recorded nothing
-    alive     not warm    C chooses another secondary when S has had time enough
+    alive     not warm    C chooses another secondary when S has had time enough, and no more of
+                          its state comes
     alive     lags        the same: S could take over, but not within the recovery bound
     no state  any         P's evaluation has failed: C promotes a warm S at once, and starts over
                           after the grace if S is not warm either. Each such failure in a row
@@ -19,7 +20,8 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
                           C promotes a warm S, and starts over if S is not warm
     not yet   alive       P was named by a planned move. S, the former primary, acts until it hears
                           P. If P does not act within the grace, C gives the fragment back to S
-    gone      gone        C starts over, with a new generation: at once if both are known to be
+    gone      gone        C has the fragment go on from a checkpoint (`resuming`). If none will do,
+                          C starts over, with a new generation: at once if both are known to be
                           dead (their nodes have new lives), else after the grace, since a process
                           may live on without its session. While the whole cluster begins, C
                           waits for its hosts (`beginning`)
@@ -48,6 +50,7 @@ import msgspec
 
 from ha.beginning import Beginning
 from ha.roles import ReplicaRole
+from orchestrator.control.decide.checkpoints import drop_newer, spelled, stored_of
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.placing import (
     SHARES,
@@ -56,9 +59,17 @@ from orchestrator.control.decide.placing import (
     put_retimed,
     retimed,
 )
+from orchestrator.control.decide.resuming import Resumption
 from orchestrator.control.decide.undelivered import undelivered
 from orchestrator.control.observe.dataflow import InvalidQuery
-from orchestrator.records import FragmentRecord, ReplicaId, ReplicaLoss, Restarts
+from orchestrator.records import (
+    FragmentRecord,
+    ReplicaId,
+    ReplicaLoss,
+    Restarts,
+    Restoration,
+    StoredCheckpoint,
+)
 from placement.errors import PlacementError
 from placement.records import Secondary
 from streams.vectors.chunk import NO_WATERMARK
@@ -73,6 +84,8 @@ REST_DOUBLINGS = 6
 def heal(pending: PendingDecision, name: str) -> None:
     """Do what a fragment needs, if it needs anything."""
     view, record = pending.view, pending.fragments[name]
+    if name in pending.resumed:
+        return
     if (why := record.stopped) is not None:
         problem = f"{name} is stopped: {why}. Start it again with a statement that can evaluate "
         problem += f"such tuples, or with `onError: skip`: `vivace delete {record.query}`, then "
@@ -95,7 +108,7 @@ def heal(pending: PendingDecision, name: str) -> None:
     if (successor := _successor(pending, record) or view.unlisted_replica(record)) is not None:
         _promote(pending, record, successor)
     elif not view.begins:
-        _start_over(pending, record)
+        _begin_again(pending, record)
 
 
 def kept(pending: PendingDecision) -> dict[str, set[str]]:
@@ -133,7 +146,12 @@ def _replace_stateless(pending: PendingDecision, record: FragmentRecord, orphane
     count = before.count if before is not None and in_row else 0
     failed = before.failed if before is not None and in_row else 0
     status = view.status(record.primary, record.fragment)
-    if status is not None and status.unevaluable:
+    if status is not None and status.unusable is not None:
+        # The list no longer has that checkpoint.
+        _begin_again(pending, record)
+        return
+    unevaluable = status is not None and status.unevaluable
+    if unevaluable:
         if failed >= settings.most_restarts:
             _stop(pending, record, failed)
             return
@@ -142,7 +160,9 @@ def _replace_stateless(pending: PendingDecision, record: FragmentRecord, orphane
     rest_us = min(rest_us, settings.longest_rest_us)
     if orphaned_us >= rest_us:
         restarts = Restarts(count=count + 1, last_us=pending.now_us, failed=failed)
-        _start_over(pending, record, restarts)
+        # A state that could not go on will not do so another time, unless its input is to blame.
+        resumes = unevaluable or count == 0
+        _begin_again(pending, record, restarts, resumes=resumes)
         return
     problem = f"{record.key}: {_end(pending, record)} and nobody can take over; "
     problem += f"attempt {count + 1} to start over comes {rest_us / 1e6:.0f} s after that"
@@ -158,19 +178,21 @@ def _stop(pending: PendingDecision, record: FragmentRecord, failed: int) -> None
 
 
 def _overdue(pending: PendingDecision, record: FragmentRecord) -> bool:
-    """Whether the secondary has had time enough to get warm, or to catch up."""
-    since_us = pending.view.cold_since_us.get(record.key)
-    if since_us is None:
+    """Whether the secondary has had time enough to get warm, or to catch up.
+
+    As long as more of its state comes, it is awaited.
+    """
+    if (cold := pending.view.cold.get(record.key)) is None:
         return False
     failures = sum(not loss.silent for loss in _recent(pending, record))
     patience_us = pending.settings.warm_up_us * 2 ** min(failures, WARM_UP_DOUBLINGS)
-    return pending.now_us - since_us >= patience_us
+    return pending.now_us - cold.since_us >= patience_us
 
 
 def _give_up(pending: PendingDecision, record: FragmentRecord) -> None:
     """Have another node stand by instead of one that does not get ready, if there is one."""
     assert record.secondary is not None
-    waited_s = (pending.now_us - pending.view.cold_since_us[record.key]) / 1e6
+    waited_s = (pending.now_us - pending.view.cold[record.key].since_us) / 1e6
     lags = pending.view.lags(record)
     cause = f"{'still lagging' if lags else 'not warm'} after {waited_s:.0f} s"
     where = f"{record.key}: its secondary on {record.secondary.node}"
@@ -286,7 +308,7 @@ def _with_replica(
         if node in view.executors
         and node != record.primary.node
         and node not in avoid
-        and node not in view.cordoned
+        and node not in view.closed
         and not view.suspected(node)
     }
     warm = sorted(node for node, role in standing.items() if role is ReplicaRole.STANDBY)
@@ -375,6 +397,126 @@ def _where(begins: Beginning) -> str:
     return f"after {begins.delivered_ms} ms, up to where results were delivered{reach}"
 
 
+def _is_lost(pending: PendingDecision, record: FragmentRecord) -> bool:
+    """Whether no replica of a fragment is left, as `heal` judges."""
+    view = pending.view
+    if record.stopped is not None or view.begins:
+        return False
+    if view.alive(record.primary):
+        status = view.status(record.primary, record.fragment)
+        return status is not None and status.unusable is not None and view.stateless(record)
+    orphaned_us = pending.now_us - view.orphaned_since_us.get(record.key, pending.now_us)
+    patient = orphaned_us < pending.settings.takeover_grace_us
+    if patient and not all(view.dead(replica) for replica in record.replicas):
+        return False
+    return (_successor(pending, record) or view.unlisted_replica(record)) is None
+
+
+def _begin_again(
+    pending: PendingDecision,
+    record: FragmentRecord,
+    restarts: Restarts | None = None,
+    *,
+    resumes: bool = True,
+) -> None:
+    """Have a fragment that has lost its state go on from a checkpoint, or else begin from nothing.
+
+    Fragments that are lost together are decided about together: their checkpoints must fit.
+    """
+    if resumes and pending.view.settings.state is not None:
+        if record.key not in pending.considered:
+            lost = {key for key, each in pending.fragments.items() if _is_lost(pending, each)}
+            lost = (lost | {record.key}) - pending.considered
+            pending.considered |= lost
+            _resume_all(pending, lost, restarts or record.restarts)
+        if record.key in pending.resumed or record.key in pending.unplaced:
+            return
+    _start_over(pending, record, restarts)
+
+
+def _resume_all(pending: PendingDecision, lost: set[str], restarts: Restarts | None) -> None:
+    """Have lost fragments go on from checkpoints, and others go back as far as they must."""
+    resumption = Resumption(pending, {key: stored_of(pending, key) for key in pending.fragments})
+    chosen = resumption.of(lost)
+    pending.not_resumed |= resumption.reasons
+    for fragment in pending.view.dataflow.fragments.values():
+        if (checkpoint := chosen.get(fragment.key)) is None:
+            continue
+        record = pending.fragments[fragment.key]
+        if fragment.key in lost:
+            _resume(pending, record, checkpoint, restarts)
+        elif not _has_gone_back(pending, record, checkpoint):
+            _go_back(pending, record, checkpoint)
+
+
+def _has_gone_back(
+    pending: PendingDecision, record: FragmentRecord, checkpoint: StoredCheckpoint
+) -> bool:
+    """Whether this decision has a fragment go on from that checkpoint already."""
+    restored = record.restored
+    is_same = restored is not None and restored.checkpoint == checkpoint.name
+    return is_same and record.key in pending.resumed
+
+
+def _resume(
+    pending: PendingDecision,
+    record: FragmentRecord,
+    checkpoint: StoredCheckpoint,
+    restarts: Restarts | None,
+) -> None:
+    """Place a lost fragment anew, and have it go on from a checkpoint in the same generation."""
+    planning = pending.planning
+    planning.running.pop(record.fragment, None)
+    plan = plan_query(pending, record.query, relax=True)
+    if plan is None:
+        # Not for ever: others are placed by this decision, and the next one tries again.
+        pending.unplaced.add(record.key)
+        return
+    epochs = {record.fragment: _newest_epoch(pending, record) + 1}
+    put_retimed(pending, retimed(planning, epochs), SHARES)
+    (renewed,) = new_records(planning, plan, epochs)
+    detail = (
+        f"{_end(pending, record)} and nobody can take over; epoch {renewed.epoch} goes on from "
+    )
+    detail += f"{spelled(checkpoint, pending.now_us)}, on {renewed.primary.node}"
+    pending.change_fragment(
+        renewed,
+        "restored",
+        detail,
+        generation=record.generation,
+        restored=Restoration(epoch=renewed.epoch, checkpoint=checkpoint.name),
+        restarts=restarts,
+        begins=record.begins,
+    )
+    _note_resumed(pending, record, checkpoint)
+
+
+def _go_back(
+    pending: PendingDecision, record: FragmentRecord, checkpoint: StoredCheckpoint
+) -> None:
+    """Have a fragment that runs make output again that it has dropped."""
+    epoch = _newest_epoch(pending, record) + 1
+    detail = f"epoch {epoch} goes back to {spelled(checkpoint, pending.now_us)}: a consumer that "
+    detail += "has lost its state needs what follows"
+    pending.change_fragment(
+        record,
+        "went back",
+        detail,
+        epoch=epoch,
+        restored=Restoration(epoch=epoch, checkpoint=checkpoint.name),
+        third=None,
+        took_over=None,
+    )
+    _note_resumed(pending, record, checkpoint)
+
+
+def _note_resumed(
+    pending: PendingDecision, record: FragmentRecord, checkpoint: StoredCheckpoint
+) -> None:
+    pending.resumed.add(record.key)
+    drop_newer(pending, record.key, checkpoint)
+
+
 def _start_over(
     pending: PendingDecision, record: FragmentRecord, restarts: Restarts | None = None
 ) -> None:
@@ -395,5 +537,9 @@ def _start_over(
     detail += f"begins from nothing on {renewed.primary.node}"
     if begins is not None:
         detail += f", {_where(begins)}"
+    if (why := pending.not_resumed.get(record.key)) is not None:
+        detail += f"; it goes on from no checkpoint: {why}"
+    if planning.flow.fragments[record.fragment].is_loop:
+        detail += "; it is a loop, whose relations are empty until tuples fill them again"
     restarts = restarts or record.restarts
     pending.change_fragment(renewed, "state lost", detail, restarts=restarts, begins=begins)

@@ -30,13 +30,16 @@ start there.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 
 import msgspec
 
 from orchestrator.control.decide.decision import PendingDecision
+from orchestrator.control.decide.drain import drain_steps, that_stay
 from orchestrator.control.decide.move_steps import after, reason
 from orchestrator.control.decide.placing import put_retimed, retimed
 from orchestrator.control.observe.dataflow import InvalidQuery
+from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.relocation import MoveRefused, relocate
 from orchestrator.control.planning.task import unsettled
 from orchestrator.records import FragmentRecord, MovePlan, MoveStep, ReplicaId, ThirdReplica
@@ -46,6 +49,10 @@ from placement.errors import PlacementError
 
 KEPT_US = 60_000_000
 """How long the record of a plan that has ended stays, for commands that wait for it."""
+
+REMEMBERED_US = 3_600_000_000
+"""How long it stays if somebody has asked for the plan: what moves by itself is not to take that
+back (`steadiness`)."""
 
 SETTLES_US = 20_000_000
 """How long a move waits for latencies to be known that speak against it, as a cluster does that
@@ -65,12 +72,7 @@ def pursue(pending: PendingDecision) -> None:
     plans = sorted(
         view.moves.values(), key=lambda each: (each.record.submitted_us, each.record.name)
     )
-    wanted = {
-        step.fragment
-        for found in plans
-        for step in found.record.steps
-        if not step.settled and found.record.ended_us is None
-    }
+    wanted = {key for found in plans for key in found.record.moving}
     claimed: set[str] = set()
     for found in plans:
         name = f"moves {found.record.name}"
@@ -92,7 +94,8 @@ def _pursue(pending: PendingDecision, plan: MovePlan, version: int, claimed: set
         fragment's next step begins once the journal says how the one before has ended.
     """
     if plan.ended_us is not None:
-        if pending.now_us - plan.ended_us >= KEPT_US:
+        kept_us = REMEMBERED_US if plan.by else KEPT_US
+        if pending.now_us - plan.ended_us >= kept_us:
             pending.write(MOVES.key(plan.name), None, version)
         return
     steps = [*plan.steps]
@@ -114,15 +117,23 @@ def _pursue(pending: PendingDecision, plan: MovePlan, version: int, claimed: set
             steps[number] = msgspec.structs.replace(step, failed=failed)
         elif _may_begin(plan, step, steps):
             steps[number] = _begun(pending, step)
+    is_over = all(step.settled for step in steps)
+    if is_over and plan.drains is not None:
+        # What is left of a drain is told by records as they are once the last step is noted.
+        rest = _rest_of_drain(pending, plan) if tuple(steps) == plan.steps else None
+        is_over = rest == ()
+        steps += rest or ()
     after = msgspec.structs.replace(plan, steps=tuple(steps))
-    if after == plan:
+    if after == plan and not is_over:
         return
     event = None
     failed = [
-        step for step, was in zip(steps, plan.steps, strict=True) if step.failed != was.failed
+        step
+        for step, was in zip_longest(steps, plan.steps)
+        if step.failed != (None if was is None else was.failed)
     ]
     told = "; ".join(f"{each.fragment}: {each.failed}" for each in failed)
-    if all(step.settled for step in steps):
+    if is_over:
         after = msgspec.structs.replace(after, ended_us=pending.now_us)
         event = msgspec.structs.replace(
             pending.event(ENDED, plan.name, after.outcome), moves=after, by=plan.by
@@ -130,6 +141,33 @@ def _pursue(pending: PendingDecision, plan: MovePlan, version: int, claimed: set
     elif failed:
         event = pending.event(REFUSED, plan.name, told)
     pending.write(MOVES.key(plan.name), after, version, event)
+
+
+def _rest_of_drain(pending: PendingDecision, plan: MovePlan) -> tuple[MoveStep, ...] | None:
+    """The moves of what is still on a node whose drain has made all of its own.
+
+    A standby may have taken over since it was planned, or a replica may have been placed there.
+    None: it has yet to be protected.
+    """
+    view, node = pending.view, plan.drains
+    failed = {step.fragment for step in plan.steps if step.failed is not None}
+    if node not in view.cordoned or plan.withdrawn or (failed and not plan.keep_going):
+        return ()
+    here = [
+        record
+        for record in pending.fragments.values()
+        if record.runs_on(node) and record.stopped is None and record.key not in failed
+    ]
+    if not here:
+        return ()
+    unsteady = [each.key for each in here if each.third or not is_steady(pending, each)]
+    for key in unsteady:
+        pending.problems.append(f"the move of {key} waits until it is protected")
+    ready = {each.key for each in here} - {*unsteady}
+    if not ready:
+        return None
+    steps, stuck = drain_steps(Planning.of(view), node, ready)
+    return (*steps, *that_stay(pending.fragments, node, stuck))
 
 
 def _obstacle(plan: MovePlan, step: MoveStep, earlier: Iterable[MoveStep]) -> str | None:
@@ -152,7 +190,7 @@ def _record(pending: PendingDecision, key: str) -> FragmentRecord | None:
     return pending.fragments.get(key) if key in pending.view.fragments else None
 
 
-def _is_steady(pending: PendingDecision, record: FragmentRecord) -> bool:
+def is_steady(pending: PendingDecision, record: FragmentRecord) -> bool:
     """Whether its query runs, nothing else is done about a fragment, and both replicas are warm.
 
     If another replica than the primary acts, it is about to record that it took over. It must not
@@ -194,7 +232,7 @@ def _begun(pending: PendingDecision, step: MoveStep) -> MoveStep:
     if record.third is None and _reached(record, step):
         # Nothing is to be done; or the roles have changed, and the leader died before it noted it.
         return _advanced(pending, step)
-    if record.third is not None or not _is_steady(pending, record):
+    if record.third is not None or not is_steady(pending, record):
         if (gone := _stopped_and_gone(pending, record.query)) is not None:
             return _failed(step, f"{gone} of its query is stopped, and its nodes are gone")
         pending.problems.append(f"the move of {step.fragment} waits until it is protected")
@@ -211,7 +249,7 @@ def _begun(pending: PendingDecision, step: MoveStep) -> MoveStep:
         doubted = _doubted(pending, step, error)
         return doubted or _failed(step, reason(error))
     if switches:
-        _change_primary(pending, record, record.secondary, third=None)
+        change_primary(pending, record, record.secondary, third=None)
     else:
         pending.planning.running = running
         coming = ThirdReplica(
@@ -225,19 +263,30 @@ def _begun(pending: PendingDecision, step: MoveStep) -> MoveStep:
 
 def _advanced(pending: PendingDecision, step: MoveStep) -> MoveStep:
     """The step after what can be done for it now."""
+    noted = step.begun_us is not None
     step = msgspec.structs.replace(step, begun_us=step.begun_us or pending.now_us)
     record = _record(pending, step.fragment)
     if record is None:
         return _failed(step, "is not there any more")
     third = record.third
     if third is not None and third.becomes == step.role and third.replica.node == step.node:
+        if not noted and record.secondary is not None:
+            was = (record.primary.node, record.secondary.node)
+            step = msgspec.structs.replace(step, was=was)
         return _arriving(pending, step, record, third)
     if not _reached(record, step):
         now = " and ".join(each.node for each in record.replicas)
-        return _failed(step, f"was interrupted; its replicas are on {now}")
+        return _failed(step, f"was interrupted{_lost(record, step)}; its replicas are on {now}")
     if third is None and step.role == "secondary" and not _switching(pending, record):
         return msgspec.structs.replace(step, done=True)
     return _leaving(pending, step, record)
+
+
+def _lost(record: FragmentRecord, step: MoveStep) -> str:
+    """Which replica was lost since a step began, and why; empty if the record tells of none."""
+    since_us = step.begun_us or 0
+    lost = [each for each in record.losses if each.detected_at_us >= since_us]
+    return f", since {lost[-1].replica.node} was lost ({lost[-1].cause})" if lost else ""
 
 
 def _doubted(pending: PendingDecision, step: MoveStep, error: Exception) -> MoveStep | None:
@@ -269,9 +318,10 @@ def _arriving(
     """The step while its third replica gets ready to take its place."""
     view = pending.view
     step = _noted(pending, step)
-    if (problem := _hopeless(pending, step, third)) is not None:
+    comes = not view.ready(third.replica, record.fragment) or not is_steady(pending, record)
+    if (problem := _hopeless(pending, step, third, comes)) is not None:
         return _taken_back(pending, step, record, problem)
-    if not view.ready(third.replica, record.fragment) or not _is_steady(pending, record):
+    if comes:
         return step
     assert record.secondary is not None
     places = after(record, step)
@@ -283,7 +333,7 @@ def _arriving(
         return doubted or _taken_back(pending, step, record, reason(error))
     if step.role == "primary":
         going = ThirdReplica(replica=record.primary, becomes=None, since_us=pending.now_us)
-        _change_primary(pending, record, third.replica, third=going)
+        change_primary(pending, record, third.replica, third=going)
         return step
     _put_others(pending, record)
     pending.change_fragment(
@@ -299,23 +349,30 @@ def _arriving(
 
 def _noted(pending: PendingDecision, step: MoveStep) -> MoveStep:
     """The step with as much of its state as has been sent by now."""
-    fragment = step.fragment.rpartition(".")[2]
-    reports = pending.view.reports_of(fragment).values()
-    sent = max((each.giving_bytes for each in reports if each.giving_bytes), default=0)
+    sent = pending.view.given_bytes(step.fragment.rpartition(".")[2])
     if sent <= step.moved_bytes:
         return step
     return msgspec.structs.replace(step, moved_bytes=sent, moved_us=pending.now_us)
 
 
-def _hopeless(pending: PendingDecision, step: MoveStep, third: ThirdReplica) -> str | None:
-    """Why a third replica will not take its place. As long as its state comes, it is awaited."""
+def _hopeless(
+    pending: PendingDecision, step: MoveStep, third: ThirdReplica, comes: bool
+) -> str | None:
+    """Why a third replica will not take its place. As long as its state comes, it is awaited.
+
+    Parameters
+    ----------
+    comes
+        Whether it cannot take it yet. Time counts against it only then: whoever leads now may have
+        come long after it was ready.
+    """
     view, node = pending.view, third.replica.node
     if not view.alive(third.replica):
         return f"{node} was lost"
-    if node in view.cordoned:
-        return f"{node} was cordoned"
+    if node in view.closed:
+        return f"{node} was cordoned" if node in view.cordoned else f"{node} leaves"
     waited_us = pending.now_us - max(third.since_us, step.moved_us or 0)
-    if waited_us < pending.settings.warm_up_us:
+    if not comes or waited_us < pending.settings.warm_up_us:
         return None
     ready = view.ready(third.replica, step.fragment.rpartition(".")[2])
     why = "it was not protected" if ready else f"{node} was not ready"
@@ -377,7 +434,7 @@ def _clear(pending: PendingDecision, record: FragmentRecord) -> None:
     _drop_third(pending, record, "no plan of moves wants it")
 
 
-def _change_primary(
+def change_primary(
     pending: PendingDecision,
     record: FragmentRecord,
     successor: ReplicaId,

@@ -136,7 +136,7 @@ def _carry_out(pending: PendingDecision, plan: QueryPlacement) -> None:
 def with_first_epochs(view: ClusterView, plan: QueryPlacement) -> tuple[FragmentRecord, ...]:
     """The new records of a plan in the epoch that the store has issued, once the query is there."""
     query = view.queries.get(plan.query)
-    epoch = UNISSUED if query is None else query.created
+    epoch = UNISSUED if query is None else view.number_of(query)
     return tuple(
         msgspec.structs.replace(record, epoch=epoch, generation=epoch) for record in plan.created
     )
@@ -175,6 +175,7 @@ def new_records(
             secondary=planning.view.replica(placed.secondary),
             timing=planning.running[placed.operator].timing,
             lacked=planning.view.lacked,
+            functions=dict(planning.flow.fragments[placed.operator].functions),
         )
         for placed in plan.placements
         if placed.operator in epochs

@@ -16,11 +16,13 @@ from orchestrator.control.decide.basis import digest, digests, under_moves
 from orchestrator.control.decide.move_steps import Places, in_legal_order, steps_to, then
 from orchestrator.control.decide.net_gains import net_gains
 from orchestrator.control.decide.rebalancing import rebalance
+from orchestrator.control.decide.steadiness import Steadiness, stated_figures
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
 from orchestrator.errors import Drifted, InvalidInput, Refused
 from orchestrator.records import (
     ApplyPlanRequest,
+    AutomaticRequest,
     FragmentRecord,
     Immovable,
     MovePlan,
@@ -31,10 +33,15 @@ from orchestrator.records import (
     RebalanceChange,
     RebalancePlan,
     RebalanceRequest,
+    StatedFigures,
 )
-from orchestrator.records.plan_files import FORMAT
-from orchestrator.store.protocol import CLUSTER, FRAGMENTS, NODES, QUERIES, encode
+from orchestrator.records.plan_files import FORMAT, UNNAMED
+from orchestrator.store.protocol import CLUSTER, FRAGMENTS, MOST_BYTES, NODES, QUERIES, encode
 from placement.rebalancing.goals import NETWORK
+
+LARGE_BYTES = MOST_BYTES // 2
+"""Of a plan with figures of everything, beyond which it has those of what it moves: a proposal
+holds more than the plan."""
 
 PLAN_AGAIN = "Plan again: `vivace rebalance --out plan.json`."
 
@@ -50,9 +57,41 @@ def rebalancing_file(view: ClusterView, wish: RebalanceRequest) -> PlanFile:
     InvalidInput
         There is no such goal, query or node.
     """
-    plan = rebalance(view, wish.goals, wish.limits)
+    return _searched(view, rebalance(view, wish.goals, wish.limits))
+
+
+def automatic_file(view: ClusterView, wish: AutomaticRequest) -> PlanFile:
+    """The moves that are worth it though nobody has asked for them."""
+    plans = [found.record for found in view.moves.values()]
+    steadiness = Steadiness(plans, wish.asked_us)
+    return _searched(view, rebalance(view, (), wish.limits, steadiness=steadiness))
+
+
+def _searched(view: ClusterView, plan: RebalancePlan) -> PlanFile:
     moves = checked(view, [each.step for each in plan.moves])
+    if len(encode(plan)) > LARGE_BYTES:
+        plan = _of_what_moves(view, plan)
     return _filed(view, moves, rebalancing=plan)
+
+
+def _of_what_moves(view: ClusterView, plan: RebalancePlan) -> RebalancePlan:
+    """A plan with the figures of those queries alone that its moves touch."""
+    queries = {each.query for move in plan.moves for each in move.queries}
+    touched = [each for each in view.dataflow.fragments.values() if each.query in queries]
+    keys = {each.key for each in touched}
+    streams = {name for each in touched for name in (each.name, *each.inputs)}
+    unsurvived = [
+        msgspec.structs.replace(each, fragments=tuple(key for key in each.fragments if key in keys))
+        for each in plan.unsurvived
+    ]
+    return msgspec.structs.replace(
+        plan,
+        after=tuple(each for each in plan.after if each.fragment in keys),
+        unsurvived=tuple(each for each in unsurvived if each.fragments),
+        rates=tuple(each for each in plan.rates if each.stream in streams),
+        assumed_states=tuple(key for key in plan.assumed_states if key in keys),
+        is_whole=False,
+    )
 
 
 def undo_file(view: ClusterView, plan: MovePlan) -> PlanFile:
@@ -109,7 +148,7 @@ def moves_of_file(view: ClusterView, wish: ApplyPlanRequest, number: int) -> Pla
     """
     plan = wish.plan
     _check_is_ours(view, plan)
-    changed = [*differences(Planning.of(view), plan.basis)]
+    changed = [*differences(Planning.of(view), plan.basis), *being_moved(view, plan.moves)]
     moves: tuple[PlannedMove, ...] = ()
     if not changed:
         moves, changed = _judged(view, plan)
@@ -124,6 +163,7 @@ def moves_of_file(view: ClusterView, wish: ApplyPlanRequest, number: int) -> Pla
         throttle_bytes_s=wish.throttle_bytes_s,
         undo_of=plan.undo_of,
         digest=plan.digest,
+        stated=None if plan.rebalancing is None else _stated(view, plan.rebalancing),
     )
 
 
@@ -146,9 +186,16 @@ def differences(planning: Planning, basis: dict[str, str]) -> Iterator[Differenc
         yield path, told[0], told[1] if found is not None else _absent(planning.view, folder, name)
 
 
+def being_moved(view: ClusterView, moves: Iterable[PlannedMove]) -> Iterator[Difference]:
+    """Fragments that a plan moves and that another one has yet to be done with."""
+    for key in dict.fromkeys(each.fragment for each in moves):
+        if (other := view.moved_by(key)) is not None:
+            yield FRAGMENTS.key(key).path, "at rest", f"being moved by {other}"
+
+
 def _absent(view: ClusterView, folder: str, name: str) -> str:
-    if folder == NODES.path and name in view.cordoned:
-        return "cordoned"
+    if folder == NODES.path and name in view.closed:
+        return "cordoned" if name in view.cordoned else "leaves"
     if folder == NODES.path and name in view.nodes:
         return "silent"
     return "not there"
@@ -190,7 +237,7 @@ def _gain(change: RebalanceChange) -> str:
 
 def _check_is_ours(view: ClusterView, plan: PlanFile) -> None:
     def refuse(field: str, value: object, problem: str, remedy: str = PLAN_AGAIN) -> InvalidInput:
-        return InvalidInput("plan", field, value, problem, remedy)
+        return InvalidInput(UNNAMED, field, value, problem, remedy)
 
     if plan.format != FORMAT:
         raise refuse("format", plan.format, f"is not the format of this version, {FORMAT}")
@@ -202,6 +249,17 @@ def _check_is_ours(view: ClusterView, plan: PlanFile) -> None:
     if plan.digest != digest(msgspec.structs.replace(plan, digest="")):
         remedy = f"A plan is applied as it was made. {PLAN_AGAIN}"
         raise refuse("digest", plan.digest, "is not that of this plan: it was changed", remedy)
+    if plan.rebalancing is not None and not _agrees(plan, plan.rebalancing):
+        raise refuse("rebalancing", None, "tells of other moves than the plan has")
+
+
+def _agrees(plan: PlanFile, told: RebalancePlan) -> bool:
+    """Whether figures are those of a plan's moves."""
+    moves = [(each.fragment, each.role, each.node) for each in plan.moves]
+    numbers = [each.number for each in told.changes]
+    return moves == [(each.fragment, each.role, each.target) for each in told.moves] and (
+        numbers == sorted({each.change for each in told.moves})
+    )
 
 
 def _filed(view: ClusterView, moves: tuple[PlannedMove, ...], **more: object) -> PlanFile:
@@ -222,12 +280,35 @@ def _under_file(view: ClusterView, moves: Iterable[PlannedMove]) -> set[str]:
     nodes that these leave or come to."""
     moves, paths = [*moves], {CLUSTER.path}
     for each in moves:
-        query, _, name = each.fragment.rpartition(".")
-        fragments = view.dataflow.fragments.values()
-        touched = {query, *(f.query for f in fragments if name in f.inputs)}
+        touched = _touched(view, each.fragment)
         paths |= {QUERIES.key(other).path for other in touched if other in view.queries}
         paths |= {NODES.key(node).path for node in (*each.primary, *each.secondary)}
     return paths | under_moves(moves)
+
+
+def _touched(view: ClusterView, fragment: str) -> set[str]:
+    """The query of a fragment, and those that read its stream."""
+    query, _, name = fragment.rpartition(".")
+    return {query, *(f.query for f in view.dataflow.fragments.values() if name in f.inputs)}
+
+
+def _stated(view: ClusterView, plan: RebalancePlan) -> StatedFigures:
+    """The measurements that concern the moves of a plan."""
+    moved = {move.fragment for move in plan.moves}
+    queries = {query for key in moved for query in _touched(view, key)}
+    fragments = [f for f in view.dataflow.fragments.values() if f.query in queries]
+    streams = {stream for each in fragments for stream in (each.name, *each.inputs)}
+    places = [*plan.undo, *(each for each in plan.after if each.fragment in moved)]
+    nodes = {node for each in places for node in (each.primary, each.secondary)}
+    near = {
+        node
+        for each in plan.after
+        if each.fragment.rpartition(".")[0] in queries
+        for node in (each.primary, each.secondary)
+    }
+    near |= {site for query in queries for site in view.query_records[query].outputs.values()}
+    near |= {site for s in streams & view.entering.keys() for site in view.entering[s].sites}
+    return stated_figures(plan, nodes, near, streams)
 
 
 def _trips(plan: MovePlan) -> dict[str, tuple[Places, Places]]:
@@ -248,6 +329,8 @@ def _obstacle(view: ClusterView, record: FragmentRecord | None, left: Places) ->
         return "it is not there any more"
     if record.stopped is not None:
         return f"it is stopped: {record.stopped}"
+    if (other := view.moved_by(record.key)) is not None:
+        return f"it is being moved by {other}"
     if record.secondary is None or not view.protected(record):
         return "it has no warm secondary at present"
     now = Places(primary=record.primary.node, secondary=record.secondary.node)

@@ -24,7 +24,14 @@ from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.deletions import plan_deletion
 from orchestrator.control.decide.explaining import explain_fragment, explain_refusal
 from orchestrator.control.decide.figures import fragment_plans, place_loads, query_plans
-from orchestrator.control.decide.plan_files import moves_of_file, rebalancing_file, undo_file
+from orchestrator.control.decide.plan_files import (
+    automatic_file,
+    being_moved,
+    moves_of_file,
+    rebalancing_file,
+    undo_file,
+)
+from orchestrator.control.observe.failure_domains import HostDomains
 from orchestrator.control.observe.named import cordon_to_write
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
@@ -33,6 +40,7 @@ from orchestrator.errors import InvalidInput, Refused
 from orchestrator.records import (
     ApplyPlanRequest,
     ApplyRequest,
+    AutomaticRequest,
     DeleteRequest,
     Deletion,
     ExplainRefusalRequest,
@@ -83,7 +91,10 @@ def _that_fits(asked: Versioned[RequestRecord], proposal: ProposalRecord) -> Pro
     """A proposal, or a refusal of it if the store would not take it."""
     if (size := len(encode(proposal))) > MOST_BYTES:
         problem = f"makes a proposal of {size:,} bytes, of which the store takes {MOST_BYTES:,}"
-        return _refused(asked, problem, "Ask for less at a time.")
+        remedy = "Ask for less at a time."
+        if isinstance(asked.record.wish, RebalanceRequest):
+            remedy = "Ask for fewer moves at a time: --max-moves, or --query."
+        return _refused(asked, problem, remedy)
     return proposal
 
 
@@ -118,6 +129,8 @@ def _proposed(
             return ProposalRecord(request=asked.created, explanation=why)
         case RebalanceRequest() as wish:
             return ProposalRecord(request=asked.created, file=rebalancing_file(view, wish))
+        case AutomaticRequest() as wish:
+            return ProposalRecord(request=asked.created, file=automatic_file(view, wish))
         case UndoRequest(plan=plan):
             return ProposalRecord(request=asked.created, file=undo_file(view, plan))
         case ApplyPlanRequest() as wish:
@@ -145,7 +158,7 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
     """A plan as a document, compared with the placements that run."""
     running = [found.record for found in view.fragments.values()]
     return PlanDocument(
-        fragments=fragment_plans(view, admission.plan, running),
+        fragments=fragment_plans(HostDomains(view), admission.plan, running),
         queries=query_plans(admission.plan),
         waiting=dict(admission.waiting),
         loads=place_loads(admission.places),
@@ -158,21 +171,21 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
 def take_consents(pending: PendingDecision) -> None:
     """Accept or refuse what clients have consented to, and write what was accepted.
 
-    What others have accepted comes first. A deletion is compared with all that was accepted before
-    it, and what comes after with what it leaves: each in a decision of its own.
+    What others have accepted comes first. A deletion, or moves, are compared with all that was
+    accepted before them, and what comes after with what they leave: each in a decision of its own.
 
     Proposals that nobody asks for any more are deleted: those that nobody has consented to, and
     those that are settled.
     """
     made = len(pending.writes)
     for name, found in sorted(pending.view.proposals.items(), key=_turn):
-        deletes = found.record.deletion is not None
-        if deletes and not found.record.is_open and len(pending.writes) > made:
+        alone = found.record.deletion is not None or found.record.moves is not None
+        if alone and not found.record.is_open and len(pending.writes) > made:
             break
         pending.attempt(
             f"proposal {name}", lambda name=name, found=found: _take(pending, name, found)
         )
-        if deletes and len(pending.writes) > made:
+        if alone and len(pending.writes) > made:
             break
     for name, broken in pending.view.broken(PROPOSALS).items():
         pending.write(PROPOSALS.key(name), None, broken.version)
@@ -226,6 +239,8 @@ def _changes(pending: PendingDecision, proposal: ProposalRecord) -> list[str]:
     view = pending.view
     taken = [STREAMS.key(s.name).path for s in proposal.streams if s.name in view.streams]
     taken += [QUERIES.key(q.name).path for q in proposal.queries if q.name in view.queries]
+    if proposal.moves is not None and proposal.moves.digest:
+        taken += [path for path, _, _ in being_moved(view, proposal.moves.moves)]
     return sorted({*taken, *changes_since(pending.planning, proposal)})
 
 
@@ -282,6 +297,7 @@ def _begin_moves(pending: PendingDecision, planned: PlannedMoves, by: str) -> No
                     role=each.role,
                     node=each.node,
                     state_bytes=each.state_bytes,
+                    was=(each.primary[0], each.secondary[0]),
                 )
                 for each in planned.moves
             ),
@@ -291,6 +307,7 @@ def _begin_moves(pending: PendingDecision, planned: PlannedMoves, by: str) -> No
             drains=node,
             undo_of=planned.undo_of,
             digest=planned.digest,
+            stated=planned.stated,
             by=by,
             submitted_us=pending.now_us,
         )

@@ -8,12 +8,17 @@ refused becomes a finding of the plan, and the search goes on.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+import msgspec
+
+from orchestrator.control.decide.drain import drain_steps
 from orchestrator.control.decide.figures import finite, place_loads
-from orchestrator.control.decide.move_steps import make
+from orchestrator.control.decide.move_steps import Places, make, then
+from orchestrator.control.decide.net_gains import usual_margins
+from orchestrator.control.decide.steadiness import Steadiness
 from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.measured_rates import MeasuredRates, measured_rates
@@ -43,6 +48,7 @@ from placement.errors import PlacementError
 from placement.network import NetworkView
 from placement.rebalancing.goals import Goal, GoalKind
 from placement.rebalancing.moves import (
+    Move,
     MoveKind,
     Obstacle,
     Reason,
@@ -50,7 +56,7 @@ from placement.rebalancing.moves import (
     Rebalancing,
     ReplicaMove,
 )
-from placement.rebalancing.rebalance import improve
+from placement.rebalancing.rebalance import MOST_TOLD, improve
 from placement.rebalancing.running import RunningQuery
 
 EVACUATE = "evacuate:"
@@ -64,6 +70,7 @@ def rebalance(
     goals: Sequence[str],
     limits: RebalanceLimits | None = None,
     margins: RebalanceSettings | None = None,
+    steadiness: Steadiness | None = None,
 ) -> RebalancePlan:
     """The moves that are worth it, with their figures.
 
@@ -74,6 +81,8 @@ def rebalance(
         than 1 % worse. None: `network`.
     margins
         When a move is worth it; its budget is that of the limits.
+    steadiness
+        Keeps what was moved where it is; None: nothing does.
 
     Raises
     ------
@@ -83,18 +92,15 @@ def rebalance(
     limits = limits or RebalanceLimits()
     wanted = tuple(goals) or GOALS[:1]
     _check(view, wanted, limits)
-    settings = margins or RebalanceSettings(
-        bandwidth_bytes_s=view.settings.state_rate_bytes_s or RebalanceSettings().bandwidth_bytes_s
-    )
     settings = replace(
-        settings,
+        margins or usual_margins(view),
         max_moves=limits.max_moves,
         max_bytes=float("inf") if limits.max_bytes is None else limits.max_bytes,
     )
     before = Planning.of(view)
     rates = measured_rates(view, before.work)
     problem = running_problem(before, rates, limits.query)
-    relocations = Relocations(before, rates, problem.network)
+    relocations = Relocations(before, rates, problem, limits.query, steadiness)
     found = improve(
         problem.queries,
         problem.network,
@@ -116,13 +122,31 @@ class Relocations:
         The problem with all changes so far.
     made
         What each move has changed, in order.
+    undoes
+        Of each move, which one of late it takes back.
+
+    Parameters
+    ----------
+    problem, only
+        What may move, as in `running_problem`: after each change the same.
     """
 
-    def __init__(self, planning: Planning, rates: MeasuredRates, network: NetworkView) -> None:
+    def __init__(
+        self,
+        planning: Planning,
+        rates: MeasuredRates,
+        problem: RunningProblem,
+        only: str | None,
+        steadiness: Steadiness | None = None,
+    ) -> None:
         self.planning = planning.fork()
         self.made: list[Relocation] = []
+        self.undoes: list[str] = []
+        self._steadiness = steadiness
         self._rates = rates
-        self._network = network
+        self._network = problem.network
+        self._fixed = {key.rpartition(".")[2] for key in problem.unprotected}
+        self._only = only
 
     def judge(self, query: str, moves: Sequence[ReplicaMove]) -> Obstacle | Sequence[RunningQuery]:
         """See `placement.rebalancing.moves.Judge`."""
@@ -133,9 +157,18 @@ class Relocations:
                 made.append(make(trial, trial.fragments[key], _step(key, move)))
             except (PlacementError, InvalidQuery) as error:
                 return obstacle(key, error)
+        undoes = [""] * len(moves)
+        if self._steadiness is not None:
+            steps = [_step(trial.flow.fragments[move.operator].key, move) for move in moves]
+            judged = self._steadiness.judge(self.planning, self._rates, steps, made[0])
+            if isinstance(judged, Obstacle):
+                return judged
+            undoes = judged
         self.planning = trial
         self.made += made
-        return running_queries(trial, self._rates, self._network, sharing(trial, query))
+        self.undoes += undoes
+        touched = sharing(trial, query)
+        return running_queries(trial, self._rates, self._network, touched, self._fixed, self._only)
 
 
 def obstacle(key: str, error: PlacementError | InvalidQuery) -> Obstacle:
@@ -168,7 +201,7 @@ def _goal(goal: str, network: NetworkView) -> Goal:
     return Goal(GoalKind(goal))
 
 
-def _step(key: str, move: ReplicaMove) -> MoveStep:
+def _step(key: str, move: ReplicaMove | Move) -> MoveStep:
     role = "secondary" if move.kind is MoveKind.SECONDARY else "primary"
     return MoveStep(fragment=key, role=role, node=move.target)
 
@@ -183,6 +216,8 @@ def _document(
     found: Rebalancing,
 ) -> RebalancePlan:
     after, flow = relocations.planning, before.flow
+    priced = before.fork()
+    priced.work = rates.of(before.work)
     moves: list[RebalanceMove] = []
     changes: list[RebalanceChange] = []
     for number, change in enumerate(found.changes, 1):
@@ -197,7 +232,7 @@ def _document(
             )
         )
         for move in change.moves:
-            made = relocations.made[len(moves)]
+            made, undoes = relocations.made[len(moves)], relocations.undoes[len(moves)]
             moves.append(
                 RebalanceMove(
                     fragment=flow.fragments[move.operator].key,
@@ -210,13 +245,36 @@ def _document(
                     seconds=move.seconds,
                     gain_bytes=move.gain,
                     price_bytes=move.price,
-                    queries=query_changes(made),
+                    queries=_query_changes(made, priced, move),
+                    undoes=undoes,
                 )
             )
-    rejected = {reason.value: count for reason, count in found.rejected.items()}
+    rejected = Counter({reason.value: count for reason, count in found.rejected.items()})
+    refused = [
+        RefusedCandidate(
+            steps=tuple(_step(flow.fragments[move.operator].key, move) for move in each.moves),
+            reason=each.obstacle.reason.value,
+            problem=str(each.obstacle),
+            gain_bytes=each.gain,
+        )
+        for each in found.dearest
+    ]
+    told = {step.fragment for each in refused for step in each.steps}
+    stuck = {key: why for key, why in _left_behind(after, goals).items() if key not in told}
+    if stuck:
+        rejected[Reason.NOT_THERE.value] += len(stuck)
+    refused += [
+        RefusedCandidate(
+            steps=(), reason=Reason.NOT_THERE.value, problem=f"{key}: {why}", gain_bytes=0.0
+        )
+        for key, why in sorted(stuck.items())[: MOST_TOLD - len(refused)]
+    ]
     if problem.unprotected:
         rejected[Reason.UNPROTECTED.value] = len(problem.unprotected)
     moved = {move.fragment for move in moves}
+    nodes = _nodes_of(
+        {each.query for move in moves for each in move.queries}, problem, (before, after)
+    )
     return RebalancePlan(
         goals=goals,
         limits=limits,
@@ -226,16 +284,8 @@ def _document(
         after=_places(after),
         loads=place_loads(after.places()),
         unsurvived=unsurvived(after),
-        rejected=rejected,
-        refused=tuple(
-            RefusedCandidate(
-                steps=tuple(_step(flow.fragments[move.operator].key, move) for move in each.moves),
-                reason=each.obstacle.reason.value,
-                problem=str(each.obstacle),
-                gain_bytes=each.gain,
-            )
-            for each in found.dearest
-        ),
+        rejected=dict(rejected),
+        refused=tuple(refused),
         undo=tuple(each for each in _places(before) if each.fragment in moved),
         rates=tuple(
             RateUsed(
@@ -254,20 +304,67 @@ def _document(
                 spread_ms=problem.network.spread_ms.get((source, target), 0.0),
             )
             for (source, target), rtt_ms in sorted(problem.network.rtt_ms.items())
+            if {source, target} <= nodes
         ),
         assumed_states=problem.assumed_states,
     )
 
 
-def query_changes(made: Relocation) -> tuple[QueryChange, ...]:
-    """The figures of the queries that a move touches."""
+def _left_behind(after: Planning, goals: Iterable[str]) -> dict[str, str]:
+    """Fragments that stay on nodes that are to be evacuated though no node is to be had for them,
+    and why."""
+    stuck: dict[str, str] = {}
+    for goal in goals:
+        if goal.startswith(EVACUATE):
+            stuck |= drain_steps(after.fork(), goal.removeprefix(EVACUATE))[1]
+    return stuck
+
+
+def _nodes_of(
+    queries: Collection[str], problem: RunningProblem, plannings: Sequence[Planning]
+) -> set[str]:
+    """Where queries run, before and after, and where they begin and end.
+
+    A plan tells the round trips among these: each host measures all others, and a plan with all of
+    them would be too large for the store from a hundred hosts on.
+    """
+    nodes: set[str] = set()
+    for each in problem.queries:
+        graph = each.request.graph
+        if graph.name not in queries:
+            continue
+        nodes.update(graph.pinned.values())
+        running = [planning.running[name] for planning in plannings for name in each.places]
+        nodes.update(node for at in running for node in (at.primary, at.secondary) if node)
+    return nodes
+
+
+def _query_changes(made: Relocation, priced: Planning, move: Move) -> tuple[QueryChange, ...]:
+    """The figures of the queries that a move touches, and the move made in a problem.
+
+    Parameters
+    ----------
+    priced
+        The problem before the move by the rates of now, as which the plan's gains are reckoned.
+        Latencies and recovery are promised for the rates that manifests state.
+    """
+    queries = [now.query for plan in made.after for now in plan.queries]
+    usage = [_network_usage(priced, query) for query in queries]
+    running = priced.running[move.operator]
+    assert running.secondary is not None, "what lacks a secondary does not move"
+    key = priced.flow.fragments[move.operator].key
+    places = Places(primary=running.primary, secondary=running.secondary)
+    places = then(places, _step(key, move))
+    priced.running[move.operator] = replace(
+        running, primary=places.primary, secondary=places.secondary
+    )
     found: list[QueryChange] = []
-    for before, after in zip(made.before, made.after, strict=True):
+    for before, after, used in zip(made.before, made.after, usage, strict=True):
         (was,), (now,) = before.queries, after.queries
         found.append(
             QueryChange(
                 query=now.query,
-                network_usage_bytes=(was.network_usage, now.network_usage),
+                network_usage_bytes=(used, _network_usage(priced, now.query)),
                 latency_ms=(was.latency_ms, now.latency_ms),
                 deadline_ms=now.deadline_ms,
                 recovery_ms=(finite(was.recovery_ms), finite(now.recovery_ms)),
@@ -277,8 +374,13 @@ def query_changes(made: Relocation) -> tuple[QueryChange, ...]:
     return tuple(found)
 
 
+def _network_usage(planning: Planning, query: str) -> float:
+    (figures,) = planning.evaluate(query).queries
+    return figures.network_usage
+
+
 def unsurvived(planning: Planning) -> tuple[UnsurvivedLoss, ...]:
-    """The single losses of a node, machine or domain that take a fragment and its state."""
+    """The single losses that take a fragment and its state: of a node, or of a label of nodes."""
     hosts = planning.view.executors
     lost: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for key, record in sorted(planning.fragments.items()):
@@ -291,11 +393,9 @@ def unsurvived(planning: Planning) -> tuple[UnsurvivedLoss, ...]:
         primary, secondary = hosts.get(running.primary), hosts.get(running.secondary)
         if primary is None or secondary is None:
             continue
-        if primary.domain == secondary.domain:
-            lost["domain", primary.domain].append(key)
-        if primary.machine == secondary.machine:
-            named = primary.processors
-            lost["machine", primary.machine if named is None else named.machine].append(key)
+        for kind, label in msgspec.structs.asdict(primary.labels).items():
+            if label and label == getattr(secondary.labels, kind):
+                lost[kind, label].append(key)
     return tuple(
         UnsurvivedLoss(kind=kind, name=name, fragments=tuple(fragments))
         for (kind, name), fragments in sorted(lost.items())

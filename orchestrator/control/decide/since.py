@@ -7,7 +7,7 @@ from dataclasses import replace
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.beginning import begins, missing
 from orchestrator.control.observe.measured_load import overloaded
-from orchestrator.control.observe.view import ClusterView, UnlistedReplica
+from orchestrator.control.observe.view import ClusterView, ColdSecondary, UnlistedReplica
 from orchestrator.records import FragmentRecord
 
 
@@ -18,7 +18,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
     needs time to take effect.
     """
     orphaned: dict[str, int] = {}
-    cold: dict[str, int] = {}
+    cold: dict[str, ColdSecondary] = {}
     unprotected: dict[str, int] = {}
     unlisted: dict[str, UnlistedReplica] = {}
     for name, found in view.fragments.items():
@@ -33,8 +33,11 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
         fit = view.ready(record.secondary, record.fragment)
         if reports and view.listed(record.secondary) and not fit:
             same = known is not None and known.record.secondary == record.secondary
-            since_us = before.cold_since_us.get(name) if before and same else None
-            cold[name] = now_us if since_us is None else since_us
+            was = before.cold.get(name) if before and same else None
+            given_bytes = view.given_bytes(record.fragment)
+            if was is None or given_bytes > was.given_bytes:
+                was = ColdSecondary(since_us=now_us, given_bytes=given_bytes)
+            cold[name] = was
         if (only := _only_unlisted(view, record)) is not None:
             seen = None if before is None else before.unlisted.get(name)
             if seen is None or seen != replace(only, primary_report=seen.primary_report):
@@ -54,7 +57,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
         incomplete=lacking,
         begins=begins(view, lacking, before, now_us),
         orphaned_since_us=orphaned,
-        cold_since_us=cold,
+        cold=cold,
         unlisted=unlisted,
         unprotected_since_us=unprotected,
         overloaded=overloaded(

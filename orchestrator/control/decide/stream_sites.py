@@ -7,6 +7,9 @@ has failed; the standby was not ready when the primary was lost; or a primary st
 successor that has ended. Two sites that feed at once do no harm: they give the same tuples the same
 numbers.
 
+Before a site leaves that feeds consumers (`leaving`), the leader names the other one if it is
+ready: the two change roles as the replicas of a fragment do.
+
 A source that cannot resume is open at one site only. Once that one has left the store, or cannot
 open it, the leader has the other one open it, and the stream begins anew there, as it does at a
 site that is started again. Should the first one live, nobody who reads the stream takes anything
@@ -14,6 +17,8 @@ from it any more.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.decision import PendingDecision
@@ -38,7 +43,7 @@ def keep_feeding(pending: PendingDecision) -> None:
         if not stream.spec.resumes:
             _move(pending, name, stream)
             continue
-        reports = _reports(pending.view, name, stream)
+        reports = site_reports(pending.view, name, stream)
         epoch = stream.running.epoch
         acting = [site for site, each in reports.items() if each.role is ReplicaRole.PRIMARY]
         newest = max(acting, key=lambda site: reports[site].epoch, default=None)
@@ -46,10 +51,57 @@ def keep_feeding(pending: PendingDecision) -> None:
             if reports[newest].epoch > epoch:
                 detail = f"{newest} feeds what reads it, {stream.feeding_site} stands by"
                 _name(pending, name, newest, reports[newest].epoch, detail)
+            elif (other := _relief(pending.view, stream, reports)) is not None:
+                detail = f"{stream.feeding_site} leaves; {other} is to feed what reads it"
+                _name(pending, name, other, _beyond(epoch, reports), detail)
         elif (ready := _ready(pending.view, name, stream, reports)) is not None:
-            beyond = max([epoch, *(each.epoch for each in reports.values())]) + 1
             detail = f"nobody feeds what reads it; {ready} is to"
-            _name(pending, name, ready, beyond, detail)
+            _name(pending, name, ready, _beyond(epoch, reports), detail)
+
+
+def _beyond(epoch: int, reports: Mapping[str, SourceStatus]) -> int:
+    """An epoch that nobody has begun."""
+    return max([epoch, *(each.epoch for each in reports.values())]) + 1
+
+
+def _relief(
+    view: ClusterView, stream: EnteringStream, reports: Mapping[str, SourceStatus]
+) -> str | None:
+    """The site that can feed in place of one that leaves."""
+    if stream.feeding_site not in view.leaving:
+        return None
+    ready = (
+        site
+        for site, each in reports.items()
+        if each.role is ReplicaRole.STANDBY and not each.lags and site not in view.leaving
+    )
+    return next(ready, None)
+
+
+def is_protected(view: ClusterView, name: str, stream: EnteringStream) -> bool:
+    """Whether one site feeds a stream, and the other one, if there is one, could do so at once."""
+    if stream.running.start_at_us is None:
+        return True
+    if stream.spec.standby is None or not stream.spec.resumes:
+        return stream.feeding_site in view.nodes
+    reports = site_reports(view, name, stream)
+    roles = sorted(each.role.value for each in reports.values() if not each.lags)
+    return roles == [ReplicaRole.PRIMARY.value, ReplicaRole.STANDBY.value]
+
+
+def stays(view: ClusterView, name: str, stream: EnteringStream, site: str) -> str | None:
+    """Why a stream ends with a site that leaves, or empty: it is about to go; None: it does not."""
+    if stream.feeding_site != site:
+        feeds = site_reports(view, name, stream).get(stream.feeding_site)
+        acts = feeds is not None and feeds.role is ReplicaRole.PRIMARY
+        return None if acts or site not in stream.sites else ""
+    if stream.spec.standby is None:
+        return "enters nowhere else"
+    if not stream.spec.resumes:
+        return "its source cannot resume elsewhere"
+    reports = site_reports(view, name, stream)
+    other = next((each for each in stream.sites if each != site), "")
+    return "" if other in reports else f"{other}, where it enters too, is not ready"
 
 
 def _move(pending: PendingDecision, name: str, stream: EnteringStream) -> None:
@@ -91,7 +143,7 @@ def _does_not_feed(pending: PendingDecision, name: str, stream: EnteringStream) 
     return None
 
 
-def _reports(view: ClusterView, name: str, stream: EnteringStream) -> dict[str, SourceStatus]:
+def site_reports(view: ClusterView, name: str, stream: EnteringStream) -> dict[str, SourceStatus]:
     """What the live sites that have opened the source say of it, the named primary first."""
     return {
         site: status

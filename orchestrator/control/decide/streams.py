@@ -26,7 +26,7 @@ def retire_streams(pending: PendingDecision) -> None:
     former = {
         name
         for name, found in view.running_streams.items()
-        if name in view.streams and found.record.generation < view.streams[name].created
+        if name in view.streams and found.record.generation < view.number_of(view.streams[name])
     }
     for name in sorted(gone | former):
         pending.delete_stream(name)

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.control.decide.assignments import assignments, follows
+from orchestrator.control.decide.automation import automate
+from orchestrator.control.decide.checkpoints import keep_checkpoints, name_gaps, needed_ms
 from orchestrator.control.decide.completing import complete
 from orchestrator.control.decide.decision import DecisionSettings, PendingDecision, Write
 from orchestrator.control.decide.drill_records import (
@@ -28,12 +30,15 @@ from orchestrator.control.decide.figures import (
 )
 from orchestrator.control.decide.healing import heal, kept
 from orchestrator.control.decide.late_hosts import name_late_hosts
+from orchestrator.control.decide.leaving import empty_leaving_hosts, may_end, remaining
+from orchestrator.control.decide.maintenance import keep_slot
 from orchestrator.control.decide.misjudged_costs import note_drift, suggest_costs
 from orchestrator.control.decide.moving import pursue
 from orchestrator.control.decide.placing import place_new
 from orchestrator.control.decide.proposing import take_consents
 from orchestrator.control.decide.schemes import choose_again
 from orchestrator.control.decide.separation import separate_replicas
+from orchestrator.control.decide.steadiness import AUTOMATION
 from orchestrator.control.decide.stream_sites import keep_feeding
 from orchestrator.control.decide.streams import (
     note_slips,
@@ -41,6 +46,7 @@ from orchestrator.control.decide.streams import (
     retire_streams,
     start_streams,
 )
+from orchestrator.control.decide.wire_gaps import name_wire_gaps
 from orchestrator.control.observe.clocks import revised_clocks
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.utilisation import advice, largest
@@ -92,10 +98,12 @@ def decide(
     end_cordons(pending)
     _retire(pending)
     pending.attempt("streams", lambda: retire_streams(pending))
+    pending.attempt("checkpoints", lambda: keep_checkpoints(pending))
     # Producers first: where they are decides where their consumers stand.
     for fragment in view.dataflow.fragments.values():
         if fragment.key in pending.fragments and fragment.key in view.fragments:
             pending.attempt(fragment.key, lambda key=fragment.key: heal(pending, key))
+    empty_leaving_hosts(pending)
     pursue(pending)
     pending.attempt("failure domains", lambda: separate_replicas(pending))
     complete(pending)
@@ -104,13 +112,17 @@ def decide(
     pending.attempt("costs", lambda: suggest_costs(pending))
     place_new(pending)
     take_consents(pending)
+    pending.attempt(AUTOMATION, lambda: automate(pending))
     choose_again(pending)
+    pending.attempt("checkpoints", lambda: name_gaps(pending))
     pending.attempt("load", lambda: _name_overload(pending))
     pending.attempt("load", lambda: name_late_hosts(pending))
+    pending.attempt("versions", lambda: name_wire_gaps(pending))
     pending.attempt("streams", lambda: start_streams(pending))
     pending.attempt("streams", lambda: renew_streams(pending))
     pending.attempt("streams", lambda: note_slips(pending))
     pending.attempt("streams", lambda: keep_feeding(pending))
+    pending.attempt("maintenance", lambda: keep_slot(pending))
     _assign(pending)
     figures: list[ClusterFigures] = []
     if figured is not None:
@@ -163,7 +175,10 @@ def _name_overload(pending: PendingDecision) -> None:
 
 def _assign(pending: PendingDecision) -> None:
     view = pending.view
-    wanted = assignments(pending.planning, pending.clocks, pending.links, kept(pending))
+    leave = {name for name in view.leaving if may_end(remaining(pending, name))}
+    wanted = assignments(
+        pending.planning, pending.clocks, pending.links, kept(pending), leave, needed_ms(pending)
+    )
     broken = view.broken(ASSIGNMENTS)
     for name, assignment in wanted.items():
         found, error = view.assignments.get(name), broken.get(name)

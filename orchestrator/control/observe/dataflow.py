@@ -8,8 +8,8 @@ another one. Statements may stand in any order, within a query and across querie
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import msgspec
@@ -27,15 +27,17 @@ from orchestrator.records import (
 )
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
+from streams.language.loops import with_loops
+from streams.language.views import with_relations
+from streams.language.walk import streams_of
 from streams.plan.compiler import compile_statement
-from streams.plan.partial import PARTIAL_INFIX, whole_name
-from streams.plan.program import REJECTED_SUFFIX
+from streams.plan.loops import forwarding
+from streams.plan.made_names import INFIXES
+from streams.plan.partial import whole_name
+from streams.plan.program import REJECTED_SUFFIX, Program
 
 Columns = Mapping[str, str]
 """Column → type, in order."""
-
-NOW_MS = 1
-"""Range of a window `[NOW]`: nothing in it is there at a later timestamp."""
 
 AS_WRITTEN: Mapping[str, RunningQueryRecord] = {}
 """Nothing was decided: statements run as they were written."""
@@ -101,6 +103,8 @@ class Fragment:
         Input stream → those of its columns that the statement uses.
     columns
         Of the stream it gives.
+    functions
+        Installed functions that it calls → fingerprints of their code in this process.
     rejected
         Whether it gives the tuples that its statement rejects, in place of results.
     reach_ms
@@ -109,6 +113,8 @@ class Fragment:
         Input streams of which it keeps tuples for later timestamps.
     keeps_groups
         Whether it keeps those only as groups.
+    is_loop
+        Whether its statements read each other, so that it depends on all that has ever been.
     """
 
     query: str
@@ -117,10 +123,12 @@ class Fragment:
     inputs: Mapping[str, Columns]
     uses: Mapping[str, Columns]
     columns: Columns
+    functions: Mapping[str, str] = field(default_factory=dict[str, str])
     rejected: bool = False
     reach_ms: int = 0
     keeps: tuple[str, ...] = ()
     keeps_groups: bool = False
+    is_loop: bool = False
 
     @property
     def key(self) -> str:
@@ -255,11 +263,12 @@ def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
     decided = [_written(text) for text in texts]
     queries = [query for query, _ in decided]
     owners: dict[str, str] = {}
+    relations: dict[str, str] = {}
     waiting: dict[str, tuple[QueryRecord, Statement]] = {}
     for query, rewrites in decided:
         try:
-            statements = parse(query.statements)
-            running = _running(statements, rewrites)
+            statements = with_relations(parse(query.statements))
+            running = _running(_with_loops(query, statements), rewrites)
         except QueryError as error:
             raise in_statements(query.name, error) from None
         except Exception as error:
@@ -275,16 +284,21 @@ def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
                     f"is the name of {owner} already",
                     "Names of streams are shared by all queries: choose another.",
                 )
-            if PARTIAL_INFIX in statement.name:
-                problem = f"contains {PARTIAL_INFIX}, as the names of partial statements do"
-                remedy = "Choose another name."
-                raise InvalidQuery(query.name, "statements", statement.name, problem, remedy)
+            for infix, whose in INFIXES.items():
+                if infix in statement.name:
+                    problem = f"contains {infix}, as the names of {whose} do"
+                    remedy = "Choose another name."
+                    raise InvalidQuery(query.name, "statements", statement.name, problem, remedy)
             owners[statement.name] = query.name
+            if statement.is_relation:
+                relations[statement.name] = query.name
         for statement in running:
             waiting[statement.name] = query, statement
-            rejected = statement.name + REJECTED_SUFFIX
-            if rejected in query.outputs and query.on_error is OnError.SKIP:
-                waiting[rejected] = query, statement
+            loop = statement.loop
+            for name in (statement.name,) if loop is None else loop.exported:
+                rejected = name + REJECTED_SUFFIX
+                if rejected in query.outputs and query.on_error is OnError.SKIP:
+                    waiting.setdefault(rejected, (query, statement))
     unshared = {
         name
         for _, rewrites in decided
@@ -292,11 +306,19 @@ def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
         if each.kind is RewriteKind.SHARED
         for name in each.without
     }
+    _check_relations(waiting, relations)
     _check_made(waiting, owners, unshared)
     fragments = _in_order(waiting, catalogue)
     for query in queries:
-        _check_names(query, {f.name for f in fragments.values() if f.query == query.name})
+        made = {f.name for f in fragments.values() if f.query == query.name}
+        _check_names(query, made, relations)
     return Dataflow(fragments=fragments, columns=catalogue)
+
+
+def _with_loops(query: QueryRecord, statements: Sequence[Statement]) -> tuple[Statement, ...]:
+    """A query's statements, in which those of a loop are one."""
+    outputs = {name.removesuffix(REJECTED_SUFFIX) for name in query.outputs}
+    return with_loops(statements, outputs, query.loops.steps, query.loops.beyond)
 
 
 def _written(text: bytes) -> tuple[QueryRecord, tuple[Rewrite, ...]]:
@@ -316,17 +338,34 @@ def _running(written: Iterable[Statement], rewrites: Iterable[Rewrite]) -> list[
     return found
 
 
+def _check_relations(
+    waiting: Mapping[str, tuple[QueryRecord, Statement]], relations: Mapping[str, str]
+) -> None:
+    """Refuse to read a relation of another query; a query's own are in its statements."""
+    for query, statement in waiting.values():
+        for name in sorted(inputs_of(statement) & relations.keys()):
+            problem = f"is a relation of query {relations[name]}, which only its statements know"
+            remedy = f"Make a stream of it there: ISTREAM(SELECT * FROM {name})."
+            raise InvalidQuery(query.name, "statements", name, problem, remedy)
+
+
 def _check_made(
     waiting: Mapping[str, tuple[QueryRecord, Statement]],
     owners: Mapping[str, str],
     unshared: Collection[str],
 ) -> None:
-    """Refuse to read what is not made, since its reader was split below it, or is shared."""
+    """Refuse to read what is not made: its reader was split below it or is shared, or it is inside
+    a loop."""
+    loops = [one.loop for _, one in waiting.values() if one.loop is not None]
+    inside = {each.name for loop in loops for each in loop.statements}
     for query, statement in waiting.values():
         for stream in sorted(inputs_of(statement)):
             if stream in owners and stream not in waiting:
                 owner = owners[stream]
-                if stream in unshared:
+                if stream in inside:
+                    problem = f"is inside a loop of query {owner}, which does not give it"
+                    remedy = f"Name it in the outputs of query {owner}."
+                elif stream in unshared:
                     problem = f"is not made: query {owner} shares what would be made from it"
                     remedy = f"Apply query {owner} with `share: false`."
                 else:
@@ -352,6 +391,13 @@ def _in_order(
 ) -> dict[str, Fragment]:
     """Compile producers before consumers, and add the stream of each to the catalogue."""
     fragments: dict[str, Fragment] = {}
+    forwarded = {
+        stream: name
+        for name, (_, one) in waiting.items()
+        if one.loop is not None and name == one.name != one.loop.exported[0]
+        for stream in one.loop.exported
+    }
+    loops: dict[str, Program] = {}
     while waiting:
         ready = [
             name for name, (_, body) in waiting.items() if not inputs_of(body) & waiting.keys()
@@ -359,18 +405,24 @@ def _in_order(
         if not ready:
             query = next(iter(waiting.values()))[0]
             names = sorted(_on_cycles(waiting))
-            problem, remedy = "feed each other in a cycle", "Break it."
-            if len(names) == 1:
-                problem, remedy = "reads its own output", "Read another stream."
+            owners = sorted({waiting[name][0].name for name in names})
+            problem = f"of queries {', '.join(owners)} read each other, but a loop is in one query"
+            remedy = "Write all of its statements in one query."
             raise InvalidQuery(query.name, "statements", ", ".join(names), problem, remedy)
         for name in ready:
             query, statement = waiting.pop(name)
+            if name in forwarded:
+                statement = forwarding(loops[forwarded[name]], name)
             try:
                 program = compile_statement(statement, catalogue)
             except QueryError as error:
                 raise in_statements(query.name, error) from None
             except Exception as error:
                 raise _bug(query.name, error) from error
+            if statement.is_relation:
+                continue
+            if program.loop is not None:
+                loops[statement.name] = program
             if rejected := name != statement.name:
                 program = program.rejections
             catalogue[name] = program.columns
@@ -388,19 +440,21 @@ def _in_order(
                     for stream in program.inputs
                 },
                 columns=program.columns,
+                functions=program.functions,
                 rejected=rejected,
-                reach_ms=max((window.reach_ms for window in program.windows), default=0),
-                keeps=tuple(
-                    dict.fromkeys(w.stream for w in program.windows if w.range_ms != NOW_MS)
-                ),
-                keeps_groups=all(select.group is not None for select in program.selects),
+                reach_ms=program.bounded_reach_ms,
+                keeps=program.keeps,
+                is_loop=program.loop is not None,
+                keeps_groups=not program.relations
+                and program.loop is None
+                and all(select.group is not None for select in program.selects),
             )
     return fragments
 
 
 def inputs_of(statement: Statement) -> set[str]:
     """The streams that a statement reads."""
-    return {source.stream for select in statement.body.selects for source in select.sources}
+    return streams_of(statement)
 
 
 def _on_cycles(waiting: Mapping[str, tuple[QueryRecord, Statement]]) -> set[str]:
@@ -413,14 +467,17 @@ def _on_cycles(waiting: Mapping[str, tuple[QueryRecord, Statement]]) -> set[str]
     return left
 
 
-def _check_names(query: QueryRecord, made: Iterable[str]) -> None:
+def _check_names(query: QueryRecord, made: Iterable[str], relations: Collection[str]) -> None:
     named = [("outputs", name) for name in (*query.outputs, *query.deadlines_ms)]
     named += [("estimates", name) for name in query.estimates]
     named += [("primaries", name) for name in query.primaries]
-    for field, name in named:
-        if (name if field == "outputs" else whole_name(name)) not in made:
+    for where, name in named:
+        if (name if where == "outputs" else whole_name(name)) not in made:
             problem = "is not made by any statement of the query"
             if name.endswith(REJECTED_SUFFIX) and name.removesuffix(REJECTED_SUFFIX) in made:
                 problem, remedy = "is made only if tuples are left out", "Write `onError: skip`."
-                raise InvalidQuery(query.name, field, name, problem, remedy)
-            raise InvalidQuery(query.name, field, name, problem, nearest(name, made))
+                raise InvalidQuery(query.name, where, name, problem, remedy)
+            if name in relations:
+                problem, remedy = "is a relation, not a stream", "Name a stream made of it."
+                raise InvalidQuery(query.name, where, name, problem, remedy)
+            raise InvalidQuery(query.name, where, name, problem, nearest(name, made))

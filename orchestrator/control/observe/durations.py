@@ -12,12 +12,18 @@ from orchestrator.records import FragmentRecord, RecoveryStatus
 def recovered(
     before: ClusterView, after: ClusterView
 ) -> Iterator[tuple[FragmentRecord, RecoveryStatus]]:
-    """Replicas that have taken over, and have caught up since, with what that took."""
-    for _, found in sorted(after.fragments.items()):
+    """Replicas that have taken over, and have caught up since, with what that took.
+
+    A host may say so before the record has it as primary.
+    """
+    for key, found in sorted(after.fragments.items()):
         primary, fragment = found.record.primary, found.record.fragment
         old, new = (view.status(primary, fragment) for view in (before, after))
         if new is None or new.recovered is None:
             continue
+        known = before.fragments.get(key)
+        if known is None or known.record.primary != primary:
+            old = None
         if old is None or (old.epoch, old.recovered) != (new.epoch, new.recovered):
             yield found.record, new.recovered
 

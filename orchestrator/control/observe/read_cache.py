@@ -15,10 +15,14 @@ from typing import Any, Protocol, TypeVar
 from orchestrator.records import Record
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
+    AUTOMATION,
+    CHECKPOINTS,
     CORDONS,
     FRAGMENTS,
     LINKS,
+    MAINTENANCE,
     MOVES,
+    PROPOSAL,
     PROPOSALS,
     QUERIES,
     REQUESTS,
@@ -27,6 +31,7 @@ from orchestrator.store.protocol import (
     SERVICES,
     STREAMS,
     STRIKES,
+    TURNS,
     Key,
     Listing,
     RecordFolder,
@@ -36,9 +41,12 @@ from orchestrator.store.protocol import (
 
 R = TypeVar("R", bound=Record)
 
+Where = RecordFolder[Any] | Key[Any]
+
 
 RARELY_CHANGING = (
     FRAGMENTS,
+    CHECKPOINTS,
     ASSIGNMENTS,
     QUERIES,
     RUNNING_QUERIES,
@@ -51,8 +59,12 @@ RARELY_CHANGING = (
     LINKS,
     STRIKES,
     SERVICES,
+    TURNS,
+    MAINTENANCE,
+    AUTOMATION,
+    PROPOSAL,
 )
-"""Folders worth keeping. Nodes report several times a second."""
+"""Folders and records worth keeping. Nodes report several times a second."""
 
 
 class RecordReader(Protocol):
@@ -75,7 +87,7 @@ class ReadCache:
     store
         The store that is read.
     kept
-        Folders to keep; any other one is read each time.
+        Folders and records to keep; any other one is read each time.
     urgent
         Those of them whose changes are told to `on_change`, on the store's thread.
     on_change
@@ -85,13 +97,14 @@ class ReadCache:
     def __init__(
         self,
         store: Store,
-        kept: Sequence[RecordFolder[Record]],
-        urgent: Sequence[RecordFolder[Record]] = (),
+        kept: Sequence[Where],
+        urgent: Sequence[Where] = (),
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._kept = {folder.path for folder in kept}
         self._listings: dict[str, Listing[Any]] = {}
+        self._records: dict[str, Versioned[Any] | None] = {}
         self._changed: set[str] = set()
         self._watches = [
             store.watch(folder, self._watcher(folder, on_change if folder in urgent else None))
@@ -99,8 +112,17 @@ class ReadCache:
         ]
 
     def get(self, key: Key[R]) -> Versioned[R] | None:
-        """Read a record."""
-        return self._store.get(key)
+        """Read a record, if it may have changed."""
+        path = key.path
+        if path in self._changed:
+            self._changed.discard(path)
+            self._records.pop(path, None)
+        if path in self._records:
+            return self._records[path]
+        found = self._store.get(key)
+        if path in self._kept:
+            self._records[path] = found
+        return found
 
     def list(self, folder: RecordFolder[R]) -> Listing[R]:
         """Read a folder, if it may have changed."""
@@ -122,15 +144,14 @@ class ReadCache:
     def clear(self) -> None:
         """Read everything anew the next time."""
         self._listings.clear()
+        self._records.clear()
 
     def close(self) -> None:
         """End the watches; nothing may be read afterwards."""
         for watch in self._watches:
             watch.cancel()
 
-    def _watcher(
-        self, folder: RecordFolder[Record], on_change: Callable[[], None] | None
-    ) -> Callable[[], None]:
+    def _watcher(self, folder: Where, on_change: Callable[[], None] | None) -> Callable[[], None]:
         def changed() -> None:
             self._changed.add(folder.path)
             if on_change is not None:

@@ -105,7 +105,9 @@ def _is_size(state_bytes: int | None) -> bool:
 def _is_load(load: ReplicaLoad | None) -> bool:
     if load is None:
         return True
-    return _all_within(msgspec.structs.astuple(load)) and load.window_share <= 1
+    rates = msgspec.structs.replace(load, emitted_bytes_s=0.0)
+    sizes = _all_within([load.emitted_bytes_s], MOST_BYTES)
+    return sizes and _all_within(msgspec.structs.astuple(rates)) and load.window_share <= 1
 
 
 def _is_host_load(load: HostLoad | None) -> bool:

@@ -14,16 +14,21 @@ from orchestrator.control.observe.readiness import Incomplete
 from orchestrator.control.observe.report_checks import checked_report
 from orchestrator.records import (
     Assignment,
+    AutomationMode,
+    AutomationRecord,
+    CheckpointsRecord,
     ClocksRecord,
     ClusterRecord,
     CordonRecord,
     CostStatus,
     DisturbedLink,
     FragmentRecord,
+    IssuedRecord,
     MovePlan,
     NodeKind,
     NodeRecord,
     ProposalRecord,
+    ProposedMoves,
     QueryRecord,
     Record,
     ReplicaId,
@@ -33,18 +38,25 @@ from orchestrator.records import (
     RunningQueryRecord,
     RunningStreamRecord,
     ServicesRecord,
+    SlotRecord,
     StreamRecord,
     StrikeRecord,
+    TurnRecord,
 )
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
+    AUTOMATION,
+    CHECKPOINTS,
     CLOCKS,
     CLUSTER,
     CORDONS,
     FRAGMENTS,
+    ISSUED,
     LINKS,
+    MAINTENANCE,
     MOVES,
     NODES,
+    PROPOSAL,
     PROPOSALS,
     QUERIES,
     REQUESTS,
@@ -53,6 +65,7 @@ from orchestrator.store.protocol import (
     SERVICES,
     STREAMS,
     STRIKES,
+    TURNS,
     Key,
     RecordFolder,
     RecordInvalid,
@@ -62,6 +75,9 @@ from streams.evaluate.rejected_count import RejectedCount
 from streams.vectors.chunk import type_names
 
 R = TypeVar("R", bound=Record)
+
+SLOT = MAINTENANCE.key("slot")
+"""The one record in that folder."""
 
 LEAST_SAMPLES = 100
 """Batches after which a measured cost is used."""
@@ -87,6 +103,22 @@ class UnlistedReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColdSecondary:
+    """A secondary that lives, and is not warm or lags.
+
+    Attributes
+    ----------
+    since_us
+        When this coordinator first noticed, or last saw that more of its state had come.
+    given_bytes
+        The most that it has been sent of its state.
+    """
+
+    since_us: int
+    given_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
     """Everything in the store, by name, with versions.
 
@@ -96,6 +128,8 @@ class ClusterView:
         What people wrote of the streams that enter from outside, and what has been decided of them.
     fragments
         By `<query>.<fragment>`.
+    checkpoints
+        The checkpoints of fragments, by the same names.
     requests, proposals
         What clients ask for, and what the leader has answered, by name.
     cordons
@@ -108,15 +142,27 @@ class ClusterView:
         What drills ask of processes, by their names.
     services
         Loads of processes that are no hosts.
+    turns
+        Processes that were told to end, by the names of their turns.
+    maintenance
+        Holds the slot, if somebody has it.
+    automation
+        What people want of moves that nobody asks for.
+    proposed
+        Such moves, as the leader proposes them.
+    occasions
+        Why the leader should look for such moves now, a phrase each (`occasions`).
     invalid
         Records that could not be decoded or contradict themselves.
+    issued
+        By how much the numbers that the store issues are raised.
     settings_readable, clocks_readable
-        Whether the cluster's settings and clocks can be read, or are not there yet.
+        Whether the cluster's settings, with `issued`, and its clocks can be read, or are not there
+        yet.
     orphaned_since_us
         Fragment whose primary is gone, or has stepped down → when this coordinator first noticed.
-    cold_since_us
-        Fragment whose secondary lives, and is not warm or lags → when this coordinator first
-        noticed.
+    cold
+        Fragment → its secondary, if that lives and is not warm or lags.
     unlisted
         Fragment of which no listed replica but the primary has the state → one that is not listed
         and has it.
@@ -134,6 +180,9 @@ class ClusterView:
         The queries that compile, and why the others do not.
     suspects
         The nodes that are `suspected`.
+    leaving
+        Nodes and sites whose present hosts are about to end → since when. A host that is started
+        in the place of such a one does not leave.
     """
 
     cluster: Versioned[ClusterRecord] | None = None
@@ -143,6 +192,7 @@ class ClusterView:
     queries: Mapping[str, Versioned[QueryRecord]] = field(default_factory=_nothing)
     running_queries: Mapping[str, Versioned[RunningQueryRecord]] = field(default_factory=_nothing)
     fragments: Mapping[str, Versioned[FragmentRecord]] = field(default_factory=_nothing)
+    checkpoints: Mapping[str, Versioned[CheckpointsRecord]] = field(default_factory=_nothing)
     requests: Mapping[str, Versioned[RequestRecord]] = field(default_factory=_nothing)
     proposals: Mapping[str, Versioned[ProposalRecord]] = field(default_factory=_nothing)
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
@@ -151,12 +201,18 @@ class ClusterView:
     links: Mapping[str, Versioned[DisturbedLink]] = field(default_factory=_nothing)
     strikes: Mapping[str, Versioned[StrikeRecord]] = field(default_factory=_nothing)
     services: Mapping[str, Versioned[ServicesRecord]] = field(default_factory=_nothing)
+    turns: Mapping[str, Versioned[TurnRecord]] = field(default_factory=_nothing)
+    maintenance: Mapping[str, Versioned[SlotRecord]] = field(default_factory=_nothing)
     invalid: tuple[RecordInvalid, ...] = ()
     clocks: Versioned[ClocksRecord] | None = None
+    issued: Versioned[IssuedRecord] | None = None
+    automation: AutomationRecord = field(default_factory=AutomationRecord)
+    proposed: Versioned[ProposedMoves] | None = None
+    occasions: tuple[str, ...] = ()
     settings_readable: bool = True
     clocks_readable: bool = True
     orphaned_since_us: Mapping[str, int] = field(default_factory=_nothing)
-    cold_since_us: Mapping[str, int] = field(default_factory=_nothing)
+    cold: Mapping[str, ColdSecondary] = field(default_factory=_nothing)
     unlisted: Mapping[str, UnlistedReplica] = field(default_factory=_nothing)
     unprotected_since_us: Mapping[str, int] = field(default_factory=_nothing)
     overloaded: frozenset[str] = frozenset()
@@ -166,9 +222,11 @@ class ClusterView:
     dataflow: Dataflow = field(init=False)
     problems: tuple[InvalidQuery, ...] = field(init=False)
     suspects: frozenset[str] = field(init=False)
+    leaving: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "suspects", frozenset(self._suspects()))
+        object.__setattr__(self, "leaving", self._leaving())
         unreadable = self.broken(RUNNING_STREAMS)
         specs = {n: found.record for n, found in self.streams.items() if n not in unreadable}
         object.__setattr__(self, "entering", self.entering_of(specs))
@@ -211,12 +269,16 @@ class ClusterView:
 
     def entering_of(self, specs: Mapping[str, StreamRecord]) -> dict[str, EnteringStream]:
         """Streams of the store or of manifests, with what has been decided of them."""
-        created = {name: found.created for name, found in self.streams.items()}
+        created = {name: self.number_of(found) for name, found in self.streams.items()}
         running = {name: found.record for name, found in self.running_streams.items()}
         return {
             name: EnteringStream.of(spec, created.get(name, 0), running.get(name))
             for name, spec in specs.items()
         }
+
+    def number_of(self, found: Versioned[Record]) -> int:
+        """What the store has issued for the creation of a stream or query: a first generation."""
+        return found.created + (0 if self.issued is None else self.issued.record.floor)
 
     @property
     def stream_records(self) -> dict[str, StreamRecord]:
@@ -244,6 +306,11 @@ class ClusterView:
             if found.record.placement(query) is not None and not found.record.changed:
                 return name
         return None
+
+    @property
+    def slot(self) -> Versioned[SlotRecord] | None:
+        """The process whose turn it is; None: nobody's."""
+        return next(iter(self.maintenance.values()), None)
 
     @property
     def service_records(self) -> list[ServicesRecord]:
@@ -298,16 +365,42 @@ class ClusterView:
                 ):
                     yield loss.replica.node
 
+    def _leaving(self) -> dict[str, int]:
+        slot = None if self.slot is None else self.slot.record
+        turn = None if slot is None else self.turns.get(slot.turn)
+        told = {} if turn is None else turn.record.lives
+        found: dict[str, int] = {}
+        for name, node in self.nodes.items():
+            if node.record.leaving is not None:
+                found[name] = node.record.leaving.since_us
+            elif slot is not None and node.record.incarnation in (
+                slot.lives.get(name),
+                told.get(name),
+            ):
+                found[name] = slot.since_us
+        return found
+
     @property
     def lacked(self) -> tuple[str, ...]:
         """Nodes of the manifest that cannot be planned with, though nobody has closed them."""
-        usable = self.trusted.keys() | self.cordoned
+        usable = (self.trusted.keys() - self.leaving.keys()) | self.cordoned
         return tuple(node for node in self.settings.nodes if node not in usable)
 
     @property
     def cordoned(self) -> set[str]:
-        """Nodes on which nothing new is placed. Who put a cordon that cannot be read meant it."""
+        """Nodes that operators have closed. Who put a cordon that cannot be read meant it."""
         return self.cordons.keys() | self.broken(CORDONS).keys()
+
+    @property
+    def closed(self) -> set[str]:
+        """Nodes on which nothing new is placed: they are cordoned, or their hosts leave."""
+        return self.cordoned | self.leaving.keys()
+
+    def closed_because(self, node: str) -> str | None:
+        """Why nothing new is placed on a node, and what changes that; None: it is open."""
+        if node in self.cordoned:
+            return f"is cordoned; `vivace uncordon {node}` admits it"
+        return "leaves, and is to be replaced" if node in self.leaving else None
 
     def alive(self, replica: ReplicaId | None) -> bool:
         """Whether the node still runs in that incarnation, and is not suspected."""
@@ -341,6 +434,16 @@ class ClusterView:
             return None
         return self.nodes[replica.node].record.replicas.get(fragment)
 
+    def state_bytes(self, record: FragmentRecord) -> int | None:
+        """Size of a fragment's state as its primary reports it, else of the last that it has given;
+        None: nobody knows."""
+        status = self.status(record.primary, record.fragment)
+        if status is None:
+            return None
+        if status.state_bytes is None and status.snapshot is not None:
+            return status.snapshot.bytes
+        return status.state_bytes
+
     def reports_of(self, fragment: str) -> dict[str, ReplicaStatus]:
         """Node → its report of a replica of the fragment, whether or not the record lists it."""
         return {
@@ -348,6 +451,11 @@ class ClusterView:
             for name, found in self.nodes.items()
             if fragment in found.record.replicas
         }
+
+    def given_bytes(self, fragment: str) -> int:
+        """How much of a state that one replica is giving another has been sent."""
+        reports = self.reports_of(fragment).values()
+        return max((each.giving_bytes for each in reports if each.giving_bytes), default=0)
 
     def unlisted_replica(self, record: FragmentRecord) -> ReplicaId | None:
         """A replica that the record does not list and that has the fragment's present state; of
@@ -385,9 +493,10 @@ class ClusterView:
         return status is not None and status.role is ReplicaRole.STANDBY
 
     def stateless(self, record: FragmentRecord) -> bool:
-        """Whether the primary is alive and has no state: evaluating its input has failed."""
+        """Whether the primary is alive and has no state, nor reads a checkpoint: evaluating its
+        input has failed."""
         status = self.status(record.primary, record.fragment)
-        return status is not None and status.role is ReplicaRole.WARMING
+        return status is not None and status.role is ReplicaRole.WARMING and not status.restoring
 
     def rejected(self, record: FragmentRecord) -> RejectedCount | None:
         """What a fragment has left out, as its primary counts; None if nobody tells."""
@@ -428,6 +537,11 @@ class ClusterView:
             self.acts(each, record.fragment) for each in record.replicas
         )
 
+    def moved_by(self, key: str) -> str | None:
+        """The plan of moves that still has to do with a fragment; None: there is none."""
+        plans = sorted(self.moves.items())
+        return next((name for name, found in plans if key in found.record.moving), None)
+
     @property
     def unprotected(self) -> list[str]:
         """Names of the fragments that are not protected."""
@@ -455,8 +569,18 @@ def read_view(store: RecordReader) -> ClusterView:
         The session is not `CONNECTED`.
     """
     invalid: list[RecordInvalid] = []
+    # A turn ends after its hosts: that it is over is seen before they are.
+    turns = _sound(store, TURNS, invalid)
+    maintenance = _sound(store, MAINTENANCE, invalid)
     cluster, settings_readable = _one(store, CLUSTER, invalid)
     clocks, clocks_readable = _one(store, CLOCKS, invalid)
+    issued, issued_readable = _one(store, ISSUED, invalid)
+    automation, automation_readable = _one(store, AUTOMATION, invalid)
+    proposed, _ = _one(store, PROPOSAL, invalid)
+    # Whoever wrote what cannot be read wanted it otherwise than it is.
+    wanted = AutomationRecord(
+        mode=AutomationMode.PROPOSE if automation_readable else AutomationMode.OFF
+    )
     # The order matters. Fragments and assignments are read before the nodes they name, so that a
     # node that seems gone is gone. Proposals, and how queries run, are written before the
     # queries: whoever has read a query finds them.
@@ -471,6 +595,7 @@ def read_view(store: RecordReader) -> ClusterView:
     return ClusterView(
         cluster=cluster,
         fragments=fragments,
+        checkpoints=_sound(store, CHECKPOINTS, invalid, lambda record: record.key),
         assignments=assignments,
         queries={name: found for name, found in queries.items() if name not in undecided},
         running_queries=running,
@@ -487,9 +612,14 @@ def read_view(store: RecordReader) -> ClusterView:
             for name, found in _sound(store, NODES, invalid, lambda record: record.node).items()
         },
         services=_sound(store, SERVICES, invalid),
+        turns=turns,
+        maintenance=maintenance,
         invalid=tuple(invalid),
-        settings_readable=settings_readable,
+        issued=issued,
+        settings_readable=settings_readable and issued_readable,
         clocks=clocks,
+        automation=wanted if automation is None else automation.record,
+        proposed=proposed,
         clocks_readable=clocks_readable,
     )
 

@@ -1,7 +1,7 @@
 """How often the replicas of every fragment should be evaluated, and their expected input.
 
 Evaluations come as often as the streams bring something. They come more rarely where replicas rest
-(`streams.scheduling.rests`): on a node with many replicas, or with slow processors.
+(`streams.scheduling.batching`): on a node with many replicas, or with slow processors.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from orchestrator.control.observe.dataflow import Dataflow
 from orchestrator.control.observe.measured_load import mean_speed
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.records import ReplicaId
-from streams.scheduling.cadence import TIMESTAMPS_PER_DISPATCH
-from streams.scheduling.rests import (
-    MANY_SHARE,
+from streams.scheduling.batching import (
+    BELIEVED_US,
+    DISPATCH_US,
+    IN_TIME_SHARE,
+    PATIENCE,
     RECOVERY_LAGS,
-    STANDBY_REST_SHARES,
-    STANDBY_RESTS,
-    many_replicas_us,
-    rest_us,
+    STANDBY_LAGS,
+    planned_rest_us,
+    wanted_us,
 )
+from streams.scheduling.cadence import TIMESTAMPS_PER_DISPATCH
 
 REPLICAS = 2
 """Of a fragment."""
@@ -109,10 +111,15 @@ def expected_evaluations(
     # Admission asks for the room at full load, so hosts are taken to be CPU-starved.
     slowness = max(1 / mean_speed(view.executors.values()), 1.0)
 
-    def rest_ms(name: str, role: ReplicaRole, rests: int, most_ms: float) -> float:
-        replicas = beside[name, role]
-        wanted_us = rests * many_replicas_us(replicas, round(batch_ms * 1e3), slowness)
-        return _rest_ms(wanted_us, most_ms, batch_ms)
+    dispatch_us = _dispatch_us(view)
+
+    def rest_ms(name: str, role: ReplicaRole, patience: int, most_ms: float) -> float:
+        wanted = patience * wanted_us(beside[name, role], dispatch_us * slowness)
+        most_us = min(max(most_ms, 0.0), NO_DEADLINE_MS) * 1e3
+        query = flow.fragments[name].query
+        own = view.query_records[query].batching if query in view.query_records else None
+        policy = own or view.settings.batching
+        return planned_rest_us(policy, wanted, most_us, round(batch_ms * 1e3)) / 1e3
 
     evaluations_s: dict[str, float] = {}
     standby_evaluations_s: dict[str, float] = {}
@@ -128,11 +135,11 @@ def expected_evaluations(
             ),
         )
         # Its sub-deadline is taken to be the whole deadline, as it is for a chain on one node.
-        most_ms = min(MANY_SHARE * due_ms[name], RECOVERY_LAGS * lags_ms[name])
+        most_ms = min(IN_TIME_SHARE * due_ms[name], RECOVERY_LAGS * lags_ms[name])
         rests_ms = rest_ms(name, ReplicaRole.PRIMARY, 1, most_ms)
         evaluations_s[name] = chunks_s[name] = limited(come_s, rests_ms)
-        most_ms = STANDBY_REST_SHARES[1] * lags_ms[name]
-        rests_ms = rest_ms(name, ReplicaRole.STANDBY, STANDBY_RESTS, most_ms)
+        most_ms = STANDBY_LAGS[1] * lags_ms[name]
+        rests_ms = rest_ms(name, ReplicaRole.STANDBY, PATIENCE, most_ms)
         standby_evaluations_s[name] = limited(come_s, rests_ms)
     return ExpectedEvaluations(
         inputs={name: each.inputs for name, each in flow.fragments.items()},
@@ -200,7 +207,8 @@ def _advances_s(entering_s: Sequence[float], made_s: Sequence[float], timestamps
     return min(sum(made_s or entering_s), slowest_s)
 
 
-def _rest_ms(wanted_us: float, most_ms: float, batch_ms: float) -> float:
-    """How long a replica rests between two evaluations, as `streams.scheduling.rests` has it."""
-    most_us = min(max(most_ms, 0.0), NO_DEADLINE_MS) * 1e3
-    return rest_us(wanted_us, most_us, round(batch_ms * 1e3)) / 1e3
+def _dispatch_us(view: ClusterView) -> float:
+    """Processor time of a batch beyond its tuples, at speed 1, as executors have measured it."""
+    told = [node.load.dispatch_us for node in view.executors.values() if node.load is not None]
+    least_us, most_us = BELIEVED_US
+    return min(max(sum(told) / len(told), least_us), most_us) if told else DISPATCH_US

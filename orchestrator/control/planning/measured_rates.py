@@ -2,8 +2,9 @@
 
 Admission goes by the rates that manifests state, whatever a quiet hour brings; where a fragment is
 best moved to, by those of now. A fragment that has run for half a minute tells how many tuples it
-takes in and gives a second; the bytes of a tuple are those of its columns. Where nobody has
-measured a stream, its fragment's selectivity applies to what is known of its input.
+takes in and gives a second, and how large the latter are, texts included; of a stream that enters,
+its site tells that. Where nobody has measured a stream, its fragment's selectivity applies to what
+is known of its input.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ def measured_rates(view: ClusterView, work: Workload) -> MeasuredRates:
     tuples_s = dict(_entering(view, work.flow))
     rates: dict[str, Rate] = {}
     for name in work.rates.keys() - work.flow.fragments.keys():
-        rates[name] = _at(work.rates[name], tuples_s.get(name))
+        rates[name] = _at(work.rates[name], tuples_s.get(name), _tuple_bytes(view, name))
     for fragment in work.flow.fragments.values():
         stated = work.rates[fragment.name]
         if (load := _load(view, fragment)) is not None:
             tuples_s[fragment.name] = load.emitted_s
-            rates[fragment.name] = _at(stated, load.emitted_s)
+            told, emitted_s = load.emitted_bytes_s, load.emitted_s
+            rates[fragment.name] = _at(stated, emitted_s, told / emitted_s if told else None)
             continue
         before, now = taken_by(fragment, work.rates), taken_by(fragment, rates)
         share = now.bytes_s / before.bytes_s if before.bytes_s else 1.0
@@ -69,9 +71,17 @@ def _entering(view: ClusterView, flow: Dataflow) -> Iterator[tuple[str, float]]:
                 yield stream, load.tuples_s
 
 
-def _at(stated: Rate, tuples_s: float | None) -> Rate:
-    """A stream of as wide tuples, and so many a second."""
+def _tuple_bytes(view: ClusterView, stream: str) -> float | None:
+    """How large the tuples of an entering stream are, as the site says that feeds consumers."""
+    entering = view.entering.get(stream)
+    site = None if entering is None else view.hosts.get(entering.feeding_site)
+    status = None if site is None else site.sources.get(stream)
+    return None if status is None else status.tuple_bytes
+
+
+def _at(stated: Rate, tuples_s: float | None, tuple_bytes: float | None = None) -> Rate:
+    """A stream of so many tuples a second; as large as stated if nobody has told their size."""
     if tuples_s is None or not stated.tuples_s:
         return stated
-    width = stated.bytes_s / stated.tuples_s
+    width = tuple_bytes or stated.bytes_s / stated.tuples_s
     return replace(stated, tuples_s=tuples_s, bytes_s=tuples_s * width)

@@ -14,7 +14,7 @@ from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.evaluations import ExpectedEvaluations
 from orchestrator.records import NodeRecord, ReplicaLoad
 from orchestrator.records.speed import HOST_CORES
-from streams.scheduling.rests import IDLE_RESTS
+from streams.scheduling.batching import BELIEVED_US, PATIENCE
 
 OVERHEAD_US = 500.0
 OFTEN_S = 600.0
@@ -26,9 +26,6 @@ it, measured overheads and the measured load of hosts count."""
 RECEIVED = 0.4
 """Cost of a chunk from another host, in overheads of an evaluation. Inferred from a standby in
 benchmark `own_data` that has few evaluations and reads a stream of many chunks."""
-
-OVERHEADS_US = (50.0, 5_000.0)
-"""Least and greatest overhead that is believed or assumed."""
 
 LEAST_EVALUATIONS_S = 20.0
 """Evaluations a second, in the whole cluster, from which on the overhead is measured."""
@@ -84,7 +81,7 @@ def overhead_us(view: ClusterView, expected: ExpectedEvaluations) -> float:
         found_us = assumed_us(view, all_s / max(len(view.executors), 1))
     else:
         found_us = spent_us / counted_s
-    least_us, most_us = OVERHEADS_US
+    least_us, most_us = BELIEVED_US
     return min(max(found_us, least_us), most_us)
 
 
@@ -103,4 +100,4 @@ def _fed_share(load: ReplicaLoad | None, tuples_s: float) -> float:
     come = 1.0
     if load is not None and tuples_s >= LEAST_TUPLES_S:
         come = min(load.tuples_s / tuples_s, 1.0)
-    return come + (1 - come) / IDLE_RESTS
+    return come + (1 - come) / PATIENCE

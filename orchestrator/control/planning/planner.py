@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
+from functools import cached_property, partial
 
 import msgspec
 
@@ -16,6 +17,7 @@ from orchestrator.control.observe.dataflow import (
     InvalidQuery,
     sound_dataflow,
 )
+from orchestrator.control.observe.failure_domains import HostDomains
 from orchestrator.control.observe.unreadable_fragments import reconstructed_fragments
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.feeding import fed_standbys, fed_timing, feedings, with_feeding
@@ -37,7 +39,9 @@ from orchestrator.control.planning.task import (
     QueryTask,
     RunningFragment,
     flowing,
+    lacking,
     network_view,
+    wanted_functions,
     without_hosts,
 )
 from orchestrator.control.planning.utilisation import PredictedPlace, overload, places, room_cores
@@ -188,24 +192,42 @@ class Planning:
         InvalidQuery
             Its sites are not there, or it reads a query that has no place yet.
         PlacementError
-            It cannot be placed. `Overload`: it is new, and would overload a node or a machine.
+            It cannot be placed, however loose failure domains are. `Overload`: it is new, and would
+            overload a node or a machine.
         """
+        how = {"relaxed": relaxed, "without_sites": without_sites}
+        *stricter, loosest = self.domains.levels
+        for looseness in stricter:
+            with suppress(PlacementError):
+                return self._place_apart(query, looseness=looseness, **how)
+        return self._place_apart(query, looseness=loosest, **how)
+
+    @cached_property
+    def domains(self) -> HostDomains:
+        """Which nodes may die together."""
+        return HostDomains(self.view)
+
+    def _place_apart(
+        self, query: str, *, looseness: int, relaxed: bool, without_sites: bool
+    ) -> Plan:
+        """Place a query with failure domains of some looseness."""
+        task = partial(self.task, query, looseness=looseness)
         is_new = all(work.fragment.key not in self.fragments for work in self.work.of(query))
         if relaxed or not is_new or not self.view.settings.admission:
-            return self._place(query, relaxed=relaxed, without_sites=without_sites)
+            return self._place(task(relaxed=relaxed, without_sites=without_sites))
         running, before = dict(self.running), self.places()
         room = room_cores(before)
         # Fragments that follow each other belong together, unless no node has room for them.
         for settings in (self.settings, replace(self.settings, crossing_ms=0.0)):
             try:
-                plan = self._place(query, relaxed=relaxed, room_cores=room, settings=settings)
+                plan = self._place(replace(task(room_cores=room), settings=settings))
             except PlacementError:
                 continue
             if overload(before, self.places(), query, self.work) is None:
                 return plan
             self.running = dict(running)
         # Either there is no plan anyway, or its figures tell what it lacks.
-        plan = self._place(query, relaxed=relaxed)
+        plan = self._place(task())
         refused = overload(before, self.places(), query, self.work)
         if refused is not None:
             self.running = running
@@ -232,7 +254,7 @@ class Planning:
                 if name in self.running:
                     self.replace_secondary(query, name, None, without_sites=True)
                 else:
-                    self._place(query, relaxed=True, without_sites=True)
+                    self._place(self.task(query, relaxed=True, without_sites=True))
                 self._healed[name] = self.running[name]
         self.running = before
         return {name: self._healed[name] for name in lacking if name in self._healed}
@@ -246,23 +268,12 @@ class Planning:
                 found[name] = work.fragment.query
         return found
 
-    def _place(
-        self,
-        query: str,
-        *,
-        relaxed: bool,
-        room_cores: Mapping[str, float] | None = None,
-        settings: Settings | None = None,
-        without_sites: bool = False,
-    ) -> Plan:
-        task = self.task(query, relaxed=relaxed, room_cores=room_cores, without_sites=without_sites)
-        if settings is not None:
-            task = replace(task, settings=settings)
+    def _place(self, task: QueryTask) -> Plan:
         # 1. The cheapest primaries, with the price of their standbys.
         cheapest = cheapest_places(task)
         # 2. Sub-deadlines; other primaries if these leave too little time.
         deadlines = deadline_task(task, cheapest.candidates)
-        if relaxed:
+        if task.relaxed:
             due = best_effort(deadlines.problem, deadlines.places)
         else:
             due = kept_by_cheapest(deadlines.problem, deadlines.places)
@@ -315,6 +326,7 @@ class Planning:
         prefer: str | None,
         avoid: Collection[str] = (),
         *,
+        loosest: int | None = None,
         without_sites: bool = False,
     ) -> tuple[Secondary, str | None]:
         """Choose a node to stand by for one fragment; see `choose_secondary`.
@@ -323,6 +335,8 @@ class Planning:
         ----------
         avoid
             Nodes that must not be chosen.
+        loosest
+            How loose failure domains may become; None: as loose as they can.
         without_sites
             As in `task`.
 
@@ -340,8 +354,12 @@ class Planning:
             query, absent=dict.fromkeys(absent, somewhere), without_sites=without_sites
         )
         if avoid:
-            task = replace(task, network=without_hosts(task.network, avoid))
-        found, problem = choose_secondary(task, fragment, prefer)
+            network = without_hosts(task.network, avoid)
+            if loosest is not None:
+                # What those nodes alone are apart from is apart from nothing without them.
+                network = network.with_domains(task.network.domains)
+            task = replace(task, network=network)
+        found, problem = choose_secondary(task, fragment, prefer, loosest)
         lag_ms = standby_lag_ms(task, found, before.timing.sub_deadline_ms)
         timing = msgspec.structs.replace(before.timing, standby_lag_ms=lag_ms)
         standbys = self.standbys(task) | {fragment: found}
@@ -357,6 +375,7 @@ class Planning:
         absent: Mapping[str, RunningFragment] | None = None,
         room_cores: Mapping[str, float] | None = None,
         without_sites: bool = False,
+        looseness: int = 0,
     ) -> QueryTask:
         """The problem of one query.
 
@@ -369,9 +388,13 @@ class Planning:
         without_sites
             Whether it may do without its sites: for a query that runs. One that is not there is
             taken to be where the fragment runs that it feeds or follows.
+        looseness
+            Of failure domains.
         """
         record = self.queries[query]
         self._check_makers(record)
+        without = self.lacking(query)
+        self._check_functions(record, without)
         if not without_sites:
             self._check_sites(record)
         own = {work.name for work in self.work.of(query)}
@@ -392,8 +415,9 @@ class Planning:
             work=work,
             running=everywhere,
             network=without_hosts(
-                network_view(self.view.trusted, replicas, room_cores), self.view.cordoned
-            ),
+                network_view(self.view.trusted, replicas, room_cores),
+                self.view.closed | without.keys(),
+            ).loosened(looseness),
             settings=self.settings,
             detection_ms=self.view.settings.detection_ms,
             ack_interval_ms=self.view.settings.ack_interval_ms,
@@ -454,6 +478,22 @@ class Planning:
             placements=tuple(replace(each, standby=choices.get(each.operator)) for each in placed),
             queries=(figures,),
         )
+
+    def lacking(self, query: str) -> dict[str, str]:
+        """Hosts on which a query cannot run because of the functions it calls → why."""
+        wanted = wanted_functions(self.flow.of(query), self.fragments)
+        return lacking(wanted, self.view.executors)
+
+    def _check_functions(self, record: QueryRecord, without: Mapping[str, str]) -> None:
+        if without and without.keys() >= self.view.executors.keys():
+            raise InvalidQuery(
+                record.name,
+                "statements",
+                "; ".join(f"{node} {why}" for node, why in sorted(without.items())[:3]),
+                "can run nowhere",
+                "Install the package that has the function on every host, in the version that the "
+                "coordinators have, and restart the hosts.",
+            )
 
     def _check_makers(self, record: QueryRecord) -> None:
         for fragment in self.flow.of(record.name):

@@ -127,7 +127,7 @@ def relocate(planning: Planning, key: str, primary: str, secondary: str) -> Relo
 def _check_nodes(
     planning: Planning, key: str, now: RunningFragment, primary: str, secondary: str
 ) -> None:
-    view = planning.view
+    view, domains = planning.view, planning.domains
     if primary == secondary:
         problem = f"both replicas would be on {primary}"
         raise MoveRefused(key, problem, Reason.FAILURE_DOMAIN)
@@ -136,20 +136,21 @@ def _check_nodes(
             known = ", ".join(sorted(view.executors))
             problem = f"{node} is not a live node; live nodes: {known}"
             raise MoveRefused(key, problem, Reason.NOT_THERE)
-        if node in view.cordoned:
-            problem = f"{node} is cordoned; `vivace uncordon {node}` admits it"
-            raise MoveRefused(key, problem, Reason.CORDONED)
+        if (closed := view.closed_because(node)) is not None:
+            raise MoveRefused(key, f"{node} {closed}", Reason.CORDONED)
         if view.suspected(node):
             raise MoveRefused(key, f"{node} is silent at present", Reason.SILENT)
+        if (lack := planning.lacking(planning.fragments[key].query).get(node)) is not None:
+            raise MoveRefused(key, f"{node} {lack}", Reason.FUNCTIONS)
     allowed = planning.work.fragments[planning.fragments[key].fragment].allowed
     if primary != now.primary and allowed and primary not in allowed:
         problem = f"its manifest allows its primary on {', '.join(allowed)} only"
         raise MoveRefused(key, problem, Reason.PRIMARIES)
-    domains = {name: node.domain for name, node in view.executors.items()}
-    if len(set(domains.values())) > 1 and domains.get(primary) == domains.get(secondary):
-        where = f"{primary} and {secondary} lie in one failure domain, {domains.get(primary)}"
-        if domains.get(now.primary) != domains.get(now.secondary or ""):
-            raise MoveRefused(key, where, Reason.FAILURE_DOMAIN)
+    before = domains.looseness(now.primary, now.secondary or "")
+    if domains.looseness(primary, secondary) > before:
+        shared = ", ".join(domains.shared(primary, secondary))
+        where = f"{primary} and {secondary} share {shared}"
+        raise MoveRefused(key, where, Reason.FAILURE_DOMAIN)
 
 
 def _reading(planning: Planning, name: str, query: str) -> list[str]:

@@ -14,6 +14,7 @@ other primaries.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,10 +22,10 @@ import numpy as np
 from orchestrator.control.planning.standby_prices import StandbyPrices
 from orchestrator.control.planning.task import QueryTask
 from orchestrator.control.planning.workload import lag_ms
-from placement.errors import BoundUnattainable, PlacementError
+from placement.errors import BoundUnattainable, NoNode, PlacementError
 from placement.evaluation.load import Load
 from placement.evaluation.single import Places
-from placement.planner import choose_replicas, free_points, still_running
+from placement.planner import PlacedQuery, choose_replicas, free_points, still_running
 from placement.records import Secondary, check_requests
 from placement.secondaries import StandbyTask, place_secondaries
 
@@ -72,15 +73,12 @@ def cheapest_places(task: QueryTask) -> CheapestPlaces:
         return place_secondaries(*_standby_problem(task, chosen, keep))
 
     load = Load(network, operator_load=settings.operator_load, cpu=settings.cpu)
-    primaries, active = choose_replicas(
-        request,
-        points_ms,
-        network,
-        load,
-        still_running(task.kept, network),
-        settings,
-        standing_by_for,
-    )
+    running = still_running(task.kept, network)
+    chosen = choose_replicas(request, points_ms, network, load, running, settings, standing_by_for)
+    found = PlacedQuery(
+        request=request, points_ms=points_ms, primaries=chosen[0], standbys=chosen[1]
+    ).descended(network, load, running, settings)
+    primaries, active = found.primaries, found.standbys
     cpu_ms = np.zeros(len(network.nodes))
     near = {
         node
@@ -116,17 +114,20 @@ def _standing_by(task: QueryTask) -> dict[str, str | None]:
 
 
 def choose_secondary(
-    task: QueryTask, fragment: str, prefer: str | None
+    task: QueryTask, fragment: str, prefer: str | None, loosest: int | None = None
 ) -> tuple[Secondary, str | None]:
     """Choose a node to stand by for one fragment, everything else staying where it is.
 
-    If no node keeps the bound, the best one is taken all the same, and returned with the problem:
-    the query runs, and some protection is better than none.
+    Failure domains become as loose as they must for a node to keep the bound. If none does, the
+    best one is taken all the same, and returned with the problem: the query runs, and some
+    protection is better than none.
 
     Parameters
     ----------
     prefer
         Node to take if it keeps the bound: one that has the state already.
+    loosest
+        How loose failure domains may become; None: as loose as they can.
 
     Raises
     ------
@@ -135,11 +136,23 @@ def choose_secondary(
     """
     primaries = {name: nodes[0] for name, nodes in task.kept.items()}
     keep = _standing_by(task) | {fragment: prefer}
-    try:
-        return _placed(task, primaries, keep)[fragment], None
-    except BoundUnattainable as error:
-        best = _placed(replace(task, relaxed=True), primaries, keep)
-        return best[fragment], str(error)
+    tasks = [
+        replace(task, network=task.network.loosened(level))
+        for level in task.network.domains.levels
+        if loosest is None or level <= loosest
+    ]
+    refused: PlacementError | None = None
+    for each in tasks:
+        try:
+            return _placed(each, primaries, keep)[fragment], None
+        except (BoundUnattainable, NoNode) as error:
+            refused = error
+    assert refused is not None, "failure domains may be as strict as they are"
+    for each in tasks:
+        with suppress(NoNode):
+            best = _placed(replace(each, relaxed=True), primaries, keep)
+            return best[fragment], str(refused)
+    raise refused
 
 
 def _standby_problem(
@@ -148,8 +161,7 @@ def _standby_problem(
     """What `place_secondaries` is to solve, if every secondary is sent everything."""
     network, settings = task.network, task.settings
     load = Load(network, operator_load=settings.operator_load, cpu=settings.cpu)
-    for name, node in primaries.items():
-        load = load.with_replicas((node,), task.graph.cores(name))
+    load = load.with_operators(task.graph, {name: (node,) for name, node in primaries.items()})
     standby_task = StandbyTask(
         graph=task.graph,
         view=network,

@@ -80,17 +80,21 @@ def running_problem(
     nodes = view.hosts if closed else view.trusted
     network = network_view(nodes, foreign, room)
     if not closed:
-        network = without_hosts(network, view.cordoned)
+        network = without_hosts(network, view.closed)
     whole = [query for query in whole if _is_within(planning, query, network)]
     fragments = [work.fragment for query in whole for work in planning.work.of(query)]
     unprotected = {each.name: each.key for each in fragments if not _may_move(planning, each.key)}
-    state_bytes = {each.name: _state_bytes(planning, each.key, each.name) for each in fragments}
+    records = {name: each.record for name, each in view.fragments.items()}
+    state_bytes = {
+        each.name: view.state_bytes(records[each.key]) if each.key in records else None
+        for each in fragments
+    }
     return RunningProblem(
         queries=running_queries(planning, rates, network, whole, fixed=unprotected, only=only),
         network=network,
         unprotected=tuple(sorted(unprotected.values())),
         state_bytes={
-            name: _budget(planning, name) if size is None else size
+            name: _budget(planning, name) if size is None else float(size)
             for name, size in state_bytes.items()
         },
         assumed_states=tuple(sorted(f.key for f in fragments if state_bytes[f.name] is None)),
@@ -171,19 +175,8 @@ def _may_move(planning: Planning, key: str) -> bool:
     found, record = planning.view.fragments.get(key), planning.fragments.get(key)
     if found is None or record is None:
         return False
-    free = record.stopped is None and record.third is None
+    free = record.stopped is None and record.third is None and not planning.view.moved_by(key)
     return free and planning.view.protected(found.record)
-
-
-def _state_bytes(planning: Planning, key: str, name: str) -> float | None:
-    """Size of a fragment's state as its primary reports it, else of the last that it has sent."""
-    found = planning.view.fragments.get(key)
-    status = None if found is None else planning.view.status(found.record.primary, name)
-    if status is None:
-        return None
-    if status.state_bytes is not None:
-        return float(status.state_bytes)
-    return None if status.snapshot is None else float(status.snapshot.bytes)
 
 
 def _budget(planning: Planning, name: str) -> float:

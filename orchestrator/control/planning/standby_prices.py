@@ -113,7 +113,7 @@ class StandbyPrices:
             total += self.usage(name, standby.node, model, fed_so[name])
             price = load.price_bytes(graph.input_rate(name))
             total += float(price[network.at(standby.node)])
-            load = load.with_replicas((standby.node,), graph.cores(name))
+            load = load.with_operators(graph, {name: (standby.node,)})
             around = decided(around, name, standby.node, fed_so[name])
         return total
 

@@ -276,11 +276,12 @@ def with_standbys(problem: DeadlineProblem, task: QueryTask) -> DeadlineProblem:
     """The problem with those candidates only beside which a secondary keeps the recovery bound."""
     catch_up_ms = task.query.recovery_bound_ms - task.detection_ms
     choices = [o.name for o in problem.operators if len(o.candidates) > 1]
-    domains = {node.name: node.domain or node.name for node in task.network.hosts}
+    network = task.network
+    labels = network.domains.distinct.T.tolist()
+    domains = {node.name: each for node, each in zip(network.nodes, labels, strict=True)}
+    hosts = [node.name for node in network.hosts]
     try:
-        return keep_recoverable(
-            problem, domains, dict.fromkeys(choices, catch_up_ms), list(domains)
-        )
+        return keep_recoverable(problem, domains, dict.fromkeys(choices, catch_up_ms), hosts)
     except NoStandby:
         # The test assumes inputs from the farthest candidates; they may come from nearer ones.
         return problem

@@ -11,10 +11,19 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+import msgspec
 import numpy as np
 
+from orchestrator.control.observe.dataflow import Fragment
 from orchestrator.control.planning.workload import Workload
-from orchestrator.records import NodeCoordinate, NodeKind, NodeRecord, QueryRecord, Timing
+from orchestrator.records import (
+    FragmentRecord,
+    NodeCoordinate,
+    NodeKind,
+    NodeRecord,
+    QueryRecord,
+    Timing,
+)
 from placement.graph import QueryGraph
 from placement.network import NetworkView, Node
 from placement.records import Keep, Request
@@ -227,7 +236,7 @@ def network_view(
                 error_ms=place.error_ms,
                 cpu_ms=place.cpu_ms,
                 capacity_cores=max(room_cores.get(name, math.inf), NO_ROOM_CORES),
-                domain=node.domain,
+                **msgspec.structs.asdict(node.labels),
                 hosts_operators=node.kind is NodeKind.EXECUTOR and name in places,
                 operators=replicas[name],
             )
@@ -248,3 +257,38 @@ def without_hosts(network: NetworkView, avoid: Collection[str]) -> NetworkView:
         for node in network.nodes
     )
     return NetworkView(nodes=tuple(nodes), rtt_ms=network.rtt_ms, spread_ms=network.spread_ms)
+
+
+def wanted_functions(
+    fragments: Iterable[Fragment], records: Mapping[str, FragmentRecord]
+) -> dict[str, str]:
+    """Function that a query calls → fingerprint of its code: as the fragment's record has it, else
+    as this process has it.
+
+    The two replicas of a fragment must give the same rows, so they need the same code.
+    """
+    wanted: dict[str, str] = {}
+    for fragment in fragments:
+        record = records.get(fragment.key)
+        wanted |= fragment.functions if record is None else record.functions
+    return wanted
+
+
+def lacking(wanted: Mapping[str, str], hosts: Mapping[str, NodeRecord]) -> dict[str, str]:
+    """Host → what is the matter with its functions; hosts of which all will do are left out."""
+    if not wanted:
+        return {}
+    return {
+        name: why
+        for name, host in hosts.items()
+        if (why := _lack(wanted, host.functions)) is not None
+    }
+
+
+def _lack(wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
+    for name, fingerprint in wanted.items():
+        if name not in there:
+            return f"lacks function {name}"
+        if there[name] != fingerprint:
+            return f"has function {name} with code {there[name]}, not {fingerprint}"
+    return None

@@ -27,6 +27,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from ha.roles import ReplicaRole
 from orchestrator.control.observe.measured_load import (
     NODE_SHARE,
@@ -286,7 +288,7 @@ def takeover_cores(
     running: Mapping[str, RunningFragment],
     taken: Mapping[str, Mapping[str, float]],
 ) -> dict[str, dict[str, float]]:
-    """Node or failure domain → host → the reserve for taking over from it there, cores.
+    """Node or what nodes fail with → host → the reserve for taking over from it there, cores.
 
     Negative for the hosts that fail: the load of their replicas is free then.
 
@@ -313,17 +315,25 @@ def takeover_cores(
         cores = (behind_ms + TAKEOVER_US / speed_of(secondary) / 1e3) / left_ms
         # From then on it is evaluated as often as a primary.
         cores += max(each.cores - each.standby_cores, 0.0)
-        failing = {f"node {primary.node}": [primary]}
-        if primary.domain != secondary.domain:
-            failing[f"domain {primary.domain}"] = [
-                node for node in view.executors.values() if node.domain == primary.domain
-            ]
-        for what, lost in failing.items():
-            if what not in needed:
-                needed[what] = {node.node: -sum(taken[node.node].values()) for node in lost}
-            on = needed[what]
+        failing = [("node", primary.node)]
+        failing += [
+            (kind, label)
+            for kind, label in msgspec.structs.asdict(primary.labels).items()
+            if label and label != getattr(secondary.labels, kind)
+        ]
+        for kind, name in failing:
+            on = needed.get(f"{kind} {name}")
+            if on is None:
+                lost = [name] if kind == "node" else _labelled(view, kind, name)
+                on = {node: -sum(taken[node].values()) for node in lost}
+                needed[f"{kind} {name}"] = on
             on[secondary.node] = on.get(secondary.node, 0.0) + cores
     return needed
+
+
+def _labelled(view: ClusterView, kind: str, label: str) -> list[str]:
+    """The executors with a label."""
+    return [n for n, node in view.executors.items() if getattr(node.labels, kind) == label]
 
 
 def _most_needed_cores(needed: Mapping[str, Mapping[str, float]], hosts: Collection[str]) -> float:
@@ -424,7 +434,7 @@ def advice(
     ways += [f"delete one of {running}"] if running else []
     if not ways:
         return "Nothing that runs there can be deleted: it takes more than it should."
-    nodes = view.executors.keys() - view.cordoned - view.suspects - set(place.hosts)
+    nodes = view.executors.keys() - view.closed - view.suspects - set(place.hosts)
     room = {node: cores for node, cores in room_cores(found).items() if node in nodes}
     free = max(room, key=lambda node: room[node], default=None)
     if free is not None and room[free] > NODE_SHARE / 2:

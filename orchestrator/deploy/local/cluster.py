@@ -32,10 +32,20 @@ from orchestrator.embedded.java import Java, find_java
 from orchestrator.embedded.ports import LOOPBACK, free_port, is_free
 from orchestrator.errors import Unreachable, VivaceError
 from orchestrator.folders import private_folder
-from orchestrator.manifest import ClusterManifest
+from orchestrator.manifest import ClusterManifest, cluster_record
+from orchestrator.manifest.applications import applications_of
 from orchestrator.progress import Progress, silent
 from orchestrator.records import Record
-from orchestrator.store.protocol import LEADER, NODES, SERVICES, WEBS, Key, RecordMissing, Store
+from orchestrator.store.protocol import (
+    LEADER,
+    NODES,
+    SERVICES,
+    TURNS,
+    WEBS,
+    Key,
+    RecordMissing,
+    Store,
+)
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 SUPERVISE_EVERY_S = 0.2
@@ -237,8 +247,9 @@ class LocalCluster:
         """Start Spark first, which takes longest."""
         self._on_progress("spark", f"starting {len(self.manifest.nodes)} executors")
         self._undo.append(("the hosts", self.stop_hosts))
-        for number in range(1, self.manifest.applications + 1):
-            application = Member.application(config, number, secret_file, self.logs, java)
+        delays_ms = cluster_record(self.manifest).delays_ms
+        for each in applications_of(self.manifest, delays_ms):
+            application = Member.application(config, each, secret_file, self.logs, java)
             self._applications.append(application)
             application.start()
             self._members.append(application)
@@ -299,6 +310,7 @@ def remove_former_processes(store: Store) -> None:
         (NODES.key(name), found.version) for name, found in store.list(NODES).records.items()
     ]
     left += [(SERVICES.key(name), f.version) for name, f in store.list(SERVICES).records.items()]
+    left += [(TURNS.key(name), found.version) for name, found in store.list(TURNS).records.items()]
     left += [(WEBS.key(name), found.version) for name, found in store.list(WEBS).records.items()]
     if (leader := store.get(LEADER)) is not None:
         left.append((LEADER, leader.version))

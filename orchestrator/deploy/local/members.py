@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -18,7 +19,9 @@ from orchestrator.embedded.child_process import ChildProcess
 from orchestrator.embedded.java import JAVA_VARIABLE, Java
 from orchestrator.embedded.packages import source_root
 from orchestrator.health import HEALTH_VARIABLE
+from orchestrator.host.shell.leave_order import RUN_VARIABLE
 from orchestrator.manifest import ClusterManifest, PlaceManifest
+from orchestrator.manifest.applications import SparkApplication
 from orchestrator.records import NodeKind
 
 STOP_S = 10.0
@@ -26,6 +29,9 @@ STOP_S = 10.0
 
 APPLICATION_STOP_S = 40.0
 """Time for a host pool to end: its hosts and then Spark's driver do, one after the other."""
+
+GRACE_S = 3600
+"""Time for a process that somebody has told to end by SIGTERM: nobody kills it here."""
 
 APPLICATION_REST_S = 2.0
 """Pause before a host pool is started again. Starting Spark takes all processors for seconds, which
@@ -91,11 +97,11 @@ class Member:
         secret_file
             Holds the cluster's secret; only its owner can read it.
         """
-        spec = config.host_spec(place, NodeKind.SITE, place.name)
+        spec = config.host_spec(place, NodeKind.SITE)
         own = {
             "site": spec.node,
             "region": spec.region,
-            "domain": spec.domain,
+            "domain": spec.labels.domain or None,
             "archive": spec.archive,
         }
         given = {**_shared(config, secret_file), **own}
@@ -124,24 +130,25 @@ class Member:
 
     @classmethod
     def application(
-        cls, config: ProcessConfig, number: int, secret_file: Path, folder: Path, java: Java
+        cls,
+        config: ProcessConfig,
+        application: SparkApplication,
+        secret_file: Path,
+        folder: Path,
+        java: Java,
     ) -> Self:
         """One of the cluster's Spark applications, which runs the hosts of its nodes.
 
         Parameters
         ----------
-        number
-            From 1 on.
         java
             Java runtime for Spark's driver and executors.
         """
-        manifest = config.cluster_manifest()
-        name = f"application-{number}"
+        name = application.name
         cluster = folder / f".{name}-cluster.json"
-        cluster.write_bytes(msgspec.json.encode(_document(manifest)))
+        cluster.write_bytes(msgspec.json.encode(_document(config.cluster_manifest(), application)))
         own = {
             "manifest": str(cluster),
-            "application": str(number) if manifest.applications > 1 else None,
             "work": str(config.work_folder() / name),
             "sparkMaster": config.spark_master,
             "bind": config.bind,
@@ -162,7 +169,7 @@ class Member:
     def start(self) -> None:
         """Start the process; a remaining one is ended first."""
         # The user's own variables must not win over the cluster's configuration.
-        ours = {*VARIABLES.values(), SECRET_VARIABLE, HEALTH_VARIABLE}
+        ours = {*VARIABLES.values(), SECRET_VARIABLE, HEALTH_VARIABLE, RUN_VARIABLE}
         inherited = {name: value for name, value in os.environ.items() if name not in ours}
         path = os.pathsep.join(filter(None, [str(source_root()), os.environ.get("PYTHONPATH")]))
         with self._changing:
@@ -172,6 +179,8 @@ class Member:
                 [sys.executable, "-m", self._module, "--config", str(self._config_file)],
                 log=self.log,
                 env={**inherited, **self._variables, "PYTHONPATH": path},
+                # At once: who ends one ends all. SIGTERM would have it wait for its turn.
+                ends_by=signal.SIGINT,
             )
 
     @property
@@ -206,19 +215,23 @@ class Member:
             self._config_file.unlink(missing_ok=True)
 
 
-def _document(manifest: ClusterManifest) -> dict[str, object]:
-    """What a host pool must know of a Cluster manifest, as one."""
-    latencies = manifest.latencies
+def _document(manifest: ClusterManifest, application: SparkApplication) -> dict[str, object]:
+    """What a host pool must know of a Cluster manifest, as one with its application alone."""
     return {
         "kind": "Cluster",
         "name": manifest.name,
         "nodes": [
             {"name": place.name, "region": place.region, "domain": place.domain or None}
-            for place in manifest.nodes
+            for place in application.nodes
         ],
-        "latencies": None if latencies is None else str(latencies),
         "executorMemory": f"{manifest.executor_memory_bytes // 2**20}m",
-        "applications": manifest.applications,
+        "applications": [
+            {
+                "name": application.name,
+                "nodes": [place.name for place in application.nodes],
+                "zone": application.zone or None,
+            }
+        ],
     }
 
 
@@ -227,4 +240,5 @@ def _shared(config: ProcessConfig, secret_file: Path) -> dict[str, str | None]:
         "cluster": config.cluster,
         "zookeeper": config.zookeeper,
         "secretFile": str(secret_file),
+        "grace": str(GRACE_S),
     }

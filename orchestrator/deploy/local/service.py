@@ -26,6 +26,7 @@ from orchestrator.errors import VivaceError
 from orchestrator.folders import PRIVATE, path_part, private_folder
 from orchestrator.manifest import ClusterManifest
 from orchestrator.progress import Progress
+from orchestrator.records import StateSpec
 
 EXIT_BUG = 1
 
@@ -118,7 +119,7 @@ def serve(order: Order, on_progress: Progress, on_ready: Callable[[ClusterContex
         claimed = True
         _log_to(folder / "logs" / "cluster.log")
         cluster = LocalCluster(
-            order.manifest,
+            with_state(order.manifest, folder, keeps=order.data is not None),
             folder,
             zookeeper_port=order.zookeeper_port,
             on_progress=on_progress,
@@ -148,6 +149,20 @@ def serve(order: Order, on_progress: Progress, on_ready: Callable[[ClusterContex
             shutil.rmtree(folder, ignore_errors=True)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def with_state(manifest: ClusterManifest, folder: Path, *, keeps: bool) -> ClusterManifest:
+    """The manifest with a folder of checkpoints: its own, or one among data that is kept."""
+    state = manifest.record.state
+    if state is None and not keeps:
+        return manifest
+    if state is None:
+        state = StateSpec(folder="state")
+    if "://" not in state.folder:
+        state = msgspec.structs.replace(state, folder=str(folder / state.folder))
+    return msgspec.structs.replace(
+        manifest, record=msgspec.structs.replace(manifest.record, state=state)
+    )
 
 
 def _folder(order: Order) -> Path:

@@ -29,7 +29,6 @@ from pyarrow import parquet
 
 from foundation.bounds import EventTime, Number
 from orchestrator.documents.document import Field, Section
-from orchestrator.documents.units import duration_ms
 from orchestrator.edges.drivers import DriverError, Unusable
 from orchestrator.edges.events import Deliver, Durable
 from orchestrator.edges.open_folders import FilesGone, check_open
@@ -305,7 +304,7 @@ class _Interval:
 
 
 def _every(field: Field) -> int:
-    every_ms = field.quantity(duration_ms, positive=True)
+    every_ms = field.interval_ms()
     if every_ms < 1000 or HOUR_MS % every_ms:
         field.refuse(
             "does not divide an hour into whole parts of a second or more",

@@ -66,6 +66,8 @@ class SourceContext:
         Bytes that input may take, most of it in files, until its timestamps are complete.
     check_claim
         Raises an error if another process has replaced this one here.
+    retain_bytes
+        Bytes of a stream that are kept for checkpoints, at most.
     side_streams
         The streams of tuples that other streams of this site refuse.
     opens_aside
@@ -79,6 +81,7 @@ class SourceContext:
     buffer_bytes: int = BUFFER_BYTES
     waiting_bytes: int = MOST_WAITING_BYTES
     check_claim: Callable[[], None] = nobody_else
+    retain_bytes: int = 0
     side_streams: SideStreams = field(default_factory=SideStreams)
     opens_aside: bool = False
 
@@ -144,6 +147,9 @@ class OpenSource:
     def retained(self) -> Position:
         """The cut from which on it can be read again."""
         return Position()
+
+    def need(self, after_ms: int, most_bytes: int) -> None:
+        """Keep what follows an event time, up to so many bytes: a checkpoint may need it."""
 
     def due_position(self, start_at_us: int, now_us: int) -> Position:
         """The cut after all that is due by now: where a process begins that opens it now."""

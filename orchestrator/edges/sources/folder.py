@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from orchestrator.documents.document import Field, Options, Section
-from orchestrator.documents.units import duration_ms
 from orchestrator.edges.drivers import DriverError, Unusable
 from orchestrator.edges.sources.driver import OpenSource, SourceContext
 from orchestrator.edges.sources.formats.files import SUFFIXES, read_file
@@ -50,7 +49,7 @@ class Folder(LiveSource, frozen=True, kw_only=True):
     names: str | None = None
 
     own_options: ClassVar[Options] = {
-        "every_ms": ("every", lambda field: field.quantity(duration_ms, positive=True)),
+        "every_ms": ("every", Field.interval_ms),
         "names": ("names", lambda field: _names(field)),
     }
 

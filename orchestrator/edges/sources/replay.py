@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from foundation.arrays import IntArray
 from orchestrator.documents.document import Field, Options, Section
-from orchestrator.documents.units import duration_ms, timestamp_ms
+from orchestrator.documents.units import timestamp_ms
 from orchestrator.edges.drivers import DriverError, Unusable
 from orchestrator.edges.events import SourceEmitted
 from orchestrator.edges.sources.driver import OpenSource, RecordedSource, SourceContext
@@ -68,7 +68,7 @@ def _speed(field: Field) -> float:
 
 
 def _interval_ms(field: Field) -> int:
-    interval_ms = field.quantity(duration_ms, positive=True)
+    interval_ms = field.interval_ms()
     if interval_ms != int(interval_ms):
         field.refuse("is no whole number of milliseconds", "Write 1 ms or more.")
     return int(interval_ms)
@@ -84,7 +84,7 @@ _options: Options = {
     "speed": ("speed", _speed),
     "repeat": ("repeat", Field.boolean),
     "interval_ms": ("interval", _interval_ms),
-    "delay_ms": ("delay", lambda field: field.quantity(duration_ms)),
+    "delay_ms": ("delay", Field.duration_ms),
     "timestamp": ("timestamp", _timestamp),
     **form_options,
 }

@@ -68,6 +68,8 @@ class _AttendedSource(Attended):
         Whether it was not read although it may have had something, because consumers hold it up.
     slipped_us
         By how much its time axis has slipped because of that. Every tuple is due so much later.
+    needed_ms
+        What it was last told that checkpoints need.
     """
 
     generation: int
@@ -81,6 +83,7 @@ class _AttendedSource(Attended):
     emitted_us: int | None = None
     waits: bool = False
     slipped_us: int = 0
+    needed_ms: int | None = None
 
     @property
     def resuming(self) -> OpenSource | None:
@@ -309,6 +312,9 @@ class SourceDrivers(Supervisor[_AttendedSource]):
             yield SourceOpened(stream=a.stream, position=opened)
         source = each.source
         assert source is not None
+        if source.resumes and a.needed_ms is not None and a.needed_ms != each.needed_ms:
+            each.needed_ms = a.needed_ms
+            source.need(a.needed_ms, self._context.retain_bytes)
         if source.waits_for != each.waits_for:
             each.waits_for = source.waits_for
             yield SourceWaits(stream=a.stream, for_what=each.waits_for)
@@ -384,7 +390,7 @@ def _begin(each: _AttendedSource, source: OpenSource, a: SourceAssignment, at_us
     it begins with the tuples that come due from now on; earlier ones are read again for the
     consumers that lack them.
     """
-    each.source, each.waits_for = source, None
+    each.source, each.waits_for, each.needed_ms = source, None, None
     position = Position()
     if source.resumes:
         if not each.begun and a.start_at_us is not None:

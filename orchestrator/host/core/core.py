@@ -38,11 +38,16 @@ from orchestrator.edges.events import (
     Wanted,
 )
 from orchestrator.host.core.access_control import AccessControl
+from orchestrator.host.core.checkpoints import Checkpoints
 from orchestrator.host.core.discontinuities import Discontinuities
 from orchestrator.host.core.dispatcher import Dispatch, Dispatcher
 from orchestrator.host.core.durations import Durations
 from orchestrator.host.core.events import (
     AssignmentReceived,
+    CheckpointFailed,
+    CheckpointRead,
+    CheckpointUnreadable,
+    CheckpointWritten,
     Command,
     CpuMeasured,
     EpochSuperseded,
@@ -72,6 +77,7 @@ from orchestrator.records import (
     SnapshotStatus,
 )
 from streams.evaluate.engine import Evaluated
+from streams.scheduling.batching import SdmrMonitor
 from topology.cluster_clock import ClusterClock
 
 BATCHES_PER_TURN = 32
@@ -117,6 +123,8 @@ class Worked:
         How many of each were evaluated.
     emulated_us
         How long the evaluation must appear to take if costs are emulated, µs.
+    is_done
+        Whether the batch was evaluated to its end, not left between two instants of a loop.
     """
 
     commands: list[Command]
@@ -124,6 +132,7 @@ class Worked:
     tuples: int = 0
     timestamp_groups: int = 0
     emulated_us: float | None = None
+    is_done: bool = True
 
 
 class HostCore:
@@ -175,7 +184,9 @@ class HostCore:
         self._outbox = outbox = Outbox(node)
         self.counters = outbox.counters
         batch_us = round(settings.batch_ms * 1000)
-        self._dispatcher = Dispatcher(manager.replicas, settings.scheduling, batch_us, self.clock)
+        self._dispatcher = Dispatcher(
+            manager.replicas, settings.scheduling, batch_us, self.clock, settings.batching
+        )
         self.detector = detector = FailureDetector(
             round(settings.suspect_after_ms * 1000), self._heartbeat_us
         )
@@ -187,6 +198,9 @@ class HostCore:
         )
         self._peer_control = PeerControl(
             manager, self._failover, self._inputs, state_loss, crossing, outbox
+        )
+        self._checkpoints = Checkpoints(
+            node, settings.state, manager, self._dispatcher, state_loss, outbox
         )
         self._access = AccessControl(manager, outbox)
         self._batches, self._sink_pause_us = batch_us > 0, 0.0
@@ -282,13 +296,23 @@ class HostCore:
                 self._outbox.add(*self.replica_manager.close_sink(stream))
             case EpochSuperseded(fragment=fragment, epoch=epoch, primary=primary):
                 self._failover.on_overruled(fragment, epoch, primary, now_us)
+            case CheckpointWritten():
+                self._checkpoints.on_written(event)
+            case CheckpointFailed():
+                self._checkpoints.on_failed(event)
+            case CheckpointRead():
+                self._checkpoints.on_read(event, now_us)
+                self._inputs.request(now_us)
+            case CheckpointUnreadable():
+                self._checkpoints.on_unreadable(event, now_us)
             case CpuMeasured(load=load, speed=speed):
                 self.prober.load = load
                 # Peers learn how rarely this host tells; it must not change too much at once.
-                slowest = SLOWER * self._dispatcher.slowness
-                self._dispatcher.slowness = min(speed.slowness, slowest)
+                figures = self._dispatcher.figures
+                figures.slowness = min(speed.slowness, SLOWER * figures.slowness)
                 has_ends = bool(self.replica_manager.sources or self.replica_manager.sinks)
                 self._load_meter.measured(load, speed, now_us, has_ends=has_ends)
+                figures.dispatch_us, figures.cores = self._load_meter.dispatch_us, load
         self._peer_control.grant(now_us)
         return self._outbox.take()
 
@@ -309,12 +333,13 @@ class HostCore:
                 # Checks that cost time for each stream or replica are not due more often.
                 self._update_held_up(now_us)
                 self._inputs.request(now_us)
+                self._checkpoints.take(now_us)
             if self._failover.suspect_silent_peers(now_us):
                 self._inputs.request(now_us)
             self._failover.record_losses()
             # A busy host is late by a batch. Only more than that is a sign of overload.
             lag_us = self.detector.lag_us - self._heartbeat_us
-            self._dispatcher.lag_us = max(lag_us, 0)
+            self._dispatcher.figures.lag_us = max(lag_us, 0)
             self.replica_manager.drop_absent(now_us)
             self._access.expire(now_us)
         return self._outbox.take()
@@ -335,6 +360,11 @@ class HostCore:
         return 0 if self._outbox.to_itself else self._dispatcher.next_us
 
     @property
+    def sdmr(self) -> SdmrMonitor:
+        """Counts the arrivals that left their task here too late."""
+        return self._dispatcher.sdmr
+
+    @property
     def batch_length_us(self) -> float:
         """How long a batch may last, so that input which arrives meanwhile is in time."""
         return self._dispatcher.batch_length_us
@@ -349,7 +379,7 @@ class HostCore:
         if manager.sinks:
             most_us = min(most_us, self._sink_pause_us)
         # On slow processors each message takes longer, and so does a turn: hence the square.
-        each_us = PAUSE_US * self._dispatcher.slowness
+        each_us = PAUSE_US * self._dispatcher.figures.slowness
         as_many = self._dispatcher.as_many(len(manager.replicas) + len(manager.sinks))
         return round(min(each_us * as_many, most_us))
 
@@ -366,7 +396,7 @@ class HostCore:
                 break
             worked = self._evaluate(dispatch, now_us)
             commands += worked.commands
-            if worked.tuples or worked.timestamp_groups > 1:
+            if worked.tuples or worked.timestamp_groups > 1 or not worked.is_done:
                 return replace(worked, commands=commands)
         return Worked(
             commands=commands + self._outbox.take(),
@@ -385,17 +415,26 @@ class HostCore:
             self._state_loss.failed(hosted, error, now_us)
             return Worked(commands=self._outbox.take())
         assert evaluated is not None, "a task is dispatched when it has work"
+        if not len(evaluated.watermarks_ms):
+            self._dispatcher.done(dispatch.fragment, now_us)
+            return Worked(
+                commands=self._outbox.take(),
+                fragment=dispatch.fragment,
+                emulated_us=0.0 if self._emulate_costs else None,
+                is_done=False,
+            )
         self.counters["dispatches"] += 1
         self.counters["tuples_in"] += evaluated.tuples_in
         self.counters["tuples_out"] += evaluated.rows.num_rows
         self._report_rejected(hosted, evaluated)
+        self._report_cut(hosted, evaluated)
         self._outbox.feed(hosted.replica)
         hosted.replica.update_held_up(now_us)
         self._dispatcher.count(
             dispatch.fragment,
             evaluated.tuples_in,
             len(evaluated.watermarks_ms),
-            evaluated.rows.num_rows,
+            evaluated.rows,
         )
         self._dispatcher.done(dispatch.fragment, now_us)
         if (recovering := hosted.recovering) is not None:
@@ -418,6 +457,15 @@ class HostCore:
             self.counters["tuples_rejected"] += sum(each.count for each in evaluated.rejected)
             self._outbox.report("tuples rejected", a.fragment, f"by {a.query}.{a.fragment} {last}")
 
+    def _report_cut(self, hosted: HostedReplica, evaluated: Evaluated) -> None:
+        """Report the tuples that a loop has dropped. Its standby drops the same ones."""
+        if evaluated.cut and hosted.replica.feeds_subscribers:
+            self.counters["tuples_cut"] += sum(evaluated.cut.values())
+            told = ", ".join(f"{count} of {name}" for name, count in evaluated.cut.items())
+            at_ms = evaluated.watermarks_ms[-1]
+            detail = f"{told} dropped up to {at_ms} ms: a millisecond had too many instants"
+            self._outbox.report("loop cut", hosted.assignment.fragment, detail)
+
     def wanted(self) -> list[Wanted]:
         """Pieces of streams that the sources here must read again for consumers that lack them."""
         return [
@@ -439,8 +487,9 @@ class HostCore:
     def charge(self, worked: Worked, took_us: float) -> None:
         """Learn how long a batch took: processor time, unless costs are emulated."""
         if worked.fragment is not None:
-            self._dispatcher.charge(worked.fragment, worked.tuples, took_us)
-            self._load_meter.evaluated(took_us)
+            self._dispatcher.charge(worked.fragment, worked.tuples, took_us, is_done=worked.is_done)
+            tuples_us = self._dispatcher.tuples_us(worked.fragment, worked.tuples, took_us)
+            self._load_meter.evaluated(took_us, tuples_us)
             self.dispatches.add(took_us)
             hosted = self.replica_manager.replicas.get(worked.fragment)
             if hosted is not None and hosted.recovering is not None:
@@ -458,6 +507,7 @@ class HostCore:
                 lags_since_us=None if (us := hosted.lags_since_us) is None else at(us),
                 cost=self._dispatcher.cost(name),
                 load=self._dispatcher.load(name, now_us),
+                batching=self._dispatcher.batching_of(name, now_us),
                 failure=hosted.failure,
                 unevaluable=hosted.failure is not None and hosted.unevaluable,
                 waiting=hosted.replica.engine.waiting,
@@ -468,6 +518,9 @@ class HostCore:
                 giving_bytes=hosted.giving_bytes,
                 state_bytes=hosted.state_bytes,
                 checkpoint_bytes=hosted.replica.sender.state_bytes,
+                stored=hosted.stored,
+                restoring=hosted.restoring_us is not None,
+                unusable=hosted.unusable,
                 lost_input=dict(hosted.lost_input),
             )
             for name, hosted in self.replica_manager.replicas.items()

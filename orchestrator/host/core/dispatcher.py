@@ -11,25 +11,41 @@ A task rests after its first operator has run, so that input arriving meanwhile 
 together. After a pause a task starts at once; a task that has a backlog, or has just taken over,
 does not rest. A rest ends at a multiple of its length. So tasks start at the same moments, and
 their output travels together. Hosts that share a clock rest alike, so that the rests of a chain
-of hosts do not add up. `streams.scheduling.rests` says how long rests last.
+of hosts do not add up. A policy of `streams.scheduling.batching` says how long rests last: the
+cluster's, or the query's own. An SDMR monitor counts the arrivals that left their task too late,
+and policies adapt to that.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+import pyarrow as pa
+
 from ha.roles import ReplicaRole
 from orchestrator.host.core.hosted_replica import HostedReplica
-from orchestrator.records import CostStatus, ReplicaLoad
+from orchestrator.records import BatchingStatus, CostStatus, ReplicaLoad
+from streams.scheduling.batching import (
+    GAMMA_US,
+    MEASURED,
+    STANDBY_LAGS,
+    BatchingPolicy,
+    HostFigures,
+    Measured,
+    SdmrMonitor,
+    TaskTime,
+    next_multiple,
+    policy_of,
+)
 from streams.scheduling.cadence import TIMESTAMPS_PER_DISPATCH
 from streams.scheduling.cost_model import CostModel
 from streams.scheduling.recent_rates import RecentRates
-from streams.scheduling.rests import STANDBY_REST_SHARES, Rests
 from streams.scheduling.run_queue import Instance, Policy, RunQueue
 from streams.scheduling.tasks import TaskOperator, extract_tasks
+from streams.vectors.chunk import rows_bytes
 from topology.cluster_clock import ClusterClock
 
 BLOCKING_SHARE = 1 / 6
@@ -91,24 +107,39 @@ class _Task:
         When the task may start again, and when it may if nothing but watermarks waits.
     restless
         Evaluations of its first operator that no rest is to follow.
+    policy, policy_name
+        Says how long it rests.
+    rest_us
+        How long its last rest was to be.
     """
 
     name: str
     operators: tuple[str, ...]
     generations: tuple[int, ...]
-    sub_deadline_us: int
-    standby: bool
+    time: TaskTime
     patience_us: int
-    standby_lag_us: float
+    policy: BatchingPolicy
+    policy_name: str
     entered: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     rests_until_us: int = 0
     idles_until_us: int = 0
     restless: int = 0
+    rest_us: int = 0
+
+    @property
+    def sub_deadline_us(self) -> int:
+        """d_T; a standby's is its lag."""
+        return self.time.sub_deadline_us
+
+    @property
+    def standby(self) -> bool:
+        """Whether no consumer waits for its results."""
+        return self.time.standby
 
     @property
     def due_us(self) -> float:
         """How long after its arrival input must be evaluated: a standby may rest meanwhile."""
-        return self.sub_deadline_us * (STANDBY_REST_SHARES[0] if self.standby else 1.0)
+        return self.sub_deadline_us * (STANDBY_LAGS[0] if self.standby else 1.0)
 
     @property
     def identity(self) -> object:
@@ -129,13 +160,17 @@ class Dispatcher:
         Least time between two starts of a task.
     clock
         The cluster's, by which tuples have entered the system.
+    batching
+        The policy of tasks whose query names none.
+    policies
+        Makes other policies by their names than there are.
 
     Attributes
     ----------
-    lag_us
-        By how much the host has been late lately, beyond the lateness of any busy host.
-    slowness
-        How many times as long small batches should rest because its processor is slow.
+    figures
+        What policies go by.
+    sdmr
+        Counts the arrivals that were late.
     batch_length_us
         How long a batch may last, so that input which arrives meanwhile is in time.
     tightest_us
@@ -148,12 +183,20 @@ class Dispatcher:
         policy: Policy,
         batch_us: int,
         clock: ClusterClock | None = None,
+        batching: str = MEASURED,
+        policies: Callable[[str], BatchingPolicy] | None = None,
     ) -> None:
         self._replicas = replicas
         self._policy = policy
         self._clock = clock or ClusterClock()
-        self.lag_us = 0
-        self.slowness = 1.0
+        self.figures = HostFigures(batch_us=batch_us)
+        self.sdmr = SdmrMonitor()
+        self._batching, self._policy_of = batching, policies or policy_of
+        self._measured = Measured()
+        self._next_look_us = 0
+        self._left: dict[str, tuple[_Task, int, list[int]]] = {}
+        """Fragment whose batch is being evaluated → its task, when it began, and when the arrivals
+        had entered that leave with it."""
         self._tasks: dict[str, _Task] = {}
         self._task_of: dict[str, _Task] = {}
         self._queue = RunQueue(policy)
@@ -162,10 +205,10 @@ class Dispatcher:
         """When rests end, soonest first; what does not agree with `_resting` is over."""
         self._ready: set[str] = set()
         """Replicas with work; updated when input arrives and after each evaluation."""
-        self._has_both_roles = False
-        self._rests = Rests(batch_us)
         self._costs: dict[str, CostModel] = {}
         self._loads: dict[str, RecentRates] = {}
+        self._parts_us: dict[str, float] = {}
+        """Fragment → what the parts of its present batch have taken, µs."""
         self.batch_length_us = BATCH_US[1]
         self.tightest_us = 0.0
 
@@ -180,6 +223,9 @@ class Dispatcher:
             if old is not None and old.identity == task.identity:
                 task.entered, task.rests_until_us = old.entered, old.rests_until_us
                 task.idles_until_us, task.restless = old.idles_until_us, old.restless
+                task.rest_us = old.rest_us
+                if old.policy_name == task.policy_name:
+                    task.policy = old.policy
             else:
                 self._queue.discard(name)
                 if not task.standby and not stood_by.isdisjoint(task.operators):
@@ -188,11 +234,12 @@ class Dispatcher:
             self._queue.discard(name)
         self._resting.clear()
         self._ends.clear()
+        self._left.clear()
+        self.sdmr.keep(self._tasks)
         self._drop_unused_costs()
         for name in self._replicas.keys() - self._loads.keys():
-            self._loads[name] = RecentRates(5, now_us)
+            self._loads[name] = RecentRates(6, now_us)
         self._ready = {name for name, each in self._replicas.items() if each.replica.has_work}
-        self._has_both_roles = len({task.standby for task in self._tasks.values()}) > 1
         tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
         self.tightest_us = min((t.due_us for t in self._tasks.values()), default=0.0)
         least_us, most_us = BATCH_US
@@ -253,7 +300,7 @@ class Dispatcher:
                 if fragment in self._ready:
                     return Dispatch(
                         fragment=fragment,
-                        timestamp_groups=TIMESTAMPS_PER_DISPATCH,
+                        timestamp_groups=task.policy.groups or TIMESTAMPS_PER_DISPATCH,
                         tuples=self._tuples(fragment, instance.deadline_us - now_us),
                     )
         return None
@@ -262,26 +309,18 @@ class Dispatcher:
         """Note that a batch that was dispatched at `now_us` has been evaluated."""
         task = self._task_of[fragment]
         self._update_ready(fragment)
-        if self._rests.looks(now_us):
+        if now_us >= self._next_look_us:
             self._look(now_us)
+            self._adapt(now_us)
         if fragment == task.name and fragment not in self._ready:
             # With a backlog, there is nothing to wait for.
             if task.restless:
                 task.restless -= 1
             else:
-                task.rests_until_us, task.idles_until_us = self._rests.ends_us(
-                    now_us,
-                    task.sub_deadline_us,
-                    standby=task.standby,
-                    standby_lag_us=task.standby_lag_us,
-                    # Each operator of a chain has a batch of its own.
-                    replicas=len(self._task_of),
-                    lag_us=self.lag_us,
-                    slowness=self.slowness,
-                )
-        left_ms = self._left_ms(task)
-        while task.entered and task.entered[0][0] <= left_ms:
-            task.entered.popleft()
+                task.rest_us, idle_us = task.policy.rests_us(task.time, self.figures)
+                task.rests_until_us = next_multiple(now_us, task.rest_us)
+                task.idles_until_us = max(next_multiple(now_us, idle_us), task.rests_until_us)
+        self._left[fragment] = task, now_us, self._leave(task)
         # Data that the replica had let wait has queued its task, although it runs.
         self._queue.discard(task.name)
         self._enqueue_or_rest(task, now_us)
@@ -309,9 +348,7 @@ class Dispatcher:
         if task is None:
             return
         self._update_ready(fragment)
-        left_ms = self._left_ms(task)
-        while task.entered and task.entered[0][0] <= left_ms:
-            task.entered.popleft()
+        self._leave(task)
         self._enqueue_or_rest(task, now_us)
 
     def update_held_up(self, fragment: str, now_us: int) -> None:
@@ -322,7 +359,19 @@ class Dispatcher:
 
     def as_many(self, count: int) -> float:
         """How many replicas or streams would keep a fast processor busy for as long as these."""
-        return count * self.slowness
+        return count * self.figures.slowness
+
+    def batching_of(self, fragment: str, now_us: int) -> BatchingStatus | None:
+        """How the primary of a fragment is batched; None if it is not one of this host's."""
+        task = self._task_of.get(fragment)
+        if task is None or task.standby:
+            return None
+        unit_us = self.figures.batch_us
+        return BatchingStatus(
+            policy=task.policy_name,
+            k=task.rest_us // unit_us if unit_us else 0,
+            sdmr_pct=100 * self.sdmr.sdmr(task.name, now_us),
+        )
 
     def is_behind(self, fragment: str, now_us: int) -> bool:
         """Whether the task that begins with this fragment is behind (`BEHIND_US`)."""
@@ -331,14 +380,31 @@ class Dispatcher:
             return False
         return now_us - task.entered[0][1] > task.patience_us
 
-    def count(self, fragment: str, tuples: int, timestamps: int, emitted: int) -> None:
+    def count(self, fragment: str, tuples: int, timestamps: int, emitted: pa.RecordBatch) -> None:
         """Count an evaluation, the tuples that it took, and those that it emitted."""
-        self._loads[fragment].add(0.0, 1, timestamps, tuples, emitted)
+        emitted_bytes = rows_bytes(emitted)
+        self._loads[fragment].add(0.0, 1, timestamps, tuples, emitted.num_rows, emitted_bytes)
 
-    def charge(self, fragment: str, tuples: int, took_us: float) -> None:
-        """Learn how long a batch took."""
-        self._cost_of(fragment).observe(tuples, took_us)
-        self._loads[fragment].add(took_us / 1e6, 0, 0, 0, 0)
+    def charge(self, fragment: str, tuples: int, took_us: float, *, is_done: bool = True) -> None:
+        """Learn how long a batch took, or a part of it that was not its last."""
+        before_us = self._parts_us.pop(fragment, 0.0)
+        if is_done:
+            self._cost_of(fragment).observe(tuples, before_us + took_us)
+        else:
+            self._parts_us[fragment] = before_us + took_us
+        self._loads[fragment].add(took_us / 1e6, 0, 0, 0, 0, 0)
+        if (left := self._left.pop(fragment, None)) is None:
+            return
+        task, began_us, entered_us = left
+        if not task.standby:
+            # Results leave at the end of their batch.
+            latest_us = began_us + took_us - task.sub_deadline_us
+            missed = sum(each < latest_us for each in entered_us)
+            self.sdmr.decided(task.name, len(entered_us), missed, began_us)
+
+    def tuples_us(self, fragment: str, tuples: int, took_us: float) -> float:
+        """How much of the time of a batch its tuples took, as far as is known."""
+        return min(self._cost_of(fragment).per_tuple_us * tuples, took_us)
 
     def cost(self, fragment: str) -> CostStatus | None:
         """Measured cost of evaluating a fragment; None before the first batch."""
@@ -351,13 +417,15 @@ class Dispatcher:
 
     def load(self, fragment: str, now_us: int) -> ReplicaLoad:
         """The processor time that a fragment has taken lately."""
-        cores, evaluations_s, timestamps_s, tuples_s, emitted_s = self._loads[fragment].read(now_us)
+        rates = self._loads[fragment].read(now_us)
+        cores, evaluations_s, timestamps_s, tuples_s, emitted_s, emitted_bytes_s = rates
         return ReplicaLoad(
             cores=cores,
             evaluations_s=evaluations_s,
             timestamps_s=timestamps_s,
             tuples_s=tuples_s,
             emitted_s=emitted_s,
+            emitted_bytes_s=emitted_bytes_s,
             window_share=self._loads[fragment].window_share,
         )
 
@@ -409,16 +477,21 @@ class Dispatcher:
         waits_ms = deadline_ms or sub_deadline_ms
         if deadline_ms is None:
             # While it rests, it is not behind.
-            waits_ms *= STANDBY_REST_SHARES[1]
+            waits_ms *= STANDBY_LAGS[1]
+        policy = self._replicas[operators[0]].assignment.batching or self._batching
         return _Task(
             name=operators[0],
             operators=operators,
             generations=tuple(self._replicas[name].replica.generation for name in operators),
-            sub_deadline_us=round(sub_deadline_ms * 1000),
-            standby=deadline_ms is None,
+            time=TaskTime(
+                sub_deadline_us=round(sub_deadline_ms * 1000),
+                standby=deadline_ms is None,
+                standby_lag_us=1000
+                * min(self._replicas[name].assignment.standby_lag_ms for name in operators),
+            ),
             patience_us=max(round(waits_ms * 1000), BEHIND_US),
-            standby_lag_us=1000
-            * min(self._replicas[name].assignment.standby_lag_ms for name in operators),
+            policy=self._measured if policy == MEASURED else self._policy_of(policy),
+            policy_name=policy,
         )
 
     def _enqueue_or_rest(self, task: _Task, now_us: int) -> None:
@@ -457,9 +530,12 @@ class Dispatcher:
         )
 
     def _look(self, now_us: int) -> None:
-        """Adapt rests to the processor time that the replicas here have taken lately."""
+        """Take in the processor time that the replicas here have taken lately."""
+        self._next_look_us = now_us + GAMMA_US
         tasks = self._tasks.values()
-        self._rests.look(
+        # Each operator of a chain has a batch of its own.
+        self.figures.replicas = len(self._task_of)
+        self.figures.look(
             now_us,
             [self._loads[task.name] for task in tasks if task.standby],
             [
@@ -468,7 +544,23 @@ class Dispatcher:
                 if not task.standby
                 for name in task.operators
             ],
+            sum(self._loads[name].read(now_us)[0] for name in self._task_of),
         )
+
+    def _adapt(self, now_us: int) -> None:
+        """Have policies adapt to the miss ratios of the last Γ."""
+        self._measured.adapt(self.sdmr.host_sdmr(now_us), self.figures)
+        for task in self._tasks.values():
+            if task.policy is not self._measured:
+                task.policy.adapt(self.sdmr.sdmr(task.name, now_us), self.figures)
+
+    def _leave(self, task: _Task) -> list[int]:
+        """Note that input has left a task; when the arrivals had entered that did."""
+        left_ms = self._left_ms(task)
+        found: list[int] = []
+        while task.entered and task.entered[0][0] <= left_ms:
+            found.append(task.entered.popleft()[1])
+        return found
 
     def _once_us(self, fragment: str, now_us: int) -> float:
         """Time of one evaluation of a fragment, as measured lately; of one tuple, if never."""
@@ -489,9 +581,7 @@ class Dispatcher:
         return self._replicas[task.operators[-1]].replica.log.end.watermark_ms
 
     def _pending_us(self, task: _Task) -> float:
-        """Expected time to evaluate the pending input; needed if standbys wait for slack."""
-        if not self._has_both_roles:
-            return 0.0
+        """Expected time to evaluate the pending input."""
         return sum(
             self._cost_of(name).cost_us(self._replicas[name].replica.engine.waiting)
             for name in task.operators

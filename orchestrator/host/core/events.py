@@ -13,6 +13,7 @@ from ha.messages import Message, Snapshot
 from ha.producer import Producer, feed_subscribers
 from orchestrator.edges.events import Deliver, EdgeEvent
 from orchestrator.records import Assignment, Peer
+from orchestrator.records.checkpoints import StoredCheckpoint
 from orchestrator.records.speed import Speed
 
 
@@ -49,6 +50,36 @@ class EpochSuperseded(msgspec.Struct, frozen=True, kw_only=True):
     """The node of the primary that the store names."""
 
 
+class CheckpointWritten(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint is kept for good."""
+
+    fragment: str
+    stored: StoredCheckpoint
+
+
+class CheckpointFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint could not be kept."""
+
+    fragment: str
+    why: str
+
+
+class CheckpointRead(msgspec.Struct, frozen=True, kw_only=True):
+    """The checkpoint from which a replica is to go on."""
+
+    fragment: str
+    name: str
+    snapshot: Snapshot
+
+
+class CheckpointUnreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """The checkpoint from which a replica is to go on cannot be used."""
+
+    fragment: str
+    name: str
+    why: str
+
+
 class CpuMeasured(msgspec.Struct, frozen=True, kw_only=True):
     """CPU use of the host in cores: 0 … 1 for a single-threaded process; speed of its processor."""
 
@@ -56,7 +87,17 @@ class CpuMeasured(msgspec.Struct, frozen=True, kw_only=True):
     speed: Speed = Speed()
 
 
-Event = MessageArrived | PeerLost | AssignmentReceived | EdgeEvent | EpochSuperseded | CpuMeasured
+CheckpointEvent = CheckpointWritten | CheckpointFailed | CheckpointRead | CheckpointUnreadable
+
+Event = (
+    MessageArrived
+    | PeerLost
+    | AssignmentReceived
+    | EdgeEvent
+    | EpochSuperseded
+    | CpuMeasured
+    | CheckpointEvent
+)
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +148,37 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-Command = Send | SetPeers | RecordTakeover | RecordLoss | Deliver | Report
+class WriteCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Keep a snapshot of a replica for good, beside all else."""
+
+    query: str
+    fragment: str
+    program: str
+    """Fingerprint of the statement (`orchestrator.host.core.replica_manager.fingerprint`)."""
+    snapshot: Snapshot
+    stored: StoredCheckpoint
+    """Without its size."""
+
+
+class ReadCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Read the checkpoint from which a replica is to go on, beside all else."""
+
+    query: str
+    fragment: str
+    program: str
+    name: str
+
+
+Command = (
+    Send
+    | SetPeers
+    | RecordTakeover
+    | RecordLoss
+    | Deliver
+    | Report
+    | WriteCheckpoint
+    | ReadCheckpoint
+)
 
 
 class Outbox:

@@ -17,6 +17,7 @@ from orchestrator.records import (
     RecoverySplit,
     RecoveryStatus,
     SnapshotStatus,
+    StoredCheckpoint,
 )
 from streams.vectors.chunk import NO_WATERMARK
 
@@ -73,6 +74,18 @@ class HostedReplica:
         How much it has sent of one that it has not given as a whole yet.
     lost_input
         Input stream → input that was lost when the replica began from nothing.
+    restored
+        Epoch in which its fragment had last gone on from a checkpoint when it was started.
+    restoring_us
+        Since when it reads the checkpoint from which it goes on; None: it reads none.
+    unusable
+        The checkpoint that it was to go on from, and cannot.
+    stored
+        The last checkpoint of it that is kept.
+    stores_us
+        Since when one is being written; None: none is.
+    stored_slot
+        The interval in which one was last written; None: it is to write one as soon as it can.
     told, tellings
         The hosts of the other replicas with the epoch that they were told last, and how often they
         were told it.
@@ -99,6 +112,12 @@ class HostedReplica:
     snapshot: SnapshotStatus | None = None
     giving_bytes: int | None = None
     lost_input: dict[str, LostInput] = field(default_factory=dict[str, LostInput])
+    restored: int = 0
+    restoring_us: int | None = None
+    unusable: str | None = None
+    stored: StoredCheckpoint | None = None
+    stores_us: int | None = None
+    stored_slot: int | None = None
 
     def __post_init__(self) -> None:
         self.use(self.assignment)

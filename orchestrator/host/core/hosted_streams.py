@@ -44,7 +44,7 @@ from orchestrator.records import (
 )
 from streams.scheduling.miss_ratio import MissRatio
 from streams.scheduling.shedder import Shedder, value_of
-from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, rows_bytes, stream_schema
 
 ENTRIES = 32
 """The number of tuples that come at once is averaged over so many entries: few enough to be over
@@ -125,7 +125,7 @@ class HostedSource:
         self.log = OutputLog(schema, rereadable=assignment.resumes)
         self._shedder: Shedder | None = None
         self._shed = self._overflowed = 0
-        self._together = self._entries = 0.0
+        self._together = self._tuple_bytes = self._entries = 0.0
         self._withheld: SourceEmitted | None = None
         self._withheld_tuples = self._withheld_from_ms = 0
         self.throttle, self._overflowing = Throttle(), Throttle()
@@ -356,6 +356,8 @@ class HostedSource:
         if rows.num_rows:
             self._entries = min(self._entries + 1, ENTRIES)
             self._together += (rows.num_rows - self._together) / self._entries
+            tuple_bytes = rows_bytes(rows) / rows.num_rows
+            self._tuple_bytes += (tuple_bytes - self._tuple_bytes) / self._entries
         if self._begins_after_ms is None:
             first_ms = rows.column(0)[0].as_py() if rows.num_rows else emitted.watermarks_ms[0]
             self._begins_after_ms = min(int(first_ms), int(emitted.watermarks_ms[0])) - 1
@@ -398,6 +400,7 @@ class HostedSource:
     @property
     def status(self) -> SourceStatus:
         """Figures of the source for the host's record."""
+        known = self._entries == ENTRIES
         return SourceStatus(
             next_seq=self.log.end.next_seq,
             shed=self._shed,
@@ -410,7 +413,8 @@ class HostedSource:
             role=self.told_role,
             epoch=self.told_epoch,
             lags=self.lags,
-            together=round(self._together, 2) if self._entries == ENTRIES else None,
+            together=round(self._together, 2) if known else None,
+            tuple_bytes=round(self._tuple_bytes, 1) if known else None,
         )
 
 

@@ -543,6 +543,8 @@ class InputProcessor:
         peer, asked_us = hosted.assignment.peer_replica, hosted.snapshot_asked_us
         if not hosted.replica.needs_state or peer is None or hosted.rests(now_us):
             return
+        if hosted.restoring_us is not None:
+            return
         inputs = [self.replica_manager.subscriptions[s] for s in hosted.replica.inputs]
         if not all(each.confirmed or not each.producers for each in inputs):
             return

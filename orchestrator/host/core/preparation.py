@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ha.messages import Snapshot
-from orchestrator.host.core.events import MessageArrived
+from orchestrator.host.core.events import CheckpointRead, CheckpointUnreadable, MessageArrived
 from streams.evaluate.engine import FragmentEngine, PreparedState
 from streams.plan.program import Program
 from streams.vectors.chunk import Chunk
@@ -28,6 +28,7 @@ class _Preparation:
     snapshot: Snapshot
     engine: FragmentEngine
     unread: Iterable[Chunk]
+    checkpoint: str | None = None
     log: list[Chunk] = field(default_factory=list[Chunk])
 
     def steps(self) -> Iterator[None]:
@@ -59,7 +60,12 @@ class SnapshotPreparations:
         return tuple(one.snapshot.fragment for one, _ in self._waiting)
 
     def add(
-        self, sender: str, snapshot: Snapshot, program: Program, log: Iterable[Chunk] = ()
+        self,
+        sender: str,
+        snapshot: Snapshot,
+        program: Program,
+        log: Iterable[Chunk] = (),
+        checkpoint: str | None = None,
     ) -> None:
         """Read a snapshot; a second snapshot of the fragment meanwhile is dropped.
 
@@ -67,13 +73,17 @@ class SnapshotPreparations:
         ----------
         log
             The part of its output log that is yet to be decoded.
+        checkpoint
+            Name of the checkpoint that it comes from; None: another host has sent it.
         """
         if snapshot.fragment in self.fragments:
             return
-        one = _Preparation(sender, snapshot, FragmentEngine(program), log)
+        one = _Preparation(sender, snapshot, FragmentEngine(program), log, checkpoint)
         self._waiting.append((one, one.steps()))
 
-    def step(self, has_time: Callable[[], bool] = lambda: False) -> MessageArrived | None:
+    def step(
+        self, has_time: Callable[[], bool] = lambda: False
+    ) -> MessageArrived | CheckpointRead | CheckpointUnreadable | None:
         """Read a piece, and more while there is time; return the snapshot that this completes.
 
         Raises
@@ -90,8 +100,15 @@ class SnapshotPreparations:
                 next(steps)
         except StopIteration:
             self._waiting.popleft()
-            return MessageArrived(sender=first.sender, message=first.snapshot)
-        except Exception:
+            snapshot, name = first.snapshot, first.checkpoint
+            if name is None:
+                return MessageArrived(sender=first.sender, message=snapshot)
+            return CheckpointRead(fragment=snapshot.fragment, name=name, snapshot=snapshot)
+        except Exception as error:
             self._waiting.popleft()
-            raise
+            if (name := first.checkpoint) is None:
+                raise
+            return CheckpointUnreadable(
+                fragment=first.snapshot.fragment, name=name, why=f"is damaged: {error}"
+            )
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from hashlib import sha256
 
 import msgspec
 import pyarrow as pa
@@ -20,7 +21,7 @@ from ha.replica import Replica
 from ha.roles import ReplicaRole, RoleEvent
 from ha.subscription import Subscription
 from orchestrator.edges.events import Durable
-from orchestrator.host.core.events import Command, Report, Send
+from orchestrator.host.core.events import Command, ReadCheckpoint, Report, Send
 from orchestrator.host.core.hosted_replica import HostedReplica
 from orchestrator.host.core.hosted_streams import HostedSink, HostedSource
 from orchestrator.records import (
@@ -32,6 +33,7 @@ from orchestrator.records import (
     SourceAssignment,
 )
 from orchestrator.records.assignments import SINK_PREFIX
+from streams.expressions.owned import FunctionError
 from streams.language import QueryError, parse
 from streams.plan.compiler import compile_statement
 from streams.vectors.chunk import Position, stream_schema
@@ -226,7 +228,7 @@ class ReplicaManager:
         for node in gone:
             self._drop_subscriber(node, patiently=True)
         commands = [
-            *self._fragments(assignment.fragments),
+            *self._fragments(assignment.fragments, now_us),
             *self._sources(assignment.sources),
             *self._sinks(assignment.sinks),
         ]
@@ -330,15 +332,21 @@ class ReplicaManager:
             if subscriber is not None and not (patiently and subscriber.patient):
                 producer.log.unsubscribe(node)
 
-    def _fragments(self, assigned: tuple[FragmentAssignment, ...]) -> Iterator[Command]:
+    def _fragments(
+        self, assigned: tuple[FragmentAssignment, ...], now_us: int
+    ) -> Iterator[Command]:
         wanted = {a.fragment: a for a in assigned}
         for fragment, hosted in list(self.replicas.items()):
             a = wanted.get(fragment)
-            if a is None or a.generation > hosted.replica.generation:
+            if (
+                a is None
+                or a.generation > hosted.replica.generation
+                or a.restored > hosted.restored
+            ):
                 yield from self._stop(fragment)
         for fragment, a in wanted.items():
             if (hosted := self.replicas.get(fragment)) is None:
-                yield from self._start(a)
+                yield from self._start(a, now_us)
             else:
                 hosted.use(a)
                 yield from self._change_role(hosted)
@@ -353,7 +361,7 @@ class ReplicaManager:
         elif replica.role is not ReplicaRole.PRIMARY:
             # A primary goes on until it hears its successor (`ha.handover`).
             replica.apply(RoleEvent.SUPERSEDED, a.epoch)
-        yield from _stateless_primary(a, replica)
+        yield from _stateless_primary(hosted)
 
     def kept_back(self, hosted: HostedReplica) -> frozenset[str]:
         """Inputs of a replica of which producers keep tuples back from this host."""
@@ -401,11 +409,12 @@ class ReplicaManager:
             return []
         return [Report(kind="stopped", subject=fragment, detail=hosted.replica.role.value)]
 
-    def _start(self, a: FragmentAssignment) -> Iterator[Command]:
+    def _start(self, a: FragmentAssignment, now_us: int) -> Iterator[Command]:
         schemas = {stream: stream_schema(columns) for stream, columns in a.inputs.items()}
         try:
             (statement,) = parse(a.statement)
             program = replace(compile_statement(statement, a.inputs), skips=a.skips)
+            _check_functions(program.functions, a.functions)
             program = program.rejections if a.rejected else program
             replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
         except Exception as error:  # noqa: BLE001  One statement must not end what runs others.
@@ -414,15 +423,23 @@ class ReplicaManager:
             kind = "" if isinstance(error, QueryError) else f"{type(error).__name__}: "
             yield Report(kind="assignment refused", subject=a.fragment, detail=f"{kind}{error}")
             return
-        if a.role == "primary" and a.epoch == a.generation:
+        restores = a.restores is not None and a.role == "primary"
+        if a.role == "primary" and a.epoch == a.generation and not restores:
             replica.apply(RoleEvent.FOUNDED, a.epoch)
             for entry in replica.inputs.values():
                 entry.cursor.begins = a.begins
-        self.replicas[a.fragment] = HostedReplica(assignment=a, replica=replica)
+        hosted = HostedReplica(assignment=a, replica=replica, restored=a.restored)
+        self.replicas[a.fragment] = hosted
         yield Report(
             kind="started", subject=a.fragment, detail=f"{replica.role.value}, epoch {a.epoch}"
         )
-        yield from _stateless_primary(a, replica)
+        if restores:
+            assert a.restores is not None
+            hosted.restoring_us = now_us
+            yield ReadCheckpoint(
+                query=a.query, fragment=a.fragment, program=fingerprint(a), name=a.restores
+            )
+        yield from _stateless_primary(hosted)
 
     def _sources(self, assigned: tuple[SourceAssignment, ...]) -> Iterator[Command]:
         wanted = {a.stream: a for a in assigned}
@@ -457,8 +474,28 @@ class ReplicaManager:
                 yield Report(kind="started", subject=stream, detail="sink")
 
 
-def _stateless_primary(a: FragmentAssignment, replica: Replica) -> Iterator[Command]:
+def _check_functions(here: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Refuse to run with functions that may give other rows than the peer replica's."""
+    for name, code in wanted.items():
+        if here.get(name) != code:
+            raise FunctionError(
+                f"function {name} has code {here.get(name)} here, and {code} where the "
+                "fragment was placed; install the same package, and restart the host"
+            )
+
+
+def fingerprint(a: FragmentAssignment) -> str:
+    """Tells statements apart, with all that their state depends on."""
+    inputs = sorted((stream, [*columns.items()]) for stream, columns in a.inputs.items())
+    what = [a.statement, inputs, a.skips, a.rejected, sorted(a.functions.items())]
+    return sha256(msgspec.json.encode(what)).hexdigest()[:16]
+
+
+def _stateless_primary(hosted: HostedReplica) -> Iterator[Command]:
     """Report that a replica is listed as primary and has no state: the leader finds another."""
+    a, replica = hosted.assignment, hosted.replica
+    if hosted.restoring_us is not None:
+        return
     if a.role == "primary" and replica.role is ReplicaRole.WARMING:
         yield Report(
             kind="cannot be primary", subject=a.fragment, detail="its state has not arrived"

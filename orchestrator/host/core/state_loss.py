@@ -53,6 +53,13 @@ class StateLoss:
         for stream in hosted.replica.inputs:
             self._read_anew(hosted, stream)
 
+    def go_back(self, hosted: HostedReplica) -> None:
+        """Have a replica that was given an older state read its inputs from there on."""
+        for stream in hosted.replica.inputs:
+            subscription = self.replica_manager.subscriptions[stream]
+            subscription.backlog.leave([hosted.assignment.fragment])
+            subscription.ask_anew()
+
     def _read_anew(self, hosted: HostedReplica, stream: str) -> None:
         subscription = self.replica_manager.subscriptions[stream]
         subscription.backlog.leave([hosted.assignment.fragment])

@@ -1,5 +1,11 @@
 """Loads the compiled kernels of a host's engines without holding up its loop.
 
+    python -m orchestrator.host.shell.kernels
+
+compiles them, and keeps the machine code beside the sources, where hosts find it: for images, whose
+processes cannot write there. It is code for this processor, or for the one that `NUMBA_CPU_NAME`
+names: then processes must have that variable, too.
+
 Loading takes seconds of processor time (`streams.kernels.kernels`). A host begins with kernels that
 give the same bits without being compiled, and goes over to the compiled ones once a thread of its
 own has loaded them. A host without a statement that needs kernels never loads any.
@@ -121,3 +127,25 @@ def _lock(file: IO[bytes]) -> None:
             time.sleep(LOOK_S)
         else:
             break
+
+
+def main() -> int:
+    """Compile all kernels; the exit status."""
+    folder = Path(kernels.__file__).with_name("__pycache__")
+    try:
+        folder.mkdir(exist_ok=True)
+        writable = os.access(folder, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        sys.stderr.write(f"{folder} cannot be written to: kernels are compiled at each start.\n")
+        return 1
+    if not kernels.load():
+        sys.stderr.write("numba cannot be imported: kernels stay as they are in numpy.\n")
+        return 1
+    sys.stdout.write(f"The kernels' machine code is in {folder}.\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -26,25 +26,37 @@ from orchestrator.edges.sources.driver import SourceContext
 from orchestrator.edges.sources.source_drivers import SourceDrivers
 from orchestrator.host.core.core import HostCore, Worked
 from orchestrator.host.core.events import (
+    CheckpointEvent,
+    CheckpointRead,
+    CheckpointUnreadable,
     Command,
     CpuMeasured,
     Event,
     MessageArrived,
+    ReadCheckpoint,
     RecordLoss,
     RecordTakeover,
     Report,
     Send,
     SetPeers,
+    WriteCheckpoint,
 )
 from orchestrator.host.core.incidents import Incidents
 from orchestrator.host.core.preparation import SnapshotPreparations
+from orchestrator.host.shell.checkpoint_driver import (
+    CheckpointDriver,
+    FramesRead,
+    NoCheckpoints,
+)
 from orchestrator.host.shell.name_claim import Claimed
 from orchestrator.host.shell.store_link import StoreLink
+from orchestrator.host.shell.wire import UnreadSnapshot, WireError, begin_decoding
 from orchestrator.records import (
     ClockOffset,
     ClusterRecord,
     HostSpec,
     Incident,
+    Leaving,
     NodeKind,
     NodeRecord,
     Peer,
@@ -52,7 +64,9 @@ from orchestrator.records import (
     SourceAssignment,
 )
 from orchestrator.records.speed import Speed
+from orchestrator.records.versions import this_version
 from orchestrator.store.protocol import Store
+from streams.expressions.owned import fingerprints, owned_names
 from streams.vectors.chunk import Chunk
 
 PUBLISH_US = 1_000_000
@@ -72,6 +86,8 @@ PROBLEMS = frozenset(
         "assignment refused",
         "cannot be primary",
         "cannot continue",
+        "checkpoint not kept",
+        "checkpoint unusable",
         "evaluation failed",
         "fed by standby",
         "snapshot refused",
@@ -79,7 +95,7 @@ PROBLEMS = frozenset(
 )
 """Kinds of reports that a host's record repeats for `vivace status`."""
 
-EVENTS = frozenset({"input lost", "readers dropped", "tuples rejected"})
+EVENTS = frozenset({"input lost", "loop cut", "readers dropped", "tuples rejected"})
 """Further ones, which tell of an event, not of a state that another report ends."""
 
 COUNTED = frozenset({"tuples rejected"})
@@ -105,6 +121,8 @@ class Surroundings:
         Hands every message sent so far to the network.
     transit_bytes
         The memory of messages that have arrived and are not handled yet.
+    checkpoints
+        Writes and reads checkpoints.
     set_peers
         Keeps links to exactly these hosts.
     link_counters
@@ -149,6 +167,7 @@ class Surroundings:
     link_counters: Counter[str] = field(default_factory=Counter[str])
     sources: SourceContext = field(default_factory=SourceContext)
     message_failed: Callable[[MessageArrived, Exception], None] | None = None
+    checkpoints: CheckpointDriver = field(default_factory=NoCheckpoints)
 
 
 class HostLoop:
@@ -198,6 +217,7 @@ class HostLoop:
             clock_us=lambda: clock.at(clock_us()),
             buffer_bytes=min(budget.source_bytes, surroundings.sources.buffer_bytes),
             waiting_bytes=budget.waiting_bytes,
+            retain_bytes=0 if settings.state is None else settings.state.retain_bytes,
         )
         surroundings.sinks.check_claim = context.check_claim
         self._source_drivers = SourceDrivers(round(settings.batch_ms * 1000), clock, context)
@@ -212,6 +232,31 @@ class HostLoop:
         self._has_sent = False
         """Whether something else than control messages and heartbeats waits to be sent."""
         self._next_publish_us = 0
+        self._leaving: Leaving | None = None
+        self._leaves_by_us: int | None = None
+
+    def leave(self, within_us: int) -> None:
+        """Have everything here go elsewhere; the host has so long until it ends."""
+        if self._leaves_by_us is not None:
+            return
+        now_us = self._clock_us()
+        self._leaves_by_us = now_us + within_us
+        at_us = self.core.clock.at(now_us)
+        self._leaving = Leaving(since_us=at_us, until_us=at_us + within_us)
+        self._next_publish_us = 0
+        self.publish()
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the host was to leave, and may end, or must."""
+        by_us = self._leaves_by_us
+        return by_us is not None and (self.link.may_end or self._clock_us() >= by_us)
+
+    @property
+    def runs_here(self) -> list[str]:
+        """Fragments and streams that would end with the host."""
+        manager = self.core.replica_manager
+        return sorted([*manager.replicas, *manager.sources, *manager.sinks])
 
     @property
     def next_due_us(self) -> int:
@@ -241,6 +286,8 @@ class HostLoop:
             self._handle(event)
         while self.link.events:
             self._handle(self.link.events.popleft())
+        while (kept := self._surroundings.checkpoints.take()) is not None:
+            self._take_checkpoint(kept)
         self._attend_sources()
         sinks_due_us = self._surroundings.sinks.next_due_us
         if ticks or (sinks_due_us is not None and now_us >= sinks_due_us):
@@ -282,7 +329,9 @@ class HostLoop:
         ):
             self._preparations.add(sender, snapshot, hosted.replica.program, log)
 
-    def read_snapshots(self, has_time: Callable[[], bool] = lambda: False) -> MessageArrived | None:
+    def read_snapshots(
+        self, has_time: Callable[[], bool] = lambda: False
+    ) -> MessageArrived | CheckpointRead | CheckpointUnreadable | None:
         """Read a piece, and more while there is time; return the snapshot that this completes.
 
         Raises
@@ -332,6 +381,7 @@ class HostLoop:
             problems,
             self._surroundings.transit_bytes(),
             self._incidents.newest,
+            self._leaving,
         )
         self.link.publish(record)
 
@@ -348,6 +398,10 @@ class HostLoop:
                     self._surroundings.send(to, message)
                 case Deliver():
                     self._surroundings.sinks.keep(command, self._clock_us())
+                case WriteCheckpoint():
+                    self._surroundings.checkpoints.write(command)
+                case ReadCheckpoint():
+                    self._surroundings.checkpoints.read(command)
                 case SetPeers(peers=peers):
                     self._surroundings.set_peers(peers)
                 case RecordTakeover(detected_at_us=own_us) | RecordLoss(detected_at_us=own_us):
@@ -356,6 +410,25 @@ class HostLoop:
                 case Report():
                     self._note(command)
                     self._surroundings.report(command)
+
+    def _take_checkpoint(self, event: CheckpointEvent | FramesRead) -> None:
+        """Handle what has become of a checkpoint; one that was read is decoded in steps."""
+        if not isinstance(event, FramesRead):
+            self._handle(event)
+            return
+        hosted = self.core.replica_manager.replicas.get(event.fragment)
+        if hosted is None:
+            return
+        try:
+            found = begin_decoding(event.frames, self.core.replica_manager.schema_of)
+            if not isinstance(found, UnreadSnapshot) or found.snapshot.fragment != event.fragment:
+                raise WireError("it holds no snapshot of this fragment")
+        except WireError as error:
+            why = f"is damaged: {error}"
+            self._handle(CheckpointUnreadable(fragment=event.fragment, name=event.name, why=why))
+            return
+        program = hosted.replica.program
+        self._preparations.add("", found.snapshot, program, found.log, checkpoint=event.name)
 
     def _note(self, report: Report) -> None:
         """Keep a problem until the next report about the same fragment or stream, an event for a
@@ -508,12 +581,14 @@ def host_identity(
         region=spec.region,
         endpoint=endpoint,
         public_key=public_key,
-        domain=spec.domain,
+        labels=spec.labels,
         pid=pid,
         machine=machine,
         clock_ahead_us=clock_ahead_us,
         processors=processors,
         wants=wants,
+        versions=this_version(),
+        functions=fingerprints(owned_names()),
     )
 
 
@@ -525,6 +600,7 @@ def node_record(
     problems: tuple[str, ...] = (),
     transit_bytes: int = 0,
     incidents: tuple[Incident, ...] = (),
+    leaving: Leaving | None = None,
 ) -> NodeRecord:
     """The host's record, as of now."""
     replica_manager, at_us = core.replica_manager, core.clock.at(now_us)
@@ -536,6 +612,8 @@ def node_record(
             "coordinate_resets": core.prober.resets,
             "clocks_contradicted": core.prober.contradictions,
             "long_silences": core.detector.long_silences,
+            "arrivals_decided": core.sdmr.host.completed,
+            "arrivals_missed": core.sdmr.host.misses,
         }
     )
     return msgspec.structs.replace(
@@ -563,4 +641,5 @@ def node_record(
         counters=dict(core.counters + link_counters + dropped),
         problems=problems,
         incidents=incidents,
+        leaving=leaving,
     )

@@ -15,11 +15,14 @@ import msgspec
 
 from orchestrator.errors import InvalidInput
 from orchestrator.folders import read_secret
-from orchestrator.records import MACHINE, HostSpec
+from orchestrator.records import HostSpec
 
 MACHINE_VARIABLE = "VIVACE_MACHINE"
 """The machine, as failure domains name it; else the host name. In a container that is the
 container's, and each would be a machine of its own."""
+
+ZONE_VARIABLE = "VIVACE_ZONE"
+"""The zone of the machine; else what the manifest says of the application."""
 
 ADVERTISE_VARIABLE = "VIVACE_ADVERTISE"
 
@@ -39,11 +42,15 @@ def in_its_environment(spec: HostSpec, environment: Mapping[str, str] = os.envir
     InvalidInput
         The port is none, or the file of a secret that the parameters do not hold cannot be read.
     """
-    machine = environment.get(MACHINE_VARIABLE) or socket.gethostname()
+    labels = msgspec.structs.replace(
+        spec.labels,
+        machine=environment.get(MACHINE_VARIABLE) or socket.gethostname(),
+        zone=environment.get(ZONE_VARIABLE) or spec.labels.zone,
+    )
     file = environment.get(SECRET_FILE_VARIABLE, "")
     return msgspec.structs.replace(
         spec,
-        domain=spec.domain.replace(MACHINE, machine),
+        labels=labels,
         advertise=environment.get(ADVERTISE_VARIABLE) or spec.advertise,
         port=_port(environment.get(PORT_VARIABLE, "")),
         secret=spec.secret or read_secret("environment", SECRET_FILE_VARIABLE, Path(file)),

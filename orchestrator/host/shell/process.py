@@ -25,13 +25,15 @@ from orchestrator.edges.sinks.driver import OpenSink
 from orchestrator.edges.sinks.sink_drivers import SinkDrivers
 from orchestrator.edges.sources.driver import SourceContext, nobody_else
 from orchestrator.embedded.struck_process import EXECUTOR, obeying_drills
-from orchestrator.errors import InvalidInput
+from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.health import Health, served
 from orchestrator.host.core.core import Worked
 from orchestrator.host.core.events import Event, MessageArrived, PeerLost
 from orchestrator.host.shell.addresses import advertised_address
+from orchestrator.host.shell.checkpoint_driver import CheckpointThreads
 from orchestrator.host.shell.garbage import FullCollections
 from orchestrator.host.shell.kernels import KernelLoader
+from orchestrator.host.shell.leave_order import LeaveOrder
 from orchestrator.host.shell.loop import LATE_US, PUBLISH_US, HostLoop, Surroundings, host_identity
 from orchestrator.host.shell.name_claim import TOKEN_BITS, claim_name
 from orchestrator.host.shell.own_environment import in_its_environment
@@ -87,6 +89,9 @@ longer."""
 LONG_TURN_US = 50_000
 """Processor time of a turn that is counted and logged: a third of the silence that makes a host
 suspected. Processor time, because a machine that is too busy makes every turn last."""
+
+EXECUTOR_ENDS_S = 600.0
+"""How long after its host has left an executor may take to end."""
 
 EVALUATES_FOR_US = 3_000
 """How long a turn goes on evaluating, if deadlines allow it: long enough for dozens of batches of
@@ -146,8 +151,8 @@ class HostProcess:
         self._is_busy = False
         self._used_us = 0
         """Processor time of the thread when its turn began."""
-        self._encoded: dict[int, tuple[Data, list[bytes]]] = {}
-        """The newest data of this turn, by its identity, with its frames."""
+        self._encoded: dict[tuple[int, int], tuple[Data, list[bytes]]] = {}
+        """The newest data of this turn, by its identity and the wire, with its frames."""
         identity = host_identity(
             spec,
             claimed.incarnation,
@@ -166,6 +171,7 @@ class HostProcess:
             flush=self._transport.flush,
             transit_bytes=lambda: self._transport.transit_bytes,
             set_peers=self._transport.set_peers,
+            checkpoints=CheckpointThreads(found.record, self._transport.wake),
             link_counters=self._transport.counters,
             sinks=sinks,
             sources=SourceContext(
@@ -189,21 +195,33 @@ class HostProcess:
         self._loop = HostLoop(surroundings, found.record, store, identity, claimed)
         self._store_thread = StoreThread(self._loop.link, self._transport.wake)
 
-    def run(self, ended: Callable[[], bool], health: Health | None = None) -> None:
-        """Serve until `ended` says so or another process takes the host's name.
+    def run(
+        self,
+        ended: Callable[[], bool],
+        health: Health | None = None,
+        order: LeaveOrder | None = None,
+    ) -> bool:
+        """Serve until `ended` says so or another process takes the host's name; or until the host
+        has left, as it was told to: only then it returns True.
 
         Parameters
         ----------
         health
             Is told of each turn.
+        order
+            Tells that the host is to leave.
         """
-        health = health or Health()
+        health, order = health or Health(), order or LeaveOrder(None)
+        stays: list[str] = []
         self._loop.publish()
         self._store_thread.start()
         try:
-            while not ended() and not self._loop.link.superseded:
+            while not (ended() or self._loop.link.superseded or self._loop.has_left):
                 self._turn()
                 health.turned(ready=self._loop.is_ready)
+                if (within_s := order.within_s()) is not None:
+                    self._loop.leave(round(within_s * 1e6))
+            stays = self._loop.runs_here
             if not self._loop.link.superseded:
                 self._loop.execute(self._loop.core.shut_down())
                 self._transport.flush()
@@ -213,6 +231,10 @@ class HostProcess:
             self._transport.close(FAREWELL_MS)
             self._store_thread.stop()
             self._loop.close()
+        if self._loop.has_left:
+            _log.info("the host has left; what ends with it: %s", ", ".join(stays) or "nothing")
+            order.done(stays)
+        return self._loop.has_left
 
     @property
     def replica_of(self) -> ReplicaId:
@@ -237,26 +259,27 @@ class HostProcess:
         if isinstance(message, Snapshot):
             # Nothing depends on the order of snapshots among other messages, and they are large.
             frames = measured(
-                encode_frames(message),
+                encode_frames(message, self._transport.wire_to(to)),
                 thread_us,
                 partial(self._loop.core.snapshot_was_written, message.fragment),
             )
             rate_bytes_s = self._loop.core.state_rate_bytes_s(message.fragment)
             self._transport.send_bulk(to, message.fragment, frames, StatePace(rate_bytes_s))
             return
-        frames = self._frames(message)
+        frames = self._frames(message, self._transport.wire_to(to))
         if (counter := self._loop.core.replica_manager.sent_for_standbys(to, message)) is not None:
             self._transport.counters[counter] += sum(map(len, frames))
         self._transport.send(to, frames, is_data=isinstance(message, Data))
 
-    def _frames(self, message: Message) -> list[bytes]:
+    def _frames(self, message: Message, wire: int) -> list[bytes]:
         """Frames of a message; data that goes to several hosts is encoded once."""
         if not isinstance(message, Data):
-            return encode(message)
-        if (known := self._encoded.get(id(message))) is None:
+            return encode(message, wire)
+        key = id(message), wire
+        if (known := self._encoded.get(key)) is None:
             if len(self._encoded) >= MOST_ENCODED:
                 self._encoded.clear()
-            known = self._encoded[id(message)] = message, encode(message)
+            known = self._encoded[key] = message, encode(message, wire)
         return known[1]
 
     def _finish(self, worked: Worked, began_us: int, then: Callable[[], None]) -> float:
@@ -388,10 +411,38 @@ def run_host(spec: HostSpec) -> None:
     with served(health):
         warm_up()
         begin_session()
-        with closing(ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)) as store:
+        with closing(open_store(spec, parent_watchdog.parent_is_gone, health)) as store:
             host = HostProcess(spec, store, SinkDrivers(_no_sink))
             with responding_to_trials(store, host.replica_of), host.obeying_drills(EXECUTOR):
-                host.run(parent_watchdog.parent_is_gone, health)
+                has_left = host.run(
+                    parent_watchdog.parent_is_gone, health, LeaveOrder.of_environment()
+                )
+        # Spark would at once start another host on the executor, which is about to end.
+        give_up_s = time.monotonic() + EXECUTOR_ENDS_S
+        while has_left and not parent_watchdog.parent_is_gone():
+            if time.monotonic() >= give_up_s:
+                return
+            health.turned()
+            time.sleep(LONGEST_WAIT_US / 1e6)
+
+
+def open_store(spec: HostSpec, ended: Callable[[], bool], health: Health) -> ZooKeeperStore:
+    """A session with the cluster's store, once ZooKeeper serves.
+
+    Raises
+    ------
+    Unreachable
+        It did not before `ended` said so.
+    """
+    while True:
+        try:
+            return ZooKeeperStore(spec.zookeeper, spec.cluster, spec.secret)
+        except Unreachable as error:
+            if ended():
+                raise
+            _log.info("waiting for ZooKeeper: %s", error)
+            health.turned()
+            time.sleep(LONGEST_WAIT_US / 1e6)
 
 
 def _no_sink(assignment: SinkAssignment) -> OpenSink:

@@ -144,6 +144,11 @@ class StoreLink:
         return self._published is not None and self._session == self.store.session
 
     @property
+    def may_end(self) -> bool:
+        """Whether the leader has told that nothing here can still go elsewhere."""
+        return self._assignment is not None and self._assignment.may_end
+
+    @property
     def retry_s(self) -> float:
         """Time until the next exchange, because part of this one has to be done again; else 0."""
         if not self._failed:

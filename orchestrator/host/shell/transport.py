@@ -51,6 +51,7 @@ from orchestrator.host.shell.pace import StatePace
 from orchestrator.host.shell.parts import IN_ORDER, PART_BYTES, BulkLane, Joiner, parts
 from orchestrator.host.shell.wire import is_data
 from orchestrator.records import DEFAULT_MEMORY_BYTES, Peer
+from orchestrator.records.versions import WIRE_VERSION
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Larger frames are refused. Legitimate ones are far smaller, and memory is finite."""
@@ -234,6 +235,11 @@ class Transport:
                     # Its record is of its own making. Nobody else may suffer from that.
                     self.counters["unusable_addresses"] += 1
                     _log.warning("%s cannot be reached at %r", node, peer.endpoint)
+
+    def wire_to(self, to: str) -> int:
+        """The wire that the link to a peer speaks; of unknown peers, of which nothing is sent."""
+        outlet = self._outlets.get(to)
+        return WIRE_VERSION if outlet is None else outlet.peer.wire
 
     def send(self, to: str, frames: list[bytes], *, is_data: bool = False) -> None:
         """Have the next `flush` send a message to a peer, unless it is data and too much waits.

@@ -1,10 +1,16 @@
 """Encodes messages as frames, and decodes them.
 
-The first frame is a version byte and a msgpack header (msgspec, strictly typed: nothing is ever
-unpickled or evaluated). Rows follow as Arrow IPC record batches, one a frame, without their schema:
-the receiver knows the stream's schema. Frames that cannot be decoded, or that decode to an invalid
-chunk, raise `WireError`; the caller counts and drops them. So do compressed rows, whose size would
-not say what memory they take, and numbers and names beyond the bounds of `foundation.bounds`.
+The first frame is a byte, the wire that the link speaks (`records.versions`), and a msgpack header
+(msgspec, strictly typed: nothing is ever unpickled or evaluated). Rows follow as Arrow IPC record
+batches, one a frame, without their schema: the receiver knows the stream's schema. Frames that
+cannot be decoded, or that decode to an invalid chunk, raise `WireError`; the caller counts and
+drops them. So do compressed rows, whose size would not say what memory they take, and numbers and
+names beyond the bounds of `foundation.bounds`.
+
+*A new wire.* Messages and headers are arrays: a reader of an older wire ignores the fields that
+come last, and a newer one takes their defaults where they are missing. So a field is added at the
+end, with a default. What an older reader must not overlook depends on the wire that the link
+speaks.
 """
 
 from __future__ import annotations
@@ -23,11 +29,10 @@ from msgspec import Meta
 from foundation.arrays import IntArray
 from foundation.bounds import MAX_NUMBER, EventTime, Name, Number
 from ha.messages import MOST_ENTRIES, Columns, Data, Heartbeat, Message, Snapshot
+from orchestrator.records.versions import LEAST_WIRE, WIRE_VERSION
 from streams.vectors.arrow_frame import CompressedFrame, read_batch
 from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, joined, widened
 from streams.vectors.state import PIECE_ROWS, SavedState
-
-WIRE_VERSION = 13
 
 PORTION_CHUNKS = 256
 """Most chunks of an output log that a snapshot contains as one."""
@@ -135,12 +140,12 @@ _chunk_headers = msgspec.msgpack.Decoder(ChunkHeader)
 _encoder = msgspec.msgpack.Encoder()
 
 
-def encode(message: Message) -> list[bytes]:
-    """Frames of a message."""
-    return list(encode_frames(message))
+def encode(message: Message, wire: int = WIRE_VERSION) -> list[bytes]:
+    """Frames of a message, for a link that speaks this wire."""
+    return list(encode_frames(message, wire))
 
 
-def encode_frames(message: Message) -> Iterator[bytes]:
+def encode_frames(message: Message, wire: int = WIRE_VERSION) -> Iterator[bytes]:
     """Frames of a message, each made when it is asked for: a snapshot has many, and large ones."""
     match message:
         case Data():
@@ -153,7 +158,8 @@ def encode_frames(message: Message) -> Iterator[bytes]:
                     message.departs_ms,
                     message.columns,
                     message.whole_bytes,
-                )
+                ),
+                wire,
             )
             yield _rows(message.chunk, message.columns)
         case Snapshot():
@@ -168,7 +174,8 @@ def encode_frames(message: Message) -> Iterator[bytes]:
                     len(log),
                     message.consumers,
                     message.departs_ms,
-                )
+                ),
+                wire,
             )
             for portion in log:
                 chunk = joined(portion)
@@ -177,7 +184,7 @@ def encode_frames(message: Message) -> Iterator[bytes]:
             yield from message.state.pieces()
         case _:
             body = msgspec.Raw(_encoder.encode(message))
-            yield _header_frame(Bodiless(type(message).__name__, body))
+            yield _header_frame(Bodiless(type(message).__name__, body), wire)
 
 
 def measured(
@@ -218,19 +225,26 @@ def is_data(frames: Sequence[bytes]) -> bool:
     """Whether frames are, if they are a message at all, `Data`; says so without decoding them."""
     # The version, the array's length, the tag.
     head = frames[0][:3] if frames else b""
-    return len(head) == 3 and head[0] == WIRE_VERSION and head[2] == 0
+    return len(head) == 3 and _spoken(head[0]) and head[2] == 0
 
 
 def is_heartbeat(frames: Sequence[bytes]) -> bool:
     """Whether frames are, if they are a message at all, a `Heartbeat`; as `is_data`."""
-    return len(frames) == 1 and frames[0].startswith(_HEARTBEAT)
+    return len(frames) == 1 and frames[0].startswith(_HEARTBEATS)
 
 
-def _header_frame(header: Header) -> bytes:
-    return bytes([WIRE_VERSION]) + _encoder.encode(header)
+def _spoken(wire: int) -> bool:
+    return LEAST_WIRE <= wire <= WIRE_VERSION
 
 
-_HEARTBEAT = _header_frame(Bodiless(Heartbeat.__name__, msgspec.Raw(b"")))
+def _header_frame(header: Header, wire: int) -> bytes:
+    return bytes([wire]) + _encoder.encode(header)
+
+
+_HEARTBEATS = tuple(
+    _header_frame(Bodiless(Heartbeat.__name__, msgspec.Raw(b"")), wire)
+    for wire in range(LEAST_WIRE, WIRE_VERSION + 1)
+)
 """How every `Heartbeat` begins."""
 
 
@@ -256,9 +270,9 @@ def begin_decoding(frames: Sequence[bytes], schema_of: SchemaOf) -> Message | Un
     WireError
         If they hold none; the message names the fault.
     """
-    if not frames or not frames[0] or frames[0][0] != WIRE_VERSION:
-        version = frames[0][0] if frames and frames[0] else None
-        raise WireError(f"wire version {version!r}, expected {WIRE_VERSION}")
+    if not frames or not frames[0] or not _spoken(frames[0][0]):
+        wire = frames[0][0] if frames and frames[0] else None
+        raise WireError(f"wire {wire!r}; this version speaks {LEAST_WIRE} to {WIRE_VERSION}")
     try:
         header = _headers.decode(memoryview(frames[0])[1:])
         return _message(header, frames[1:], schema_of)

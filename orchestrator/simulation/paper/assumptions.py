@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import msgspec
 
+from foundation.bounds import MAX_NAME
 from foundation.suggestions import closest
 from orchestrator.control.observe.view import ClusterView
+from orchestrator.documents.document import slug
 from orchestrator.documents.units import UnitError, duration_ms
 from orchestrator.errors import InvalidInput
 from orchestrator.records import NodeRecord, ReplicaLoad, StreamRecord
@@ -89,7 +92,7 @@ class Assumptions:
 def assumed(
     view: ClusterView, load: float, latencies: tuple[str, ...], added: tuple[str, ...]
 ) -> Assumptions:
-    """What is written on a command line.
+    """What is written as assumptions.
 
     Raises
     ------
@@ -98,12 +101,19 @@ def assumed(
     """
     if not 0 < load <= MOST_LOAD:
         problem = f"is no factor between 0 and {MOST_LOAD:g}"
-        raise InvalidInput("command line", "--load", load, problem, "Write one such as 1.5.")
-    nodes = tuple(_added(view, text) for text in added)
-    known = [*view.hosts, *(each.name for each in nodes)]
-    return Assumptions(
-        load=load, latencies=tuple(_latency(known, text) for text in latencies), added=nodes
-    )
+        raise InvalidInput("", "load", load, problem, "Write one such as 1.5.")
+    nodes: dict[str, AddedNode] = {}
+    for text in added:
+        node = _added(view, text, nodes)
+        nodes[node.name] = node
+    known, pairs = [*view.hosts, *nodes], dict[frozenset[str], AssumedLatency]()
+    for text in latencies:
+        latency = _latency(known, text)
+        if frozenset(latency.hosts) in pairs:
+            problem = "says a second time how long that round trip is"
+            raise InvalidInput("", "latency", text, problem, "Leave one of them out.")
+        pairs[frozenset(latency.hosts)] = latency
+    return Assumptions(load=load, latencies=tuple(pairs.values()), added=tuple(nodes.values()))
 
 
 def _latency(known: list[str], text: str) -> AssumedLatency:
@@ -111,34 +121,41 @@ def _latency(known: list[str], text: str) -> AssumedLatency:
     here, colon, there = hosts.partition(":")
     if not colon:
         problem, remedy = "is not of the form A:B=DURATION", "Write one such as paris:lyon=80ms."
-        raise InvalidInput("command line", "--latency", text, problem, remedy)
+        raise InvalidInput("", "latency", text, problem, remedy)
     for name in (here, there):
-        _check_known("--latency", text, name, known)
+        _check_known("latency", text, name, known)
+    if here == there:
+        raise InvalidInput("", "latency", text, "names one host twice", "Name two hosts.")
     try:
         return AssumedLatency(hosts=(here, there), rtt_ms=duration_ms(duration))
     except UnitError as error:
-        raise InvalidInput("command line", "--latency", text, error.problem, error.remedy) from None
+        raise InvalidInput("", "latency", text, error.problem, error.remedy) from None
 
 
-def _added(view: ClusterView, text: str) -> AddedNode:
+def _added(view: ClusterView, text: str, others: Collection[str]) -> AddedNode:
     name, _, like = text.partition("=")
     if not name or not like.startswith(LIKE):
         problem, remedy = "is not of the form NAME=like:NODE", "Write one such as rome=like:paris."
-        raise InvalidInput("command line", "--add-node", text, problem, remedy)
-    if name in view.hosts:
-        raise InvalidInput("command line", "--add-node", text, f"names {name}, which runs",
-                           "Take another name.")  # fmt: skip
+        raise InvalidInput("", "add_node", text, problem, remedy)
+    if slug(name) != name or len(name) > MAX_NAME:
+        problem = "cannot be the name of a node"
+        remedy = f"Use small letters, digits and single hyphens, {MAX_NAME} at most."
+        raise InvalidInput("", "add_node", name, problem, remedy)
+    if name in view.hosts or name in others:
+        told = "which runs" if name in view.hosts else "which is added already"
+        problem = f"names {name}, {told}"
+        raise InvalidInput("", "add_node", text, problem, "Take another name.")
     like = like.removeprefix(LIKE)
-    _check_known("--add-node", text, like, [*view.executors])
+    _check_known("add_node", text, like, [*view.executors])
     return AddedNode(name=name, like=like)
 
 
-def _check_known(option: str, text: str, name: str, known: list[str]) -> None:
+def _check_known(field: str, text: str, name: str, known: list[str]) -> None:
     if name not in known:
         close = closest(name, known)
         remedy = f"Did you mean {close}?" if close else f"There are {', '.join(sorted(known))}."
         problem = f"names {name}, where no host runs"
-        raise InvalidInput("command line", option, text, problem, remedy)
+        raise InvalidInput("", field, text, problem, remedy)
 
 
 def _faster(stream: StreamRecord, factor: float) -> StreamRecord:
@@ -197,7 +214,7 @@ def _add(store: Store, added: AddedNode) -> None:
         region=like.region,
         endpoint=like.endpoint,
         public_key=like.public_key,
-        domain=like.domain,
+        labels=msgspec.structs.replace(like.labels, machine=added.name),
         pid=like.pid,
         machine=like.machine,
         clock_ahead_us=like.clock_ahead_us,

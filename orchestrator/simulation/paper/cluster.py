@@ -5,6 +5,7 @@ Time stands still while somebody has something to do, and then jumps over what t
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Collection
 
@@ -23,6 +24,7 @@ from orchestrator.records import (
     PlanDocument,
     ProposalRecord,
     Refusal,
+    ReplicaId,
     RequestRecord,
 )
 from orchestrator.simulation.paper.host import PaperHost
@@ -105,16 +107,39 @@ class PaperCluster:
             self.now_us += wait_us
             self._settle_now()
 
-    def lose(self, hosts: Collection[str]) -> None:
-        """Have hosts end for good, at once: replicas that live notice it before the store does."""
+    def places(self) -> dict[str, tuple[str | None, str | None]]:
+        """Fragment → nodes where its primary and its secondary live."""
+        view = self.view()
+        return {
+            name: (living(view, each.record.primary), living(view, each.record.secondary))
+            for name, each in view.fragments.items()
+        }
+
+    def lose(self, hosts: Collection[str], order: random.Random | None = None) -> None:
+        """Have hosts end for good, at once: replicas that live notice it before the store does.
+
+        Parameters
+        ----------
+        order
+            Draws in which order that is recorded, a record at a time, each of which the leader
+            reads. None: it reads all records at once.
+        """
         ended = [self.hosts.pop(name) for name in hosts]
         view = self.view()
         gone = {host.me: view.nodes[host.me.node].report for host in ended}
-        for name, found in view.fragments.items():
-            for replica in found.record.replicas[:2]:
-                host = self.hosts.get(replica.node)
-                if host is not None and host.me == replica:
-                    host.miss(view.fragments[name], gone, self.now_us)
+        noticed = [
+            (name, host)
+            for name, found in view.fragments.items()
+            for replica in found.record.replicas[:2]
+            if (host := self.hosts.get(replica.node)) is not None and host.me == replica
+        ]
+        if order is not None:
+            order.shuffle(noticed)
+        for name, host in noticed:
+            host.miss(view.fragments[name], gone, self.now_us)
+            if order is not None:
+                self._settle_now()
+                view = self.view()
         self._settle_now()
         for host in ended:
             host.end()
@@ -177,6 +202,11 @@ class PaperCluster:
     def _wait(self, _changed: threading.Event, seconds: float) -> None:
         """What nobody on paper responds to at once comes never."""
         self.now_us += round(seconds * 1e6)
+
+
+def living(view: ClusterView, replica: ReplicaId | None) -> str | None:
+    """The node of a replica that lives."""
+    return replica.node if replica is not None and view.alive(replica) else None
 
 
 def _hosts_of(copy: StoreCopy) -> list[NodeRecord]:

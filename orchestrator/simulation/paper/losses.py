@@ -1,19 +1,21 @@
-"""What can be lost alone: a node, an application, a machine or a site, with its hosts."""
+"""What can be lost alone, with its hosts: a node, what nodes die with, or a site."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from foundation.suggestions import closest
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.drills.drill import owner
 from orchestrator.errors import InvalidInput
 from orchestrator.records import NodeKind, NodeRecord
 
-NODE, APPLICATION, MACHINE, SITE = KINDS = ("node", "application", "machine", "site")
+NODE, SITE = "node", "site"
+KINDS = (NODE, "application", "machine", "zone", "domain", SITE)
 
-OPTION = "--without"
+FIELD = "without"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ def possible_losses(view: ClusterView) -> tuple[AssumedLoss, ...]:
 
 
 def named_loss(view: ClusterView, text: str) -> AssumedLoss:
-    """What is written after `--without`: a node, or a kind and a name.
+    """What is written as `without`: a node, or a kind and a name.
 
     Raises
     ------
@@ -53,20 +55,20 @@ def named_loss(view: ClusterView, text: str) -> AssumedLoss:
         kind, name = NODE, text
     if kind not in KINDS:
         raise InvalidInput(
-            "command line", OPTION, text, f"names {kind!r}, which is no kind of what can be lost",
+            "", FIELD, text, f"names {kind!r}, which is no kind of what can be lost",
             f"Write NODE, or {', '.join(f'{each}:NAME' for each in KINDS[1:])}.",
         )  # fmt: skip
-    known = {each.name: each for each in possible_losses(view) if each.kind == kind}
+    every = possible_losses(view)
+    known = {each.name: each for each in every if each.kind == kind}
     if name in known:
         return known[name]
-    close = closest(name, known)
+    others = [f"{each.kind}:{each.name}" for each in every if each.name == name]
+    close = closest(name, known) if not others else " or ".join(others)
     told = f"Did you mean {close}?" if close else f"There are {', '.join(known) or 'none'}."
-    raise InvalidInput("command line", OPTION, text, f"is no {kind} that runs", told)
+    raise InvalidInput("", FIELD, text, f"is no {kind} that runs", told)
 
 
 def _groups_of(host: NodeRecord) -> Mapping[str, str]:
     """Kind → name of what a host is lost with."""
-    machine = host.machine if host.processors is None else host.processors.machine
-    if host.kind is NodeKind.SITE:
-        return {SITE: host.node, MACHINE: machine}
-    return {NODE: host.node, APPLICATION: owner(host.domain), MACHINE: machine}
+    labels = {kind: name for kind, name in msgspec.structs.asdict(host.labels).items() if name}
+    return {SITE if host.kind is NodeKind.SITE else NODE: host.node, **labels}

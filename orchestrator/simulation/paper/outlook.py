@@ -23,7 +23,7 @@ from orchestrator.results.whatif import (
     LossOutlook,
     QueryOutlook,
 )
-from orchestrator.simulation.paper.cluster import PaperCluster
+from orchestrator.simulation.paper.cluster import PaperCluster, living
 from orchestrator.simulation.paper.losses import AssumedLoss
 
 START_S = 0.5
@@ -56,7 +56,7 @@ class PaperReading:
 
     def node_of(self, replica: ReplicaId | None) -> str | None:
         """Where a replica lives."""
-        return replica.node if replica is not None and self.view.alive(replica) else None
+        return living(self.view, replica)
 
 
 def fragments(
@@ -128,20 +128,9 @@ def _healing_s(before: PaperReading, record: FragmentRecord, *, state_lost: bool
     Peers notice it, the leader decides, a host starts, and is sent the state.
     """
     settings = before.view.settings
-    statuses = [before.view.status(each, record.fragment) for each in record.replicas[:2]]
-    sizes = [
-        size
-        for status in statuses
-        if status is not None
-        for size in (status.checkpoint_bytes, status.snapshot and status.snapshot.bytes)
-        if size is not None
-    ]
+    size = 0 if state_lost else before.view.state_bytes(record) or 0
     grace_s = DecisionSettings().takeover_grace_us / 1e6 if state_lost else 0.0
-    state_s = (
-        0.0
-        if state_lost
-        else max(sizes, default=0) / (settings.state_rate_bytes_s or STATE_BYTES_S)
-    )
+    state_s = size / (settings.state_rate_bytes_s or STATE_BYTES_S)
     return grace_s + settings.detection_ms / 1e3 + INTERVAL_S + START_S + state_s
 
 
@@ -159,12 +148,21 @@ def loads(before: PaperReading, after: PaperReading) -> Iterator[LoadOutlook]:
         yield LoadOutlook(name=key[0], before=old.get(key), after=new.get(key))
 
 
-def loss_outlook(loss: AssumedLoss, before: PaperReading, after: PaperReading) -> LossOutlook:
-    """What the loss of something would do."""
-    found = [*fragments(before, after, loss.hosts)]
+def loss_outlook(
+    loss: AssumedLoss, before: PaperReading, after: PaperReading, lost: Collection[str] = ()
+) -> LossOutlook:
+    """What the loss of something would do.
+
+    Parameters
+    ----------
+    lost
+        All hosts that are lost at the same time, if there are others.
+    """
+    found = [*fragments(before, after, lost or loss.hosts)]
     records = {name: each.record for name, each in before.view.fragments.items()}
     struck = [name for name, r in records.items() if r.primary.node in loss.hosts]
-    bare = {each.key for each in found if each.state_lost}
+    own = {name for name, r in records.items() if any(map(r.runs_on, loss.hosts))}
+    bare = {each.key for each in found if each.state_lost} & own
     takeovers = tuple(name for name in struck if name not in bare)
     worst = max(
         (
@@ -233,11 +231,13 @@ def _count(number: int, what: str) -> str:
 def broken_promises(before: PaperReading, after: PaperReading) -> Iterator[str]:
     """Promises that are kept now, and would not be."""
     old = {each.query: each for each in before.plan.queries}
+    new = {each.query for each in after.plan.queries}
     for query in after.plan.queries:
         was = old.get(query.query)
         for what, now, then in zip(_kept(query), _broken(query), _broken(was), strict=True):
             if now and not then:
                 yield f"query {query.query}: {what}"
+    yield from (f"query {name}: it runs no more" for name in sorted(old.keys() - new))
     busy = {(p.name, p.is_machine) for p in before.plan.loads if _is_busy(p)}
     for place in after.plan.loads:
         if _is_busy(place) and (place.name, place.is_machine) not in busy:

@@ -11,9 +11,9 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
 import msgspec
@@ -21,7 +21,7 @@ import msgspec
 from orchestrator.simulation.trials.checks import findings
 from orchestrator.simulation.trials.observed import Observed
 from orchestrator.simulation.trials.oracle import expected
-from orchestrator.simulation.trials.schedule import KINDS, Schedule, Shape, random_schedule
+from orchestrator.simulation.trials.schedule import USUAL, Schedule, Shape, random_schedule
 from orchestrator.simulation.trials.setting import LATEST
 from orchestrator.simulation.trials.shrinking import shrink
 from orchestrator.simulation.trials.transcript import transcript
@@ -43,7 +43,7 @@ class ScheduleSelection(msgspec.Struct, frozen=True, kw_only=True):
         Of what is drawn (`orchestrator.simulation.trials.setting`).
     """
 
-    kinds: tuple[str, ...] = tuple(KINDS)
+    kinds: tuple[str, ...] = USUAL
     shapes: tuple[Shape, ...] = tuple(Shape)
     edition: int = LATEST
 
@@ -192,8 +192,8 @@ def run(
 
 def _verdicts(seeds: range, selection: ScheduleSelection, processes: int) -> Iterator[TrialVerdict]:
     if processes == 1:
-        _prepare()
-        yield from (judge(seed, selection) for seed in seeds)
+        with _prepared():
+            yield from (judge(seed, selection) for seed in seeds)
         return
     parts = [seeds[i : i + SEEDS_A_TASK] for i in range(0, len(seeds), SEEDS_A_TASK)]
     others = multiprocessing.active_children()
@@ -220,7 +220,11 @@ def _prepare_worker() -> None:
     with that, also if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _prepare()
+    _for_life.enter_context(_prepared())
+
+
+_for_life = ExitStack()
+"""What a worker keeps until it ends."""
 
 
 def _end_with_parent() -> None:
@@ -230,11 +234,20 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _prepare() -> None:
+@contextmanager
+def _prepared() -> Generator[None]:
+    """Have this process play schedules quickly, and say nothing of them."""
     # Coordinators log what they cannot do yet; in a schedule that is expected.
-    logging.getLogger("orchestrator").setLevel(logging.ERROR)
+    logger = logging.getLogger("orchestrator")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     # Modules live as long as the process: collecting garbage need not look at them.
     gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        logger.setLevel(level)
 
 
 def _kind(finding: str) -> str:

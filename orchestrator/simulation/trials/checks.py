@@ -14,6 +14,7 @@ from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.core.hosted_replica import HostedReplica
 from orchestrator.simulation.trials.content_checks import content, losses_us
+from orchestrator.simulation.trials.faults import Everything
 from orchestrator.simulation.trials.observed import Observed
 from orchestrator.simulation.trials.oracle import ExpectedStream
 from orchestrator.simulation.trials.timing_checks import timing
@@ -38,6 +39,7 @@ def findings(
         *(f"process: {each}" for each in seen.broken),
         *_redundancy(seen),
         *_state_lost(seen),
+        *_needlessly_lost(seen),
         *content(seen, expected),
         *_replicas(seen, expected),
         *_source_sites(seen),
@@ -52,6 +54,8 @@ def findings(
 def _redundancy(seen: Observed) -> Iterator[str]:
     if not seen.healed and seen.began_us:
         yield "redundancy: not every fragment has two warm replicas at the end"
+    for fragment in seen.together:
+        yield f"redundancy: both replicas of {fragment} may die together at the end"
 
 
 def _state_lost(seen: Observed) -> Iterator[str]:
@@ -61,6 +65,21 @@ def _state_lost(seen: Observed) -> Iterator[str]:
                 f"state: {fragment} began from nothing at {_ms(seen, at_us)}, "
                 "though a warm replica lived"
             )
+
+
+def _needlessly_lost(seen: Observed) -> Iterator[str]:
+    """States that are lost although everything had a whole checkpoint, and input can be read
+    again."""
+    faults = seen.schedule.faults
+    if len(faults) != 1 or not isinstance(fault := faults[0], Everything) or fault.damaged:
+        return
+    if seen.schedule.operations or seen.schedule.rollouts or seen.kept is None:
+        return
+    all_resume = all(each.resumes for each in seen.setting.recordings.values())
+    if not all_resume or len(seen.kept) < len(seen.running):
+        return
+    for fragment, at_us in losses_us(seen).items():
+        yield f"state: {fragment} began from nothing at {_ms(seen, at_us)}, and has a checkpoint"
 
 
 def _replicas(seen: Observed, expected: dict[str, ExpectedStream]) -> Iterator[str]:

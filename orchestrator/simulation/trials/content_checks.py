@@ -215,12 +215,14 @@ def _visited(seen: Observed, expected: dict[str, ExpectedStream], stream: str) -
 def _same_relations(seen: Observed, stream: str, rows: list[Row], wanted: list[Row]) -> bool:
     """Whether rows are those of a state that began later: the same, but groups in any order.
 
-    Groups come in the order in which they began. One that lasts for ever may have begun before a
-    query that came later, or a state that began from nothing, knew of it.
+    Groups, and the rows of relations in a program, come in the order in which they began. One that
+    lasts for ever may have begun before a query that came later, or a state that began from
+    nothing, knew of it.
     """
     programs = seen.setting.every_program
     fragments = programs.keys() & seen.setting.upstream(stream)
-    if all(select.group is None for name in fragments for select in programs[name].selects):
+    made = [programs[name] for name in fragments]
+    if not any(each.relations or each.groups for each in made):
         return rows == wanted
     return Counter(rows) == Counter(wanted) and all(a[0] <= b[0] for a, b in pairwise(rows))
 

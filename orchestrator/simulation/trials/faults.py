@@ -136,6 +136,26 @@ class StoreAway(Fault, frozen=True, kw_only=True, tag="store"):
     stopped: bool = False
 
 
+class Everything(Fault, frozen=True, kw_only=True, tag="everything"):
+    """All hosts and coordinators die at once, as by a power cut, and start again one by one.
+
+    What was being written into the folder of checkpoints is lost.
+
+    Attributes
+    ----------
+    apart_ms
+        Between the starts of two hosts.
+    damaged
+        How many of the newest checkpoints are cut off.
+    store
+        Whether the store is away until the first host starts.
+    """
+
+    apart_ms: int = 0
+    damaged: int = 0
+    store: bool = False
+
+
 class Linked(Fault, frozen=True, kw_only=True):
     """Base of faults of a link.
 
@@ -202,6 +222,7 @@ AnyFault = (
     | Clock
     | CoordinatorCrash
     | StoreAway
+    | Everything
     | LinkCut
     | Delay
     | Break

@@ -63,6 +63,10 @@ class Observed:
         Node → its queues when they first took more than their budget.
     stuck
         What did not come about in time.
+    kept
+        Fragments of which a checkpoint was listed when everything died last; None: it never did.
+    together
+        Fragments whose replicas may die together at the end, though others may be apart.
     """
 
     setting: Setting
@@ -89,6 +93,8 @@ class Observed:
     stuck: list[str] = field(default_factory=list[str])
     entries: list[Entry] = field(default_factory=list[Entry])
     healed: bool = False
+    kept: set[str] | None = None
+    together: list[str] = field(default_factory=list[str])
 
     @property
     def running(self) -> set[str]:

@@ -30,6 +30,7 @@ from orchestrator.simulation.trials.faults import (
     Crash,
     Delay,
     Disk,
+    Everything,
     LinkCut,
     Linked,
     Observe,
@@ -41,7 +42,14 @@ from orchestrator.simulation.trials.faults import (
     Visit,
 )
 from orchestrator.simulation.trials.operations import AnyOperation, Drain, Switchover, TrialMove
-from orchestrator.simulation.trials.setting import LATEST, Setting, random_setting
+from orchestrator.simulation.trials.rollouts import AnyRollout, HostLeaves, ProcessesEnd
+from orchestrator.simulation.trials.setting import (
+    EVEN_WATCHES,
+    LATEST,
+    NOBODY_LEAVES,
+    Setting,
+    random_setting,
+)
 from orchestrator.simulation.world.links import Fate
 
 FIRST_FAULT_MS, LAST_FAULT_MS = 300, 3500
@@ -83,8 +91,12 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         When the setting's visitor is applied and deleted, if it is.
     operations
         What operators do meanwhile.
+    rollouts
+        Which hosts leave meanwhile.
     edition
         Of what is drawn (`orchestrator.simulation.trials.setting`).
+    checkpoints_ms
+        Time between two checkpoints of a fragment; None: there are none.
     """
 
     seed: int
@@ -94,14 +106,23 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     observers: tuple[Observe, ...] = ()
     visit: Visit | None = None
     operations: tuple[AnyOperation, ...] = ()
+    rollouts: tuple[AnyRollout, ...] = ()
     edition: int = LATEST
+    checkpoints_ms: float | None = None
 
     @property
     def setting(self) -> Setting:
         """The stage that the faults strike."""
         whole = random_setting(self.seed, edition=self.edition)
+        if (every_ms := self.checkpoints_ms) is not None:
+            whole = whole.with_checkpoints(every_ms)
         return whole if self.queries is None else whole.with_queries(self.queries)
 
+
+EVERYTHING = "everything"
+"""A kind that is drawn only if it is chosen, and then clusters keep checkpoints."""
+
+CHECKPOINTS_MS = 200.0, 3000.0
 
 Draw = Callable[[np.random.Generator, Setting, int], AnyFault]
 
@@ -267,6 +288,16 @@ def _clock(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
     )
 
 
+def _everything_dies(rng: np.random.Generator, _: Setting, at_ms: int) -> AnyFault:
+    return Everything(
+        at_ms=at_ms,
+        for_ms=_lasting(rng, 200, 5000),
+        apart_ms=_lasting(rng, 10, 400),
+        damaged=int(rng.integers(1, 4)) if rng.random() < 0.25 else 0,
+        store=bool(rng.random() < 0.3),
+    )
+
+
 KINDS: dict[str, Draw] = {
     "crash": _crash,
     "site": _site,
@@ -283,8 +314,12 @@ KINDS: dict[str, Draw] = {
     "slow": _slow,
     "disk": _disk,
     "clock": _clock,
+    EVERYTHING: _everything_dies,
 }
 """The kinds of faults that can be chosen, by name."""
+
+USUAL = tuple(name for name in KINDS if name != EVERYTHING)
+"""Those that are drawn if none is chosen."""
 
 WEIGHTS = {"crash": 4.0, "site": 2.0, "pause": 2.0, "cut": 2.0, "one-way": 2.0}
 """How often a kind is drawn, if not once."""
@@ -292,7 +327,7 @@ WEIGHTS = {"crash": 4.0, "site": 2.0, "pause": 2.0, "cut": 2.0, "one-way": 2.0}
 
 def random_schedule(
     seed: int,
-    kinds: Collection[str] = tuple(KINDS),
+    kinds: Collection[str] = USUAL,
     shapes: Collection[Shape] = tuple(Shape),
     *,
     edition: int = LATEST,
@@ -329,7 +364,7 @@ def random_schedule(
                 Crash(at_ms=ms, target=f"{role}:{fragment}", for_ms=_round(rng.uniform(1000, 5000)))
                 for ms, role in ((at_ms[0], "primary"), (at_ms[0], "secondary"))
             ]
-            if seed % 4 == 3 and "site" in kinds and edition == LATEST:
+            if seed % 4 == 3 and "site" in kinds and edition > EVEN_WATCHES:
                 faults += _everything(np.random.default_rng((seed, 14)), setting, at_ms[0])
         case _:
             count = 1 if shape is Shape.SINGLE else int(rng.integers(2, 4))
@@ -341,7 +376,11 @@ def random_schedule(
     observers = _observers(more, setting)
     for observer in observers:
         faults = [_turned(more, fault, observer.name) for fault in faults]
+    checkpoints_ms = None
+    if EVERYTHING in kinds:
+        checkpoints_ms = float(_round(np.random.default_rng((seed, 16)).uniform(*CHECKPOINTS_MS)))
     return Schedule(
+        checkpoints_ms=checkpoints_ms,
         seed=seed,
         shape=shape,
         faults=tuple(faults),
@@ -350,6 +389,9 @@ def random_schedule(
         operations=_operations(
             np.random.default_rng((seed, 9)), setting, always=shape is Shape.NONE
         ),
+        rollouts=()
+        if edition <= NOBODY_LEAVES or shape not in (Shape.NONE, Shape.SEVERAL)
+        else _rollouts(np.random.default_rng((seed, 15)), setting, calm=shape is Shape.NONE),
         edition=edition,
     )
 
@@ -366,6 +408,29 @@ def _absence(rng: np.random.Generator, setting: Setting) -> list[AnyFault]:
     crashes = np.sort(rng.uniform(at_ms, at_ms + for_ms, int(rng.integers(1, 4)))).tolist()
     away = Crash(at_ms=at_ms, target=_pick(rng, setting.sites), for_ms=for_ms)
     return [away, *(_crash(rng, setting, _round(ms)) for ms in crashes)]
+
+
+def _rollouts(rng: np.random.Generator, setting: Setting, *, calm: bool) -> tuple[AnyRollout, ...]:
+    """In some schedules a host leaves, or the processes of two or three hosts end in turn.
+
+    Parameters
+    ----------
+    calm
+        Whether output never rests: no site ends, and nobody has too little time.
+    """
+    if rng.random() >= 0.3:
+        return ()
+    at_ms = _round(rng.uniform(100, LAST_FAULT_MS))
+    if rng.random() < 0.4:
+        within_ms = 30_000 if calm else _lasting(rng, 200, 15_000)
+        target = _executor(rng, setting) if calm else _host(rng, setting)
+        return (HostLeaves(at_ms=at_ms, target=target, within_ms=within_ms),)
+    among = sorted(setting.executors if calm else (*setting.executors, *setting.sites))
+    count = int(rng.integers(2, 4))
+    nodes = tuple(str(name) for name in rng.choice(among, count, replace=False))
+    grace_ms = 120_000 if calm else _lasting(rng, 500, 60_000)
+    back_ms = _round(rng.uniform(300, 3000))
+    return (ProcessesEnd(at_ms=at_ms, nodes=nodes, grace_ms=grace_ms, back_ms=back_ms),)
 
 
 def _operations(

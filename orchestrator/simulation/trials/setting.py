@@ -7,7 +7,7 @@ also across queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -25,6 +25,7 @@ from orchestrator.records import (
     DEFAULT_MEMORY_BYTES,
     ClusterRecord,
     DriverSpec,
+    FailureLabels,
     HostSpec,
     NodeKind,
     QueryRecord,
@@ -32,6 +33,7 @@ from orchestrator.records import (
     Shed,
     SourceSpec,
     Standby,
+    StateSpec,
     StreamRecord,
 )
 from orchestrator.simulation.trials.pushed import Pushed
@@ -47,9 +49,10 @@ COLUMNS = {"key": "int", "value": "int"}
 RECOVERY_BOUND_MS = 500.0
 DEADLINE_MS = 5_000.0
 
-FIRST_FORMS_ONLY, EVEN_WATCHES, LATEST = 1, 2, 3
+FIRST_FORMS_ONLY, EVEN_WATCHES, NOBODY_LEAVES, NO_LABELS, LATEST = 1, 2, 3, 4, 5
 """Editions of what is drawn: a seed replays in the edition in which it was found. In the first,
-statements had fewer forms; up to the second, all hosts heard of a change of the store at once."""
+statements had fewer forms; up to the second, all hosts heard of a change of the store at once; up
+to the third, nobody left; up to the fourth, hosts shared no failure domain."""
 
 LITTLE_MEMORY_BYTES = 128 * 2**10
 """Budget of a host in some settings: room for some seconds of its streams."""
@@ -215,6 +218,11 @@ class Setting:
         """Stream → site it leaves at."""
         return {name: site for query in self.queries for name, site in query.outputs.items()}
 
+    def with_checkpoints(self, every_ms: float) -> Setting:
+        """The same with a folder of checkpoints."""
+        state = StateSpec(folder="state", every_ms=every_ms)
+        return replace(self, cluster=msgspec.structs.replace(self.cluster, state=state))
+
     def with_queries(self, count: int) -> Setting:
         """The setting with its first queries only."""
         queries = self.queries[:count]
@@ -304,7 +312,7 @@ def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
             nodes=tuple(nodes),
             sites=tuple(sites),
         ),
-        specs=tuple(_spec(place, NodeKind.EXECUTOR) for place in nodes)
+        specs=_executors(seed, nodes, labelled=edition > NO_LABELS)
         + tuple(_spec(place, NodeKind.SITE) for place in sites),
         recordings=_standing_by(seed, sites, _pushed(seed, _played(more, recordings))),
         queries=queries,
@@ -327,10 +335,23 @@ def _watch_ms(seed: int) -> tuple[int, int]:
     return (1, most_ms) if most_ms else (30, 30)
 
 
-def _spec(node: str, kind: NodeKind) -> HostSpec:
-    return HostSpec(
-        cluster="random", node=node, kind=kind, region=node, domain=node, zookeeper="", secret=""
+def _executors(seed: int, nodes: Sequence[str], *, labelled: bool) -> tuple[HostSpec, ...]:
+    """The executors; in half of the settings they share applications, machines and zones."""
+    rng = np.random.default_rng((seed, 13))
+    specs = tuple(_spec(node, NodeKind.EXECUTOR) for node in nodes)
+    if not labelled or rng.random() < 0.5:
+        return specs
+    kinds = {"application": 2, "machine": 3, "zone": 2}
+    return tuple(
+        msgspec.structs.replace(
+            spec, labels=FailureLabels(**{k: f"{k}-{rng.integers(n)}" for k, n in kinds.items()})
+        )
+        for spec in specs
     )
+
+
+def _spec(node: str, kind: NodeKind) -> HostSpec:
+    return HostSpec(cluster="random", node=node, kind=kind, region=node, zookeeper="", secret="")
 
 
 def _recording(

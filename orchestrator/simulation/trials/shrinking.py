@@ -47,6 +47,9 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
         yield msgspec.structs.replace(schedule, observers=())
     if schedule.visit is not None:
         yield msgspec.structs.replace(schedule, visit=None)
+    for i in range(len(schedule.rollouts)):
+        stay = (*schedule.rollouts[:i], *schedule.rollouts[i + 1 :])
+        yield msgspec.structs.replace(schedule, rollouts=stay)
     operations = schedule.operations
     for i in range(len(operations)):
         fewer = (*operations[:i], *operations[i + 1 :])

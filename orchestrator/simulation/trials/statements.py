@@ -100,6 +100,10 @@ def factors_of(program: Program, factors: Mapping[str, int]) -> int:
     Where a whole relation is shown at every timestamp, each counts several times.
     """
     made = 0
+    if program.relations:
+        again = program.to_stream is ToStream.RSTREAM and any(map(_lasts, program.windows))
+        factor = sum(factors[each.stream] for each in program.windows)
+        return factor * SHOWN_AGAIN if again else factor
     for select in program.selects:
         windows = [program.windows[source.window] for source in select.sources]
         again = program.to_stream is ToStream.RSTREAM and all(_lasts(each) for each in windows)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 
+from orchestrator.records import NodeKind
 from orchestrator.simulation.trials.exposure import Exposure
 from orchestrator.simulation.trials.faults import (
     AnyFault,
@@ -14,6 +16,7 @@ from orchestrator.simulation.trials.faults import (
     Crash,
     Delay,
     Disk,
+    Everything,
     LinkCut,
     Pause,
     Restart,
@@ -26,6 +29,7 @@ from orchestrator.simulation.trials.observed import Observed
 from orchestrator.simulation.world.candidates import Candidates
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.world import World
+from orchestrator.store.protocol import CHECKPOINTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class Strikes:
 
     def strike(self, fault: AnyFault) -> None:
         """Let a fault begin, if its targets are there, and end when it is over."""
-        nodes = [self._resolve(target) for target in fault.targets]
+        nodes = [self.resolve(target) for target in fault.targets]
         if None in nodes or len(set(nodes)) < len(nodes):
             self.observed.note("fault", f"{event_text(fault)}: no such target now")
             return
@@ -84,6 +88,8 @@ class Strikes:
                 self._set_clock(fault, hosts[0])
             case CoordinatorCrash():
                 self._crash_coordinator(fault)
+            case Everything():
+                self._end_everything(fault)
             case StoreAway(stopped=stopped):
                 self.world.server.go_away()
                 returns = self.world.end_all_sessions if stopped else self.world.server.come_back
@@ -98,6 +104,40 @@ class Strikes:
             self.world.kill(node)
         else:
             host.store.writes_left = fault.after_writes
+
+    def _end_everything(self, fault: Everything) -> None:
+        self.observed.kept = self._kept()
+        hosts = [host for host in self.world.hosts.values() if host.alive]
+        hosts = [host for host in hosts if host.spec.kind is not NodeKind.OBSERVER]
+        for number, host in enumerate(hosts):
+            node = host.spec.node
+            self.observed.struck.setdefault(node, self.world.now_us)
+            self.restart_us[node] = (
+                self.world.now_us + (fault.for_ms + number * fault.apart_ms) * 1000
+            )
+            self.world.kill(node)
+        names = self.candidates.names
+        for name in names:
+            self.candidates.kill(name)
+        self.world.checkpoints.cut_off(fault.damaged)
+        if fault.store:
+            self.world.server.go_away()
+
+        def again() -> None:
+            if fault.store:
+                self.world.server.come_back()
+            for _ in names:
+                self.candidates.stand()
+
+        self._after(fault, again)
+
+    def _kept(self) -> set[str]:
+        """Fragments of which a checkpoint is listed."""
+        if self.world.server.away:
+            return set()
+        with closing(self.world.server.connect()) as store:
+            lists = store.list(CHECKPOINTS).records
+        return {key for key, found in lists.items() if found.record.stored}
 
     def _pause(self, fault: Pause, host: SimulatedHost) -> None:
         self.exposure.expose(host)
@@ -162,7 +202,7 @@ class Strikes:
 
         self._after(fault, end)
 
-    def _resolve(self, target: str) -> str | None:
+    def resolve(self, target: str) -> str | None:
         """The live node that a target names now."""
         role, _, fragment = target.rpartition(":")
         node: str | None = fragment

@@ -18,7 +18,7 @@ from orchestrator.simulation.trials.setting import (
     RECOVERY_BOUND_MS,
     Setting,
 )
-from streams.scheduling.rests import REST_SHARE
+from streams.scheduling.batching import IN_TIME_SHARE
 
 TAKEOVER_EVERY_MS = 1000.0
 """How often a fragment may change its primary because a host that lives is slow."""
@@ -29,7 +29,7 @@ RECOVERS_MS = 2500.0
 IN_TIME_MS = 1000.0
 """Latency once an overload is over."""
 
-NO_BOUND = frozenset({"clock", "slow", "delay", "replaced", "disk"})
+NO_BOUND = frozenset({"clock", "slow", "delay", "replaced", "disk", "everything"})
 """Kinds of faults after which output may be late for as long as they last."""
 
 CREDIT_MS = CREDIT_US / 1000
@@ -112,7 +112,7 @@ def _bound(seen: Observed) -> Iterator[str]:
         return
     away_ms = fault.ends_ms - fault.at_ms + setting.session_timeout_us / 1000
     from_us = seen.began_us + fault.at_ms * 1000
-    # Who was stopped takes itself to be late for a while, and rests for longer.
+    # Who was stopped has missed deadlines, and rests for longer for a while.
     ends_us = seen.began_us + fault.ends_ms * 1000
     resting = _given_to_struck(seen, ends_us) if kind == "pause" else set[str]()
     for stream, arrivals in seen.arrivals.items():
@@ -122,7 +122,7 @@ def _bound(seen: Observed) -> Iterator[str]:
             allowed_ms = hops * CUT_LINK_MS + interval_ms + SCHEDULING_MS
         most_ms = allowed_ms + waits_ms
         if resting & setting.upstream(stream):
-            most_ms += REST_SHARE * DEADLINE_MS
+            most_ms += IN_TIME_SHARE * DEADLINE_MS
         if seen.struck.keys() & _alone(setting, stream):
             # What enters and leaves there rests until the site is back.
             most_ms += away_ms

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orchestrator.control.decide.decision import DecisionSettings
+from orchestrator.control.decide.moving import KEPT_US
 from orchestrator.control.observe.entering import EnteringStream
+from orchestrator.control.observe.failure_domains import HostDomains
 from orchestrator.control.observe.view import read_view
 from orchestrator.edges.events import Deliver
 from orchestrator.folders import scratch_folder
@@ -33,6 +35,8 @@ from orchestrator.simulation.trials.operations import (
     TrialMove,
 )
 from orchestrator.simulation.trials.queues import QueueBudget
+from orchestrator.simulation.trials.rolling_out import RollingOut
+from orchestrator.simulation.trials.rollouts import told_to_end
 from orchestrator.simulation.trials.schedule import Schedule
 from orchestrator.simulation.trials.setting import BEGIN_MS
 from orchestrator.simulation.trials.strikes import Strikes
@@ -40,6 +44,7 @@ from orchestrator.simulation.world.candidates import Candidates
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.world import World
 from orchestrator.store.protocol import PROPOSALS, QUERIES, RUNNING_STREAMS, STREAMS
+from placement.failure_domains import TOGETHER
 from streams.vectors.chunk import Chunk, Position
 
 START_LIMIT_S = 30.0
@@ -49,8 +54,14 @@ FINISH_LIMIT_S = 40.0
 """Virtual time after the streams' end within which all results must have arrived and everything
 must be healed."""
 
+ROLLOUT_S = 20.0
+"""The same for each host that leaves: in turn, and after what could not go was tried in vain."""
+
 CALM_S = 1.0
 """Virtual time at the end within which acknowledgements settle."""
+
+MOST_MOVES = 10
+"""How often all is calm at most before moves begin that end in time."""
 
 STAYS_CALM_S = 0.3
 """Virtual time for which nothing must change once they have."""
@@ -122,6 +133,7 @@ class FaultTrial:
         settings = DecisionSettings(start_delay_us=START_DELAY_US)
         self._candidates = Candidates(self.world, CANDIDATES, settings)
         self._strikes = Strikes(self.observed, exposure, self._candidates)
+        self._rollouts = RollingOut(self.observed, exposure, self._strikes, self.store)
 
     def run(self) -> Observed:
         """Play the schedule to its end."""
@@ -139,6 +151,8 @@ class FaultTrial:
         self._supervise()
         for fault in self.schedule.faults:
             self._later(fault.at_ms, lambda fault=fault: self._strikes.strike(fault))
+        for rollout in self.schedule.rollouts:
+            self._later(rollout.at_ms, lambda each=rollout: self._rollouts.begin(each))
         for observer in self.schedule.observers:
             self._observe(observer)
         if self.schedule.visit is not None and self.setting.visitor is not None:
@@ -149,9 +163,10 @@ class FaultTrial:
             [self.setting.seconds * 1000, *(fault.ends_ms for fault in self.schedule.faults)]
         )
         self._run_for(ends_ms / 1000)
-        self._wait(
-            lambda: self._finished() and self._healed() and self._are_places_final(), FINISH_LIMIT_S
-        )
+        self._wait(self._settled, FINISH_LIMIT_S + told_to_end(self.schedule.rollouts) * ROLLOUT_S)
+        if self._together():
+            # A node to which a fragment could not be moved is tried again after so long.
+            self._wait(self._settled, KEPT_US / 1e6 + FINISH_LIMIT_S)
         seen.stuck += [
             f"{stream} stopped at {self._reached_ms(stream)} of {self.setting.seconds * 1000} ms"
             for stream in self.setting.outputs
@@ -167,9 +182,18 @@ class FaultTrial:
             for name, found in read_view(self.store).moves.items()
             if found.record.ended_us is None
         ]
+        view = read_view(self.store)
+        if self._rollouts.waiting or view.turns or view.slot is not None:
+            seen.stuck.append(f"maintenance does not end: {view.slot}, {sorted(view.turns)}")
         seen.healed = self._healed()
-        self._wait(self._rests, self._behind_s() + CALM_S)
-        self._run_for(STAYS_CALM_S)
+        seen.together = self._together()
+        for _ in range(MOST_MOVES):
+            self._wait(self._rests, self._behind_s() + CALM_S)
+            self._run_for(STAYS_CALM_S)
+            # Moves that nobody asks for may begin while all is calm.
+            if self._settled():
+                break
+            self._wait(self._settled, FINISH_LIMIT_S)
         return self._over()
 
     def _behind_s(self) -> float:
@@ -255,7 +279,6 @@ class FaultTrial:
             node=observer.name,
             kind=NodeKind.OBSERVER,
             region=observer.region,
-            domain=observer.name,
             zookeeper="",
             secret="",
         )
@@ -412,6 +435,15 @@ class FaultTrial:
         """Timestamp up to which a sink has everything, counted from the streams' begin."""
         return _reached_ms(self.observed.arrivals[stream])
 
+    def _settled(self) -> bool:
+        """Whether nothing is left to be done."""
+        return (
+            self._finished()
+            and self._healed()
+            and self._are_places_final()
+            and not self._together()
+        )
+
     def _healed(self) -> bool:
         # A successor completes what a leader left undone that died between two writes.
         if self.world.server.away or not self._candidates.is_led:
@@ -427,7 +459,14 @@ class FaultTrial:
             and all(self._feeds_alone(name, stream) for name, stream in view.entering.items())
             and len(view.fragments) == len(self.observed.running)
             and all(view.settled(found.record) for found in view.fragments.values())
+            and all(
+                self.world.hosts[node].core.replica_manager.replicas.keys()
+                == {f.record.fragment for f in view.fragments.values() if f.record.runs_on(node)}
+                for node in self._nodes
+            )
             and all(found.record.ended_us is not None for found in view.moves.values())
+            and not (self._rollouts.waiting or view.turns or view.slot)
+            and not view.leaving
         )
 
     def _are_places_final(self) -> bool:
@@ -437,6 +476,17 @@ class FaultTrial:
         """
         records = [found.record for found in read_view(self.store).fragments.values()]
         return all(not each.lacked or each.stopped for each in records)
+
+    def _together(self) -> list[str]:
+        """Fragments whose replicas may die together, though others may be apart."""
+        view = read_view(self.store)
+        domains = HostDomains(view)
+        return sorted(
+            key
+            for key, found in view.fragments.items()
+            if (standby := found.record.secondary) is not None
+            and domains.looseness(found.record.primary.node, standby.node) == TOGETHER
+        )
 
     def _feeds_alone(self, name: str, stream: EnteringStream) -> bool:
         """Whether a stream is open where it should be, and one of its sites feeds consumers."""

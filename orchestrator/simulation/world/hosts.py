@@ -19,6 +19,7 @@ from orchestrator.host.core.events import Event, MessageArrived, Report
 from orchestrator.host.core.hosted_streams import HostedSource
 from orchestrator.host.shell.loop import HostLoop, Surroundings, host_identity
 from orchestrator.host.shell.name_claim import Claimed
+from orchestrator.host.shell.pace import StatePace
 from orchestrator.host.shell.trial import run_trial
 from orchestrator.host.shell.trial_responses import TrialResponses
 from orchestrator.host.shell.wire import UnknownStream, decode
@@ -97,6 +98,9 @@ class SimulatedHost:
             set_peers=self._set_peers,
             sinks=SinkDrivers(lambda assignment: world.open_sink(spec.node, assignment)),
             report=lambda report: world.log(spec.node, report),
+            checkpoints=world.checkpoints.driver(
+                lambda: self.alive, lambda: self.schedule(world.now_us)
+            ),
             sources=SourceContext(
                 site=spec.node, check_claim=world.disks.claim(spec.node, claimed.incarnation)
             ),
@@ -113,6 +117,8 @@ class SimulatedHost:
         )
         self._loop = HostLoop(surroundings, world.cluster, self.store, identity, claimed)
         self._world = world
+        rate_bytes_s = world.cluster.state_rate_bytes_s
+        self._paces = [] if rate_bytes_s is None else [StatePace(rate_bytes_s)]
         self._inbox: list[Event] = []
         self._results: list[Callable[[], None]] = []
         self._next_step_us = 0
@@ -226,6 +232,17 @@ class SimulatedHost:
             self._loop.execute(self.core.shut_down())
             self._leave()
 
+    def leave(self, within_us: int) -> None:
+        """Have everything here go elsewhere, and end."""
+        if self.runs:
+            self._loop.leave(within_us)
+            self._world.at(self._world.now_us + within_us, self._leave_in_order)
+
+    def _leave_in_order(self) -> None:
+        if self.runs and self._loop.has_left:
+            self._world.on_kill(self)
+            self.shut_down()
+
     def release(self) -> None:
         """Release the files of the process, as the operating system does at its end."""
         self._loop.close()
@@ -286,6 +303,8 @@ class SimulatedHost:
         except Exception as error:  # noqa: BLE001  A bug may be anything.
             self._break(error)
             return
+        if self._loop.has_left:
+            self._leave_in_order()
         self.schedule(self._next_turn_us())
 
     def _tell_entered(
@@ -336,7 +355,9 @@ class SimulatedHost:
     def _send(self, to: str, message: Message) -> None:
         self.counters["messages_sent"] += 1
         if isinstance(message, Snapshot):
-            self._world.transmit_bulk(self, to, message)
+            rate_bytes_s = self.core.state_rate_bytes_s(message.fragment)
+            own = [] if rate_bytes_s is None else [StatePace(rate_bytes_s)]
+            self._world.transmit_bulk(self, to, message, [*self._paces, *own])
         else:
             self._world.transmit(self, to, message)
 

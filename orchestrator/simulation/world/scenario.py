@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.observe.view import read_view
 from orchestrator.drills.disturbances import DRILLS, KILL_EXECUTOR, fail_primary
-from orchestrator.drills.drill import owner
 from orchestrator.drills.kill_executor import Killed
 from orchestrator.edges.events import Deliver
 from orchestrator.edges.sinks.delivered import Delivered
@@ -188,7 +187,6 @@ class Scenario:
             node=OBSERVER,
             kind=NodeKind.OBSERVER,
             region=region,
-            domain=OBSERVER,
             zookeeper="",
             secret="",
         )
@@ -308,9 +306,9 @@ class Scenario:
 
     def _kill_driver(self, host: SimulatedHost) -> None:
         """End all hosts of an application, and start them again with it."""
-        application = owner(host.spec.domain)
+        application = host.spec.labels.application
         for other in [*self.world.hosts.values()]:
-            if other.spec.kind is NodeKind.EXECUTOR and owner(other.spec.domain) == application:
+            if other.spec.labels.application == application:
                 self.kill(other.spec.node, APPLICATION_RESTART_S)
 
     def _fill_disk(self, site: str, seconds: float) -> None:

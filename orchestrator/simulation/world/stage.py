@@ -14,9 +14,10 @@ import msgspec
 from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
-from orchestrator.manifest.applications import spread
+from orchestrator.manifest.applications import applications_of
 from orchestrator.records import (
     ClusterRecord,
+    FailureLabels,
     FragmentRecord,
     HostSpec,
     NodeKind,
@@ -85,7 +86,7 @@ class Stage:
                     node=name,
                     kind=host.kind,
                     region=host.region,
-                    domain=host.domain,
+                    labels=host.labels,
                     zookeeper="",
                     secret="",
                 )
@@ -100,17 +101,22 @@ class Stage:
 def _hosts(cluster: ClusterManifest, record: ClusterRecord) -> list[HostSpec]:
     places = [(p, NodeKind.EXECUTOR) for p in cluster.nodes]
     places += [(p, NodeKind.SITE) for p in cluster.sites]
-    domains = {place.name: place.domain or place.name for place, _ in places}
-    if cluster.applications > 1:
-        for number, nodes in enumerate(spread(cluster, record.delays_ms), 1):
-            domains |= dict.fromkeys((node.name for node in nodes), f"application-{number}")
+    of = {
+        node.name: application
+        for application in applications_of(cluster, record.delays_ms)
+        for node in application.nodes
+    }
     return [
         HostSpec(
             cluster=cluster.name,
             node=place.name,
             kind=kind,
             region=place.region,
-            domain=domains[place.name],
+            labels=FailureLabels(
+                application=of[place.name].name if place.name in of else "",
+                domain=place.domain,
+                zone=of[place.name].zone if place.name in of else "",
+            ),
             zookeeper="",
             secret="",
         )

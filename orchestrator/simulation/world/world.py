@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -24,12 +25,14 @@ from orchestrator.host.core.core import Worked
 from orchestrator.host.core.events import MessageArrived, PeerLost, Report
 from orchestrator.host.core.link_faults import link_delay_us
 from orchestrator.host.shell.name_claim import claim_name
+from orchestrator.host.shell.pace import StatePace
 from orchestrator.host.shell.parts import STALLED_US
-from orchestrator.host.shell.wire import as_received, encode, encode_frames
+from orchestrator.host.shell.wire import as_received, encode, encode_frames, measured
 from orchestrator.records import ClusterRecord, HostSpec, Peer, SinkAssignment
 from orchestrator.simulation.world.clocks import Machine
 from orchestrator.simulation.world.hosts import Entered, SimulatedHost
 from orchestrator.simulation.world.links import Lane, Links
+from orchestrator.simulation.world.memory_checkpoints import MemoryCheckpoints
 from orchestrator.simulation.world.memory_sink import Deliveries, MemorySinks
 from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore, OutOfWrites
 from orchestrator.store.protocol import CLUSTER, StoreUnavailable
@@ -127,11 +130,13 @@ class World:
         Least time between two checks of a host's invariants; they take longer than a turn.
     disks
         Of the sites whose sinks keep deliveries in memory.
+    checkpoints
+        The cluster's folder.
     on_broken
         Told of a host whose turn raised an error, which would have ended its process; None: the
         error is raised.
     on_kill
-        Told of a host that is about to be killed.
+        Told of a host that is about to be killed, or has left and is about to end.
     on_started
         Told of a host that has been started.
     on_entered
@@ -165,6 +170,7 @@ class World:
         self.watch: Callable[[str, str, Message], None] | None = None
         self.cluster = cluster
         self.disks = MemorySinks(deliver, lambda: self.now_us)
+        self.checkpoints = MemoryCheckpoints(cluster, self.at, lambda: self.now_us)
         self.open_sink = open_sink or self.disks.open
         self.costs = costs or Costs()
         self.cost_rng = np.random.default_rng((seed, 1))
@@ -401,11 +407,18 @@ class World:
             self.watch(host.spec.node, to, message)
         self._transmit(host, to, encode(message) if self.frames else as_received(message))
 
-    def transmit_bulk(self, host: SimulatedHost, to: str, snapshot: Snapshot) -> None:
+    def transmit_bulk(
+        self, host: SimulatedHost, to: str, snapshot: Snapshot, paces: Sequence[StatePace]
+    ) -> None:
         """Have a snapshot arrive when it can; messages sent later may overtake it.
 
         As in `orchestrator.host.shell.parts.BulkLane`, another snapshot of the fragment is dropped
         while one is on its way, or was lost there. A state is written while it is sent.
+
+        Parameters
+        ----------
+        paces
+            All of them must allow a further part of the state.
         """
         key, takes_us = (host.incarnation, to, snapshot.fragment), 0
         if self.now_us < self._bulk_until_us.get(key, 0):
@@ -413,10 +426,32 @@ class World:
         if self.bulk_us:
             takes_us = round(self._rng.random() ** 2 * self.bulk_us)
             self._bulk_until_us[key] = self.now_us + STALLED_US
-        message = encode_frames(snapshot) if self.frames else snapshot
-        self._transmit(
-            host, to, message, Lane.BULK, takes_us, lambda: self._bulk_until_us.pop(key, 0)
-        )
+
+        def send(message: Message | Iterator[bytes] | list[bytes]) -> None:
+            arrived = partial(self._bulk_until_us.pop, key, 0)
+            self._transmit(host, to, message, Lane.BULK, takes_us, arrived)
+
+        if not paces:
+            send(encode_frames(snapshot) if self.frames else snapshot)
+            return
+        told = partial(host.core.snapshot_was_written, snapshot.fragment)
+        frames = measured(encode_frames(snapshot), lambda: self.now_us, told)
+        written: list[bytes] = []
+
+        def write() -> None:
+            if not host.runs:
+                return
+            for frame in frames:
+                written.append(frame)
+                self._bulk_until_us[key] = self.now_us + STALLED_US
+                for pace in paces:
+                    pace.spend(len(frame), self.now_us)
+                if not all(pace.allows(self.now_us) for pace in paces):
+                    self.at(max(pace.free_us for pace in paces), write)
+                    return
+            send(written)
+
+        write()
 
     def _transmit(
         self,

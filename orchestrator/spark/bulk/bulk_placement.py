@@ -80,8 +80,7 @@ def _placing_on(
 
     def place(queries: Sequence[Candidate], around: Around) -> list[Outcome]:
         # The load of `around` refers to the network, which the executors have already.
-        replicas, used_cores = around.start.replicas, around.start.used_cores
-        expected = around.expected
+        figures, expected = around.start.figures, around.expected
 
         def place_part(part: Iterable[Candidate]) -> Iterable[Outcome]:
             view = network.value
@@ -89,8 +88,7 @@ def _placing_on(
                 view,
                 operator_load=settings.operator_load,
                 cpu=settings.cpu,
-                replicas=replicas,
-                used_cores=used_cores,
+                figures=figures,
             )
             return place_apart(part, Around(start=start, expected=expected), view, settings)
 

@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
+from foundation.bounds import MAX_RTT_MS
 from foundation.suggestions import nearest
 from orchestrator.errors import InvalidInput
 from orchestrator.spark.bulk.latency_blocks import COLUMNS
@@ -48,7 +50,7 @@ def check_latencies(path: Path) -> int:
     InvalidInput
         A column is missing, a node has no name, or a round trip is negative or no number.
     """
-    count, kind = 0, None
+    count, kind, says_something = 0, None, False
     for rows in read_table(path, COLUMNS):
         for end in ("node", "peer"):
             named = rows.names(end).type
@@ -60,10 +62,16 @@ def check_latencies(path: Path) -> int:
                 raise InvalidInput(
                     str(rows.file), end, None, problem, "Name all nodes in the same way."
                 )
-        rows.numbers("rtt_ms", 0.0)
+        rtt_ms, apart = (
+            rows.numbers("rtt_ms", 0.0),
+            pc.not_equal(*map(rows.names, ("node", "peer"))),
+        )
+        possible = (rtt_ms > 0) & (rtt_ms <= MAX_RTT_MS) & apart.to_numpy(zero_copy_only=False)
+        says_something = says_something or bool(possible.any())
         count += len(rows)
-    if not count:
-        raise InvalidInput(str(path), "", None, "has no rows", "Give the samples of some nodes.")
+    if not says_something:
+        problem = "has no sample of two nodes that says something" if count else "has no rows"
+        raise InvalidInput(str(path), "", None, problem, "Give the samples of some nodes.")
     return count
 
 

@@ -160,6 +160,10 @@ def read_table(
                     f"is missing among the columns {', '.join(present)}",
                     f"Each row needs {', '.join(needed)}.",
                 )
+        for name in (*needed, *optional):
+            if present.count(name) > 1:
+                problem, remedy = "is there twice among the columns", "Leave one of them out."
+                raise InvalidInput(str(file), name, None, problem, remedy)
         first = 1
         for batch in _batches(file, [*needed, *(name for name in optional if name in present)]):
             yield TableRows(file=file, first=first, batch=batch)
@@ -202,7 +206,7 @@ def columns_of(file: Path) -> list[str]:
     """
     try:
         if file.suffix == CSV:
-            with file.open(encoding="utf-8", newline="") as lines:
+            with file.open(encoding="utf-8-sig", newline="") as lines:
                 return next(csv.reader(lines), list[str]())
         return list(parquet.ParquetFile(file).schema_arrow.names)
     except (OSError, UnicodeDecodeError, pa.ArrowException, csv.Error) as error:

@@ -39,11 +39,18 @@ from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from orchestrator.embedded.class_data import class_data_options, class_path
-from orchestrator.embedded.java import LOGGING, SMALL_JVM, Java, find_java
+from orchestrator.embedded.java import DRIVER_HEAP_MIB, LOGGING, SMALL_JVM, Java, find_java
 from orchestrator.embedded.packages import pyspark_folder, source_root
 from orchestrator.embedded.ports import LOOPBACK
 from orchestrator.errors import Unreachable, VivaceError
 from orchestrator.folders import private_folder
+from orchestrator.spark.authentication import (
+    AUTHENTICATED,
+    GUARDED_PAGES,
+    SECRET_FILE_SETTING,
+    STANDALONE,
+    encoded_secret,
+)
 
 OWNER = "spark.vivace.owner"
 """Setting that names the process which started the session, and alone may end it."""
@@ -93,6 +100,8 @@ class SessionSettings:
         one is looked for, on other masters by Spark itself.
     yields
         Whether its processes leave the processors to hosts from the beginning (`yield_to_hosts`).
+    of_master
+        Further Spark settings that the kind of master demands.
     extra
         Further Spark settings, which win over all others.
     """
@@ -101,10 +110,11 @@ class SessionSettings:
     work_dir: Path
     executors: int
     executor_memory_mb: int = 512
-    driver_memory_mb: int = 768
+    driver_memory_mb: int = DRIVER_HEAP_MIB
     master: str | None = None
     java: Java | None = None
     yields: bool = False
+    of_master: Mapping[str, str] = field(default_factory=dict[str, str])
     extra: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -161,13 +171,9 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
             "spark.driver.bindAddress": LOOPBACK,
             "spark.driver.host": LOOPBACK,
             "spark.local.dir": str(scratch),
-            "spark.authenticate": "true",
-            "spark.network.crypto.enabled": "true",
-            "spark.network.crypto.authEngineVersion": "2",
-            "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+            **AUTHENTICATED,
+            **GUARDED_PAGES,
             "spark.ui.filters": PAGES_FILTER,
-            "spark.ui.killEnabled": "false",
-            "spark.master.ui.decommission.allow.mode": "DENY",
             "spark.executor.defaultJavaOptions": temporary_files,
             "spark.executor.extraJavaOptions": _small_jvm,
             # Executors import the package from where this process did, installed or not.
@@ -178,11 +184,24 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
             for process in ("driver", "executor"):
                 configuration[f"spark.{process}.extraJavaOptions"] = options
                 configuration[f"spark.{process}.extraClassPath"] = class_path()
-    return configuration | dict(settings.extra)
+    return configuration | dict(settings.of_master) | dict(settings.extra)
 
 
 def session_secrets(settings: SessionSettings) -> dict[str, str]:
-    """Settings that must not be told in the arguments of a process."""
+    """Settings that must not be told in the arguments of a process.
+
+    Spark reads a file with the secret on Kubernetes only. For a standalone cluster it is read here,
+    and encoded as there.
+
+    Raises
+    ------
+    InvalidInput
+        It cannot be read.
+    """
+    if (settings.master or "").startswith(STANDALONE):
+        if not (file := settings.extra.get(SECRET_FILE_SETTING)):
+            return {}
+        return {"spark.authenticate.secret": encoded_secret(Path(file))}
     if not settings.is_local:
         return {}
     return {

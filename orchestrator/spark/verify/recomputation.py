@@ -269,10 +269,10 @@ def _compiled(
 def _order_read(program: Program) -> set[str]:
     """The inputs of which the order within a timestamp shows in what rows there are."""
     counted = {window.stream for window in program.windows if window.rows is not None}
-    for select in program.selects:
+    for select in program.all_selects:
         aggregates = () if select.group is None else select.group.aggregates
         if any(each.function in ("first", "last") for each in aggregates):
-            counted |= {program.windows[source.window].stream for source in select.sources}
+            counted |= set(program.inputs)
     return counted
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from streams.language.ast import Call, Column, Expression, Literal, infix
+from streams.language.ast import Call, Column, Expression, Literal, SubQuery, infix
+from streams.language.writer import written_expression
 from streams.vectors.chunk import TIMESTAMP
 
 _infix = {name: sign for name, sign in infix.items() if name != "like"}
@@ -27,12 +28,15 @@ class Inexpressible(Exception):
 class GroupExpressions:
     """Expressions over the keys and aggregates of a group."""
 
-    keys: Sequence[Column]
+    keys: Sequence[Expression]
     calls: Sequence[Call]
 
     def sql(self, expression: Expression) -> str:
         """An expression in SQL, of the columns `k0`, … and `a0`, …"""
         if isinstance(expression, Call):
+            for i, key in enumerate(self.keys):
+                if written_expression(key) == written_expression(expression):
+                    return f"k{i}"
             for i, call in enumerate(self.calls):
                 if (call.start, call.end) == (expression.start, expression.end):
                     return f"a{i}"
@@ -40,10 +44,11 @@ class GroupExpressions:
         return expression_sql(expression, self._key)
 
     def _key(self, column: Column) -> str:
-        for i, key in enumerate(self.keys):
+        columns = [(i, key) for i, key in enumerate(self.keys) if isinstance(key, Column)]
+        for i, key in columns:
             if key.name == column.name and column.source in (key.source, None):
                 return f"k{i}"
-        for i, key in enumerate(self.keys):
+        for i, key in columns:
             if key.name == column.name and key.source is None:
                 return f"k{i}"
         raise Inexpressible(f"{column.name} is no key of the group")
@@ -55,6 +60,8 @@ def expression_sql(expression: Expression, column: Callable[[Column], str]) -> s
         return _literal(expression.value)
     if isinstance(expression, Column):
         return column(expression)
+    if isinstance(expression, SubQuery):
+        raise Inexpressible("sub-queries are not translated")
     return call_sql(expression, [expression_sql(each, column) for each in expression.arguments])
 
 
@@ -102,7 +109,9 @@ def aggregate_sql(call: Call, argument: str) -> str:
             raise Inexpressible(f"Spark has no {call.function} that gives the same bits")
 
 
-def _literal(value: float | str | bool) -> str:
+def _literal(value: float | str | bool | None) -> str:
+    if value is None:
+        return "NULL"
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, int):

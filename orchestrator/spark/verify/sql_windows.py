@@ -28,6 +28,8 @@ def windowed_sql(source: Source, *, ordered: bool, end_ms: int) -> str:
     order = f"{TIMESTAMP}, _ord"
     since, until = TIMESTAMP, str(end_ms)
     if window.rows is not None:
+        if window.slide_rows is not None:
+            raise Inexpressible("windows that change at every so many tuples are not translated")
         if not ordered:
             raise Inexpressible(
                 f"the tuples of {source.stream} have no order within a timestamp in SQL, and a "

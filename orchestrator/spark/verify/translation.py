@@ -39,6 +39,7 @@ from orchestrator.spark.verify.sql_windows import (
     window_of,
     windowed_sql,
 )
+from streams.expressions.typed import UNTYPED
 from streams.language.ast import (
     Call,
     Column,
@@ -47,8 +48,10 @@ from streams.language.ast import (
     Select,
     Source,
     Statement,
+    SubQuery,
     ToStream,
 )
+from streams.language.walk import is_flat
 from streams.plan.partial import aggregates_of
 from streams.plan.resolver import literal_kinds
 from streams.vectors.chunk import TIMESTAMP
@@ -80,10 +83,14 @@ class Catalogue:
 
 def keeps_order(statement: Statement, catalogue: Catalogue) -> bool:
     """Whether the translation knows the order of output tuples within a timestamp."""
-    return _is_stateless(statement) and all(
-        source.stream in catalogue.ordered
-        for select in statement.body.selects
-        for source in select.sources
+    return (
+        is_flat(statement)
+        and _is_stateless(statement)
+        and all(
+            source.stream in catalogue.ordered
+            for select in statement.body.selects
+            for source in select.sources
+        )
     )
 
 
@@ -100,6 +107,10 @@ def translate(statement: Statement, columns: Mapping[str, str], catalogue: Catal
     Inexpressible
         SQL cannot say it.
     """
+    if not is_flat(statement):
+        raise Inexpressible(
+            "sub-queries, outer joins and operations on relations are not translated"
+        )
     selects = [
         _Translation(select, number, list(columns), catalogue)
         for number, select in enumerate(statement.body.selects)
@@ -361,11 +372,13 @@ class _Translation:
         if isinstance(expression, Column):
             columns = self._scope[self._alias_of(expression)]
             return "int" if expression.name == TIMESTAMP else columns[expression.name]
+        if isinstance(expression, SubQuery):
+            raise Inexpressible("sub-queries are not translated")
         if expression.function in ("divide", "sqrt", *NEAR):
             return "float"
         if expression.function in ("floor", "ceil", "count"):
             return "int"
         if expression.function in CONDITIONS:
             return "bool"
-        kinds = {self._kind(each) for each in expression.arguments} - {"bool"}
+        kinds = {self._kind(each) for each in expression.arguments} - {"bool", UNTYPED}
         return "float" if "float" in kinds else next(iter(kinds), "bool")

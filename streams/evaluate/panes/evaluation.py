@@ -230,7 +230,7 @@ class Panes(Evaluation):
         if self._to_stream is not ToStream.RSTREAM:
             return None
         if self._relation is not None:
-            return self._relation.step(None, np.array([boundary_ms]))
+            return self._relation.emitted(None, np.array([boundary_ms]))
         return self._everything(boundary_ms)
 
     def _changed(self, boundary_ms: int, touched: Codes, alive_before: BoolArray) -> Emitted | None:
@@ -257,7 +257,7 @@ class Panes(Evaluation):
             return self._shown_rows(before, boundary_ms)
         delta = self._delta(before, after, boundary_ms)
         if self._relation is not None:
-            return self._relation.step(delta, np.array([boundary_ms]))
+            return self._relation.emitted(delta, np.array([boundary_ms]))
         return self._changes.step(delta)
 
     def _delta(self, removed: Frame, inserted: Frame, boundary_ms: int) -> Delta | None:

@@ -18,15 +18,15 @@ import pyarrow as pa
 
 from foundation.arrays import IntArray, rising
 from streams.evaluate.protocol import Evaluation, Pass
-from streams.evaluate.stepwise.select_pipeline import ChildPipeline, SelectPipeline
+from streams.evaluate.stepwise.relation_pipelines import UnionPipeline, relation_pipeline
 from streams.language.ast import ToStream
 from streams.operators.changes_to_stream import ChangesToStream
+from streams.operators.hop_window import HopWindow
 from streams.operators.partition_window import PartitionWindow
 from streams.operators.ranked_window import RankedWindow
 from streams.operators.relation_to_stream import RelationToStream
 from streams.operators.session_window import SessionWindow
 from streams.operators.slide_window import SlideWindow
-from streams.operators.union import union
 from streams.operators.window import (
     Arrived,
     RangeWindow,
@@ -69,11 +69,8 @@ class Incremental(Evaluation):
         self._reach_ms = max((range_ms for range_ms, _ in sliding), default=0)
         """How long a tuple has RSTREAM evaluated at each boundary; 0 without boundaries."""
         self._least_slide_ms = min((slide_ms for _, slide_ms in sliding), default=1)
-        plans = list(dict.fromkeys(select.child for select in program.selects))
-        self._children = [ChildPipeline(program, plan) for plan in plans]
-        """What the selects are over; those that are over the same compute it once."""
-        self._child_of = [plans.index(select.child) for select in program.selects]
-        self._selects = [SelectPipeline(program, plan) for plan in program.selects]
+        self._relations = [relation_pipeline(program, plan) for plan in program.relations]
+        self._selects = UnionPipeline(program, program.selects)
         self._to_stream: ChangesToStream | RelationToStream
         if program.to_stream is ToStream.RSTREAM:
             self._to_stream = RelationToStream(self._kinds)
@@ -84,19 +81,19 @@ class Incremental(Evaluation):
     def run(self, given: Pass) -> pa.RecordBatch:
         """See `Evaluation`."""
         until_ms = given.until_ms
-        if all(rows is None for rows in given.taken.values()) and until_ms < self._next_expiry_ms():
+        if all(rows is None for rows in given.taken.values()) and until_ms < self.next_expiry_ms():
             return self._no_rows
         arrived = {
             stream: self._inputs[stream].arrived(rows, given.first_ids[stream])
             for stream, rows in given.taken.items()
         }
         passes = self._passes(arrived, until_ms)
-        emitted = [rows for one in passes if (rows := self._pass(*one)) is not None]
+        emitted = [rows for one in passes if (rows := self.step(*one)) is not None]
         if not emitted:
             return self._no_rows
         return emitted_batch(emitted, self._kinds, self._schema)
 
-    def _next_expiry_ms(self) -> int:
+    def next_expiry_ms(self) -> int:
         """The next firing point, if no tuple arrives before it."""
         return min(window.next_expiry_ms() for window in self._windows)
 
@@ -135,10 +132,11 @@ class Incremental(Evaluation):
         """
         if not self._program.joins:
             return PASS_ROWS
-        joined = sum(child.joined_rows for child in self._children)
+        joined = sum(one.joined_rows for one in (*self._relations, self._selects))
         return min(max(joined, JOIN_PASS_ROWS), PASS_ROWS)
 
-    def _pass(self, arrived: Mapping[str, Arrived], until_ms: int) -> Emitted | None:
+    def step(self, arrived: Mapping[str, Arrived], until_ms: int) -> Emitted | None:
+        """Evaluate the tuples of all inputs up to a watermark."""
         deltas: list[Delta | None] = []
         times_ms: list[IntArray] = []
         for plan, window in zip(self._program.windows, self._windows, strict=True):
@@ -153,28 +151,21 @@ class Incremental(Evaluation):
         if not times_ms:
             return None
         first_ms = min(int(times.min()) for times in times_ms)
-        changes = [child.step(deltas, first_ms) for child in self._children]
-        parts = (
-            select.step(changes[child])
-            for select, child in zip(self._selects, self._child_of, strict=True)
-        )
-        change = union([part for part in parts if part is not None])
+        for relation in self._relations:
+            deltas.append(relation.step(deltas, first_ms))
+        change = self._selects.step(deltas, first_ms)
         if isinstance(self._to_stream, RelationToStream):
-            return self._to_stream.step(change, rising(np.concatenate(times_ms)))
+            return self._to_stream.emitted(change, rising(np.concatenate(times_ms)))
         return self._to_stream.step(change)
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
         """The operators that have state, by name."""
         for index, window in enumerate(self._windows):
             yield f"window-{index}", window
-        for index, child in enumerate(self._children):
-            # A child is named after the first select that is over it.
-            first = self._child_of.index(index)
-            for name, operator in child.stateful():
-                yield f"select-{first}-{name}", operator
-        for index, select in enumerate(self._selects):
-            for name, operator in select.stateful():
-                yield f"select-{index}-{name}", operator
+        for index, relation in enumerate(self._relations):
+            for name, operator in relation.stateful():
+                yield f"relation-{index}-{name}", operator
+        yield from self._selects.stateful()
         if isinstance(self._to_stream, RelationToStream):
             yield "to-stream", self._to_stream
 
@@ -210,6 +201,8 @@ def _window(program: Program, plan: WindowPlan) -> WindowOperator:
         return SessionWindow(plan.session_ms, plan.partition_by, kinds)
     if plan.rows is not None and plan.partition_by:
         return PartitionWindow(plan.rows, plan.range_ms, plan.partition_by, kinds)
+    if plan.rows is not None and plan.slide_rows is not None:
+        return HopWindow(plan.rows, plan.slide_rows, kinds)
     if plan.rows is not None:
         return RowsWindow(plan.rows, kinds)
     if plan.range_ms is not None and plan.slide_ms is not None:

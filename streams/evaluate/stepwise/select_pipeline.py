@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from streams.aggregates.groups import Groups
 from streams.operators.filter import Filter
+from streams.operators.identify import IdentifiedRows
 from streams.operators.join import Join
 from streams.operators.project import Project
 from streams.operators.relation import Relation
@@ -16,17 +17,22 @@ from streams.vectors.vector import Delta
 
 
 class SourcePipeline:
-    """The rows of a window for which the source's own condition is true.
+    """The rows of a window or a relation for which the source's own condition is true.
 
     Equal sources of a select, as in a self-join, share one pipeline.
     """
 
     def __init__(self, program: Program, plan: SourcePlan, *, joined: bool) -> None:
         self._window = plan.window
-        kinds = program.read_kinds(program.windows[plan.window].stream)
+        kinds = program.source_kinds(plan.window)
         self._filter = None if plan.condition is None else Filter(plan.condition)
-        self.relation = Relation(kinds) if joined else None
+        derived = plan.window >= len(program.windows)
+        self._identified = IdentifiedRows(kinds) if joined and derived else None
+        self.relation: Relation | None = None
         """The rows for the join to read; None for a select from one source."""
+        if joined:
+            identified = self._identified
+            self.relation = Relation(kinds) if identified is None else identified.relation
         self.width = len(kinds)
 
     def step(self, windows: Sequence[Delta | None]) -> Delta | None:
@@ -34,9 +40,19 @@ class SourcePipeline:
         delta = windows[self._window]
         if delta is not None and self._filter is not None:
             delta = self._filter.step(delta)
-        if delta is not None and self.relation is not None:
+        if delta is None:
+            return None
+        if self._identified is not None:
+            return self._identified.step(delta)
+        if self.relation is not None:
             self.relation.step(delta)
         return delta
+
+    def stateful(self) -> Iterator[Stateful]:
+        """The operator that has state, if there is one."""
+        kept = self._identified or self.relation
+        if kept is not None:
+            yield kept
 
 
 class ChildPipeline:
@@ -91,8 +107,8 @@ class ChildPipeline:
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
         """The operators that have state, by name."""
         for index, source in enumerate(self._sources):
-            if source.relation is not None:
-                yield f"relation-{index}", source.relation
+            for operator in source.stateful():
+                yield f"relation-{index}", operator
         if self._groups is not None:
             yield "aggregate", self._groups
 

@@ -59,7 +59,6 @@ def node(incarnation: str) -> NodeRecord:
         region="France Central",
         endpoint="tcp://127.0.0.1:1",
         public_key="",
-        domain="app",
         pid=1,
         machine="here",
     )

@@ -37,17 +37,23 @@ VERBS = (
     "drain nowhere", "cordon paris", "cordon lyon --dry-run", "cordon nowhere", "uncordon paris",
     "drill list", "drill report", "drill run nothing", "drill run nothing --times 2",
     "drill run hang --simulate --target nothing",
-    "rebalance", "moves", "undo nothing --dry-run",
+    "rebalance", "moves", "undo nothing --dry-run", "get proposals",
+    "automation", "automation apply --moves-an-hour 5", "pause --for 2h", "resume",
     "whatif --without lyon", "whatif --without nowhere",
     "verify proximity", "verify nothing", "send north EXAMPLE/cluster.yaml", "tail nothing",
-    "operations cancel nothing",
+    "operations cancel nothing", "maintenance show", "maintenance break",
     "token create --role operate --days 2", "token list", "token revoke nothing",
     "delete proximity", "delete nothing", "delete -f EXAMPLE",
 )  # fmt: skip
 
 
 def test_every_verb_is_compared() -> None:
-    told = {each.verb.partition(" --")[0] for each in OPERATIONS} - {"", "validate", "apply PLAN"}
+    told = {each.verb.partition(" --")[0] for each in OPERATIONS} - {
+        "",
+        "validate",
+        "apply PLAN",
+        "automation MODE",
+    }
     assert [verb for verb in told if not any(each.startswith(verb) for each in VERBS)] == []
 
 

@@ -22,15 +22,15 @@ GOLDEN = Path(__file__).with_name("golden")
 
 ALL_VERBS = sorted({*VERBS} | {f"{group}-{name}" for group in GROUPS for name in GROUPS[group]})
 
-ONCE = ("cordon paris", "uncordon paris", "token create", "delete proximity", "support-bundle")
+ONCE = (
+    "cordon paris", "uncordon paris", "token create", "delete proximity", "support-bundle",
+    "apply WORK/plan.json --at-a-time", "undo --yes", "render",
+)  # fmt: skip
 """Cases that are printed in one form only, because they change something."""
 
 UNPRINTED = {
     "config-add": "changes files only",
     "config-remove": "changes files only",
-    "bulk-coordinates": "needs Spark",
-    "bulk-place": "needs Spark",
-    "try": "needs no cluster, and has tests of its own",
 }
 """Verbs that have no golden file, and why."""
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ha.messages import Data, Message, Ping, Subscribe
-from orchestrator.host.shell.wire import WIRE_VERSION, WireError, decode, encode
+from ha.messages import Data, Message, Ping, Snapshot, Subscribe
+from orchestrator.host.shell.wire import WireError, decode, encode
+from orchestrator.records.versions import WIRE_VERSION
 from streams.vectors.chunk import Position
 from tests.unit.orchestrator.host.shell.test_wire import DATA, SNAPSHOT, only_s
 
@@ -46,6 +47,20 @@ def test_damaged_frames_raise_wire_errors_only(message: Message) -> None:
             decode(frames, only_s)
 
     check()
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_fields_of_a_newer_wire_are_ignored(message: Message) -> None:
+    """A newer version ends a message, its header or a chunk's with more than this one knows."""
+    frames = encode(message)
+    header = msgspec.msgpack.decode(frames[0][1:])
+    if isinstance(message, Data):
+        header[4].append("added later")
+    elif not isinstance(message, Snapshot):
+        header[2].append("added later")
+    header.append({"added": "later"})
+    newer = bytes([WIRE_VERSION]) + msgspec.msgpack.encode(header)
+    assert encode(decode([newer, *frames[1:]], only_s)) == frames
 
 
 values = st.recursive(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from placement.evaluation.cost import Reader, StandbyRates
 from placement.graph import QueryGraph
-from placement.network import NetworkView
+from placement.network import NetworkView, Node
 from placement.records import Recovery
 
 Places = Mapping[str, str]
@@ -122,3 +123,36 @@ def cost(
         crossing = 0.0 if reader.is_secondary else crossing_ms
         total += price(reader.rate_bytes_s, primaries[reader.operator], reader.node, crossing)
     return total
+
+
+LABELS = ("application", "domain", "machine", "zone")
+
+
+def shared(view: NetworkView, one: Node, other: Node) -> set[str]:
+    """Kinds of labels that two nodes share, and of which the hosts have several values."""
+    return {
+        kind
+        for kind in LABELS
+        if getattr(one, kind)
+        and getattr(one, kind) == getattr(other, kind)
+        and len({getattr(host, kind) or host.name for host in view.hosts}) > 1
+    }
+
+
+def apart(view: NetworkView, one: str, other: str, *dropped: str) -> bool:
+    """Whether two replicas may be on these nodes."""
+    return one != other and shared(view, view.node(one), view.node(other)) <= set(dropped)
+
+
+def looseness(view: NetworkView, one: str, other: str) -> int:
+    """How many kinds of labels, zones first and then machines, must be out of account before two
+    replicas may be on these nodes; 3 if that never is."""
+    parting = {kind for a, b in combinations(view.nodes, 2) for kind in shared(view, a, b)}
+    dropped: list[str] = []
+    for kind in ("", "zone", "machine"):
+        if kind in parting and len(parting - {*dropped}) == 1:
+            break
+        dropped.append(kind)
+        if apart(view, one, other, *dropped):
+            return len(dropped) - 1
+    return 3

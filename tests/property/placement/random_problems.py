@@ -21,14 +21,29 @@ def network(
     domains: int = 2,
     capacity_cores: tuple[float, float] = (math.inf, math.inf),
     idle: bool = False,
+    labels: int = 0,
 ) -> NetworkView:
-    """Nodes and three sites anywhere in 100 ms × 100 ms, half of the pairs measured with noise."""
+    """Nodes and three sites anywhere in 100 ms × 100 ms, half of the pairs measured with noise.
+
+    Parameters
+    ----------
+    domains, labels
+        Different values of the label `domain`, and at most of each other label.
+    """
+
+    def label() -> str:
+        """Also none."""
+        return "" if labels == 0 else ("", *map(str, range(labels)))[rng.integers(labels + 1)]
+
     nodes = [
         Node(
             name=f"n{i}" if i < hosts else f"site{i - hosts}",
             position_ms=rng.uniform(0, 100, size=2),
             cpu_ms=0.0 if idle else float(rng.uniform(0, 5)),
             domain=f"domain{rng.integers(domains)}",
+            application=label(),
+            machine=label(),
+            zone=label(),
             hosts_operators=i < hosts,
             operators=0 if idle else int(rng.integers(3)),
             capacity_cores=math.inf

@@ -110,11 +110,11 @@ def standby_cost(task: ExactTask, standby: StandbyTerms, operator: str, primarie
     home = view.node(primaries[operator])
     costs = [math.inf]
     for name in view.names(standby.nodes):
-        same_domain = view.several_domains and view.node(name).domain == home.domain
+        is_apart = definitions.apart(view, name, home.name)
         delays_ms = [
             view.one_way_ms(primaries[link.source], name) for link in graph.inputs[operator]
         ]
-        if name == home.name or same_domain or max(delays_ms) > standby.catch_up_ms:
+        if not is_apart or max(delays_ms) > standby.catch_up_ms:
             continue
         usage = sum(
             definitions.link_usage(link.rate_bytes_s, primaries[link.source], name, view)
@@ -137,13 +137,27 @@ def test_primaries_equal_brute_force(seed: int, size: int, apart: bool):
 
 
 @settings(max_examples=80, deadline=None)
-@given(seeds, st.integers(1, 3), st.integers(1, 3), bounds_ms, st.booleans())
+@given(
+    seeds,
+    st.integers(1, 3),
+    st.integers(4, 6),
+    st.integers(1, 3),
+    st.integers(0, 4),
+    bounds_ms,
+    st.booleans(),
+)
 def test_primaries_with_secondaries_equal_brute_force(
-    seed: int, size: int, domains: int, catch_up_ms: float, apart: bool
+    seed: int,
+    size: int,
+    hosts: int,
+    domains: int,
+    labels: int,
+    catch_up_ms: float,
+    apart: bool,
 ):
     rng = np.random.default_rng(seed)
-    view = network(rng, 4, domains=domains)
-    nodes = rng.choice(view.host_indices, size=rng.integers(1, 5), replace=False)
+    view = network(rng, hosts, domains=domains, labels=labels)
+    nodes = rng.choice(view.host_indices, size=rng.integers(1, hosts + 1), replace=False)
     task = replace(
         task_of(rng, tree(rng, "q", size), view),
         standby=StandbyTerms(nodes=nodes, catch_up_ms=catch_up_ms),

@@ -34,6 +34,3 @@ def test_the_price_is_that_of_the_replicas_whatever_was_changed(
         more = int(rng.choice([-1, 1]))
         load = load.with_expected(at) if more > 0 else load.with_replicas(view.names(at), count=-1)
         assert load.price_ms().tolist() == load.axis_ms(1).tolist()
-    together = rng.integers(5, size=count)
-    expected = load.axis_ms((np.maximum(together, 1) + 1) / 2)
-    assert load.price_ms(together).tolist() == expected.tolist()

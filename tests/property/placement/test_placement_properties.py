@@ -116,8 +116,8 @@ def test_a_plan_keeps_its_promises_or_none_is_made(
             way.batch_size,
         )
         assert p.recovery_ms == recovery.total_ms <= bound_ms
-        if way is not papers and view.several_domains:
-            assert view.node(p.primary).domain != view.node(p.secondary).domain
+        if way is not papers:
+            assert definitions.apart(view, p.primary, p.secondary)
         standbys[p.operator] = definitions.Standby(node=p.secondary, recovery=recovery)
     (figures,) = result.queries
     assert figures.latency_ms <= deadline_ms

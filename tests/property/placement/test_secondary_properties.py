@@ -30,7 +30,9 @@ class Instance:
         self, seed: int, hosts: int, size: int, bound_ms: float, search: SecondarySearch
     ) -> None:
         rng = np.random.default_rng(seed)
-        self.view: NetworkView = network(rng, hosts, capacity_cores=(0.01, 1.0))
+        self.view: NetworkView = network(
+            rng, hosts, capacity_cores=(0.01, 1.0), labels=int(rng.integers(4))
+        )
         self.graph = query(rng, "q", size)
         drawn = rng.choice(self.view.host_indices, size=size)
         names = self.view.names(drawn)
@@ -110,8 +112,10 @@ def test_cheapest_equals_brute_force(seed: int, hosts: int, size: int, bound_ms:
         costs: dict[str, float] = {}
         roomy = load.has_room(graph.cores(name))
         for node in view.hosts:
-            same = node.domain == home.domain if view.several_domains else node is home
-            if same or not roomy[view.index[node.name]]:
+            if (
+                not definitions.apart(view, node.name, home.name)
+                or not roomy[view.index[node.name]]
+            ):
                 continue
             recovery = definitions.recovery(
                 graph, name, node.name, primaries, standbys, view, DETECTION_MS
@@ -133,7 +137,7 @@ def test_cheapest_equals_brute_force(seed: int, hosts: int, size: int, bound_ms:
         recovery = definitions.recovery(graph, name, best, primaries, standbys, view, DETECTION_MS)
         standbys[name] = definitions.Standby(node=best, recovery=recovery)
         assert standbys[name].recovery.total_ms <= bound_ms
-        load = load.with_replicas((best,), graph.cores(name))
+        load = load.with_operators(graph, {name: (best,)})
     assert isinstance(found, dict)
 
 

@@ -11,7 +11,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import reduce
@@ -22,14 +22,22 @@ from streams.language.ast import (
     Call,
     Column,
     Expression,
+    KeptSide,
     Literal,
+    OuterJoin,
+    Quantifier,
+    RelationExpression,
     Select,
+    SetOperation,
+    SetOperator,
     Source,
     Statement,
+    SubQuery,
     Top,
     ToStream,
     Window,
 )
+from streams.language.walk import leaves_of
 
 Row = dict[str, Any]
 Tuple = tuple[int, Row]
@@ -43,14 +51,23 @@ TIMESTAMP = "_ts"
 aggregates = {"count", "sum", "avg", "stddev", "min", "max", "first", "last"}
 
 
+@dataclass(frozen=True)
+class Now:
+    """The streams, a timestamp, and the row around a sub-query."""
+
+    streams: Inputs
+    timestamp_ms: int
+    around: Environment | None = None
+
+
 def evaluate(statement: Statement, inputs: Inputs, until_ms: int) -> dict[int, Counter[Any]]:
     """Timestamp → multiset of the rows emitted; timestamps without output are left out."""
-    names = {source.stream for select in statement.body.selects for source in select.sources}
+    names = {source.stream for source in leaves_of(statement.body.selects)}
     streams = {name: inputs[name] for name in names}
     emitted: dict[int, Counter[Any]] = {}
     before: Counter[Any] = Counter()
     for timestamp_ms in timestamps_to_evaluate(statement, streams, until_ms):
-        now = relation(statement, streams, timestamp_ms)
+        now = relation(statement.body.selects, Now(streams, timestamp_ms))
         out = {
             ToStream.ISTREAM: now - before,
             ToStream.DSTREAM: before - now,
@@ -65,29 +82,32 @@ def evaluate(statement: Statement, inputs: Inputs, until_ms: int) -> dict[int, C
 def timestamps_to_evaluate(statement: Statement, streams: Inputs, until_ms: int) -> list[int]:
     """Timestamps with tuples, and those at which a row leaves a window by its age."""
     found: set[int] = set()
-    for select in statement.body.selects:
-        for source in select.sources:
-            assert source.window is not None
-            if source.window.session_ms is not None:
-                for end_ms, _ in sessions(source.window, streams[source.stream]):
-                    found.update((end_ms, end_ms + 1))
+    for source in leaves_of(statement.body.selects):
+        assert source.window is not None
+        if source.window.session_ms is not None:
+            for end_ms, _ in sessions(source.window, streams[source.stream]):
+                found.update((end_ms, end_ms + 1))
+            continue
+        if source.window.slide_rows is not None:
+            times = [timestamp for timestamp, _ in streams[source.stream]]
+            found.update(times[source.window.slide_rows - 1 :: source.window.slide_rows])
+            continue
+        span, slide = source.window.range_ms, source.window.slide_ms
+        for timestamp, row in streams[source.stream]:
+            if span is not None and slide is not None:
+                # From the boundary at which the tuple enters to the one at which it leaves.
+                offset = source.window.offset_ms
+                enters = math.ceil(Fraction(timestamp - offset, slide)) * slide + offset
+                leaves = math.ceil(Fraction(timestamp + span - offset, slide)) * slide + offset
+                if enters < leaves:
+                    found.update(range(enters, leaves + 1, slide))
                 continue
-            span, slide = source.window.range_ms, source.window.slide_ms
-            for timestamp, row in streams[source.stream]:
-                if span is not None and slide is not None:
-                    # From the boundary at which the tuple enters to the one at which it leaves.
-                    offset = source.window.offset_ms
-                    enters = math.ceil(Fraction(timestamp - offset, slide)) * slide + offset
-                    leaves = math.ceil(Fraction(timestamp + span - offset, slide)) * slide + offset
-                    if enters < leaves:
-                        found.update(range(enters, leaves + 1, slide))
-                    continue
-                found.add(timestamp)
-                if span is None:
-                    continue
-                held = window(source.window, streams[source.stream], timestamp + span - 1)
-                if any(kept is row for _, kept in held):
-                    found.add(timestamp + span)
+            found.add(timestamp)
+            if span is None:
+                continue
+            held = window(source.window, streams[source.stream], timestamp + span - 1)
+            if any(kept is row for _, kept in held):
+                found.add(timestamp + span)
     return sorted(timestamp_ms for timestamp_ms in found if timestamp_ms <= until_ms)
 
 
@@ -119,6 +139,8 @@ def window(spec: Window, tuples: Sequence[Tuple], timestamp_ms: int) -> list[Tup
                 newest.append((timestamp, row))
         held = newest
     elif spec.rows is not None:
+        if spec.slide_rows is not None:
+            held = held[: len(held) // spec.slide_rows * spec.slide_rows]
         held = held[-spec.rows :]
     if spec.range_ms is not None:
         held = [one for one in held if one[0] > timestamp_ms - spec.range_ms]
@@ -138,73 +160,71 @@ def sessions(spec: Window, tuples: Sequence[Tuple]) -> list[tuple[int, list[Tupl
     return [(rows[-1][0] + spec.session_ms, rows) for of_key in by_key.values() for rows in of_key]
 
 
-def relation(statement: Statement, streams: Inputs, timestamp_ms: int) -> Counter[Any]:
-    """The rows of the statement's relation at a timestamp."""
-    return Counter(
-        row for select in statement.body.selects for row in selected(select, streams, timestamp_ms)
-    )
+def relation(selects: Sequence[Select], now: Now) -> Counter[Any]:
+    """The rows of a union of SELECTs at a timestamp."""
+    return Counter(row for select in selects for row in selected(select, now))
 
 
-def selected(select: Select, streams: Inputs, timestamp_ms: int) -> Iterable[tuple[Any, ...]]:
+def selected(select: Select, now: Now) -> Iterable[tuple[Any, ...]]:
     """The rows of one SELECT."""
-    sources = [rows_of(source, streams, timestamp_ms) for source in select.sources]
     rows: list[Environment] = []
-    for combination in product(*sources):
+    for combination in product(*(rows_of(source, now) for source in select.sources)):
         joined: Environment = {}
         for part in combination:
             joined.update(part)
-        if select.where is None or value(select.where, joined) is True:
+        if select.where is None or value(select.where, joined, now) is True:
             rows.append(joined)
-    found = list(results(select, rows))
+    found = list(results(select, rows, now))
     if select.top is not None:
-        return first_rows(select.top, found, grouped_rows(select, rows))
+        return first_rows(select.top, found, grouped_rows(select, rows, now), now)
     return dict.fromkeys(found) if select.distinct else found
 
 
-def results(select: Select, rows: list[Environment]) -> Iterable[tuple[Any, ...]]:
+def results(select: Select, rows: list[Environment], now: Now) -> Iterable[tuple[Any, ...]]:
     """The SELECT list and the groups over the rows that WHERE leaves."""
     if not select.items:
         return [tuple(one for (_, name), one in row.items() if name != TIMESTAMP) for row in rows]
     expressions = [item.expression for item in select.items]
     aggregated = select.having is not None or any(map(has_aggregate, expressions))
     if not select.group_by and not aggregated:
-        return [tuple(value(one, row) for one in expressions) for row in rows]
-    return [tuple(grouped(one, group) for one in expressions) for group in groups_of(select, rows)]
+        return [tuple(value(one, row, now) for one in expressions) for row in rows]
+    groups = groups_of(select, rows, now)
+    return [tuple(grouped(one, group, now) for one in expressions) for group in groups]
 
 
-def groups_of(select: Select, rows: list[Environment]) -> list[list[Environment]]:
+def groups_of(select: Select, rows: list[Environment], now: Now) -> list[list[Environment]]:
     """The rows of each group that HAVING leaves."""
     groups: dict[Any, list[Environment]] = {} if select.group_by else {(): []}
     for row in rows:
-        groups.setdefault(tuple(value(one, row) for one in select.group_by), []).append(row)
+        groups.setdefault(tuple(value(one, row, now) for one in select.group_by), []).append(row)
     return [
         group
         for group in groups.values()
-        if select.having is None or grouped(select.having, group) is True
+        if select.having is None or grouped(select.having, group, now) is True
     ]
 
 
-def grouped_rows(select: Select, rows: list[Environment]) -> list[list[Environment]]:
+def grouped_rows(select: Select, rows: list[Environment], now: Now) -> list[list[Environment]]:
     """The rows behind each row of the SELECT list."""
     assert select.top is not None
     expressions = [item.expression for item in (*select.items, *select.top.by)]
     if select.group_by or select.having is not None or any(map(has_aggregate, expressions)):
-        return groups_of(select, rows)
+        return groups_of(select, rows, now)
     return [[row] for row in rows]
 
 
 def first_rows(
-    top: Top, found: list[tuple[Any, ...]], behind: list[list[Environment]]
+    top: Top, found: list[tuple[Any, ...]], behind: list[list[Environment]], now: Now
 ) -> list[tuple[Any, ...]]:
     """The rows of the SELECT list that TOP leaves."""
     partitions: dict[Any, list[tuple[Any, tuple[Any, ...]]]] = {}
     for row, group in zip(found, behind, strict=True):
-        ranked = [(grouped(one.expression, group), one.ascending) for one in top.by]
+        ranked = [(grouped(one.expression, group, now), one.ascending) for one in top.by]
         rank = [
             *(Ranking(*one) for one in ranked),
             *(Ranking(cell, True) for cell in row),
         ]
-        key = tuple(grouped(one, group) for one in top.partition_by)
+        key = tuple(grouped(one, group, now) for one in top.partition_by)
         partitions.setdefault(key, []).append((rank, row))
     return [
         row
@@ -226,40 +246,132 @@ class Ranking:
         return self.value < other.value if self.ascending else self.value > other.value
 
 
-def rows_of(source: Source, streams: Inputs, timestamp_ms: int) -> list[Environment]:
-    assert source.window is not None
+def rows_of(source: Source, now: Now) -> list[Environment]:
+    """The rows of a source, by the names of its columns."""
+    match source.derived:
+        case None:
+            assert source.window is not None
+            return [
+                # The timestamp comes last, as in SELECT *, which leaves it out.
+                {(source.alias, name): one for name, one in row.items()}
+                | {(source.alias, TIMESTAMP): timestamp}
+                for timestamp, row in window(
+                    source.window, now.streams[source.stream], now.timestamp_ms
+                )
+            ]
+        case RelationExpression(selects=selects):
+            names, rows = names_of(selects[0], now), relation(selects, now)
+        case SetOperation(operator=operator, every=every, left=left, right=right):
+            names = names_of(left.selects[0], now)
+            one, other = (relation(side.selects, now) for side in (left, right))
+            if operator is SetOperator.INTERSECT:
+                rows = one & other
+            else:
+                rows = one - other if every else Counter({r: 1 for r in one if r not in other})
+            rows = rows if every else Counter(dict.fromkeys(rows, 1))
+        case OuterJoin():
+            return joined_rows(source.derived, now)
+    keys = [(source.alias, name) for name in names]
+    return [dict(zip(keys, row, strict=True)) for row in rows.elements()]
+
+
+def joined_rows(join: OuterJoin, now: Now) -> list[Environment]:
+    """Pairs, then the rows of the sides that are kept without a partner."""
+    sides = rows_of(join.left, now), rows_of(join.right, now)
+    found: list[Environment] = []
+    partners: tuple[set[int], set[int]] = (set(), set())
+    for left, right in product(*map(range, map(len, sides))):
+        pair = sides[0][left] | sides[1][right]
+        if join.condition is None or value(join.condition, pair, now) is True:
+            found.append(pair)
+            partners[0].add(left)
+            partners[1].add(right)
+    kept = {KeptSide.LEFT: [0], KeptSide.RIGHT: [1], KeptSide.BOTH: [0, 1]}.get(join.keeps, [])
+    missing = [dict.fromkeys(keys_of(side, now)) for side in (join.left, join.right)]
+    for side in kept:
+        for place, row in enumerate(sides[side]):
+            if place not in partners[side]:
+                found.append(row | missing[1] if side == 0 else missing[0] | row)
+    return found
+
+
+def keys_of(source: Source, now: Now) -> list[tuple[str, str]]:
+    """What the rows of a source are known by."""
+    match source.derived:
+        case None:
+            columns = COLUMNS
+            return [(source.alias, name) for name in (*columns, TIMESTAMP)]
+        case RelationExpression(selects=selects):
+            return [(source.alias, name) for name in names_of(selects[0], now)]
+        case SetOperation(left=left):
+            return [(source.alias, name) for name in names_of(left.selects[0], now)]
+        case OuterJoin(left=left, right=right):
+            return keys_of(left, now) + keys_of(right, now)
+
+
+def names_of(select: Select, now: Now) -> list[str]:
+    """The names of the columns of a SELECT."""
+    if not select.items:
+        keys = [key for source in select.sources for key in keys_of(source, now)]
+        return [name for _, name in keys if name != TIMESTAMP]
     return [
-        {(source.alias, TIMESTAMP): timestamp}
-        | {(source.alias, name): one for name, one in row.items()}
-        for timestamp, row in window(source.window, streams[source.stream], timestamp_ms)
+        item.alias or (item.expression.name if isinstance(item.expression, Column) else f"#{place}")
+        for place, item in enumerate(select.items)
     ]
 
 
+COLUMNS = ("k", "i", "x", "b")
+"""Of all streams of tests with sub-queries and outer joins."""
+
+
 def has_aggregate(expression: Expression) -> bool:
-    return isinstance(expression, Call) and (
-        expression.function in aggregates or any(map(has_aggregate, expression.arguments))
+    return (
+        isinstance(expression, Call)
+        and (expression.function in aggregates or any(map(has_aggregate, expression.arguments)))
+    ) or (
+        isinstance(expression, SubQuery)
+        and expression.value is not None
+        and has_aggregate(expression.value)
     )
 
 
-def grouped(expression: Expression, rows: list[Environment]) -> Any:
+def grouped(expression: Expression, rows: list[Environment], now: Now) -> Any:
     """An expression over a group."""
     match expression:
         case Literal():
             return expression.value
         case Column():
-            return value(expression, rows[0])
+            return value(expression, rows[0], now)
+        case SubQuery():
+            compared = None if expression.value is None else grouped(expression.value, rows, now)
+            return sub_query(expression, compared, rows[0] if rows else {}, now)
         case Call() if not has_aggregate(expression) and len(rows) == 1:
-            return value(expression, rows[0])
+            return value(expression, rows[0], now)
         case Call() if expression.function not in aggregates:
-            return apply(expression.function, [grouped(one, rows) for one in expression.arguments])
+            arguments = [grouped(one, rows, now) for one in expression.arguments]
+            return apply(expression.function, arguments)
         case Call(star=True):
             return len(rows)
         case Call():
-            values = [value(expression.arguments[0], row) for row in rows]
+            values = [value(expression.arguments[0], row, now) for row in rows]
             values = [one for one in values if one is not None]
             if expression.distinct and expression.function not in ("first", "last"):
                 values = list(set(values))
             return aggregate(expression.function, values)
+
+
+def sub_query(sub: SubQuery, compared: Any, row: Environment, now: Now) -> Any:
+    """What a sub-query in an expression stands for, by SQL's definition."""
+    rows = list(relation(sub.query.selects, replace(now, around=row)).elements())
+    if sub.quantifier is Quantifier.EXISTS:
+        return bool(rows)
+    if sub.quantifier is Quantifier.VALUE:
+        return rows[0][0] if len(rows) == 1 else None
+    assert sub.function is not None
+    found = [apply(sub.function, [compared, one]) for (one,) in rows]
+    if True in found:
+        return True
+    return None if None in found else False
 
 
 def aggregate(function: str, values: list[Any]) -> Any:
@@ -296,20 +408,28 @@ def deviation(values: list[Any]) -> float | None:
         return float((Decimal(variance.numerator) / Decimal(variance.denominator)).sqrt())
 
 
-def value(expression: Expression, row: Environment) -> Any:
-    """An expression over a row."""
+def value(expression: Expression, row: Environment, now: Now) -> Any:
+    """An expression over a row, or over the one around it."""
     match expression:
         case Literal():
             return expression.value
         case Column():
-            (found,) = (
-                one
-                for (alias, name), one in row.items()
-                if name == expression.name and expression.source in (None, alias)
-            )
-            return with_one_zero(found)
+            for known in (row, now.around or {}):
+                found = [
+                    one
+                    for (alias, name), one in known.items()
+                    if name == expression.name and expression.source in (None, alias)
+                ]
+                if found:
+                    (only,) = found
+                    return with_one_zero(only)
+            raise LookupError(expression)
+        case SubQuery():
+            compared = None if expression.value is None else value(expression.value, row, now)
+            return sub_query(expression, compared, row, now)
         case Call():
-            return apply(expression.function, [value(one, row) for one in expression.arguments])
+            arguments = [value(one, row, now) for one in expression.arguments]
+            return apply(expression.function, arguments)
 
 
 def apply(function: str, arguments: list[Any]) -> Any:

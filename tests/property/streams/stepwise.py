@@ -63,7 +63,9 @@ class Stepwise:
             arrived = arriving.pop(now_ms, {})
             waiting = sorted(arriving)
             changed = [
-                plan.slide_ms is None and plan.session_ms is None and plan.stream in arrived
+                plan.slide_ms is None
+                and plan.session_ms is None
+                and any(_moves(plan, held) for held in arrived.get(plan.stream, []))
                 for plan in self._program.windows
             ]
             for index, plan in enumerate(self._program.windows):
@@ -97,6 +99,8 @@ class Stepwise:
                     for held, end_ms in zip(self._rows[index], ends, strict=True)
                     if end_ms >= timestamp_ms
                 ]
+            elif plan.slide_rows is not None:
+                pass
             elif plan.slide_ms is None:
                 self._rows[index] = list(after)
             else:
@@ -261,6 +265,11 @@ class Stepwise:
         return emitted
 
 
+def _moves(plan: WindowPlan, held: Held) -> bool:
+    """Whether a window changes with a tuple."""
+    return plan.slide_rows is None or (held[0] + 1) % plan.slide_rows == 0
+
+
 def _without(rows: list[Values], others: list[Values]) -> list[Values]:
     """Rows, each as often as it occurs more often than in the others."""
     left = Counter(others)
@@ -292,6 +301,8 @@ def _window(plan: WindowPlan, rows: list[Held], timestamp_ms: int) -> list[Held]
     if plan.session_ms is not None:
         ends = _ends(plan, rows)
         return [held for held, end_ms in zip(rows, ends, strict=True) if end_ms == timestamp_ms]
+    if plan.slide_rows is not None:
+        rows = rows[: len(rows) // plan.slide_rows * plan.slide_rows]
     if plan.rows is not None:
         newest = Counter[Values]()
         kept: list[Held] = []

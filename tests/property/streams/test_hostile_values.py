@@ -32,8 +32,10 @@ def test_hostile_values_give_rows(block: int) -> None:
     ways: set[EvaluationWay] = set()
     met = number = 0
     wanted = {*functions, *aggregate_names}
+    # Loops consist of several statements: `evaluate/test_loops_match_oracle.py` has those.
+    flat = {*EvaluationWay} - {EvaluationWay.LOOP}
     # Some ways serve few statements: the block goes on until each has been met.
-    while met < MEETINGS or ways != set(EvaluationWay) or not statements.expressions.seen >= wanted:
+    while met < MEETINGS or ways != flat or not statements.expressions.seen >= wanted:
         number += 1
         body = statements.body(number)
         ways.add(way_of(compiled(body)))

@@ -41,8 +41,8 @@ def test_a_secondary_beside_another_query_s_primary_costs_nothing_more() -> None
 
 
 def test_a_query_is_placed_where_its_source_flows_already() -> None:
-    """Of two nodes equally far from the source, a second query takes those of the first."""
-    view = line({"p": 10, "x": -10, "y": -11, "z": 11}, {"s": 0})
+    """Idle nodes at 25 would cost a second query less load, but the stream does not flow there."""
+    view = line({"p": 10, "x": -10, "y": -25, "z": 25}, {"s": 0})
     both = load({"Sa": 2000}, {"Sb": 2000})
     pairs = knowing(Workload(view=view, requests=both.requests), np.random.default_rng(0))
     assert set(pairs["a"]) == set(pairs["b"])

@@ -34,7 +34,8 @@ def help_of(verb: tuple[str, ...]) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(ROOT)))
 def test_verbs_and_options_exist(page: Path) -> None:
-    for line in _vivace.findall(page.read_text(encoding="utf-8")):
+    whole_lines = page.read_text(encoding="utf-8").replace("\\\n", "")
+    for line in _vivace.findall(whole_lines):
         words = shlex.split(line)
         depth = 2 if words[0] in GROUPS else 1
         verb = tuple(words[:depth]) if not words[0].startswith("-") else ()

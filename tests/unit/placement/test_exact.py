@@ -9,12 +9,11 @@ import pytest
 
 from placement.errors import NoNode
 from placement.evaluation.load import Load
-from placement.exact import place_evenly, place_exactly
+from placement.exact import place_exactly
 from placement.exact_tree import ExactTask, StandbyTerms
 from placement.graph import QueryGraph
 from placement.network import NetworkView
 from tests.unit.placement.on_a_line import line, load_of, nodes, query
-from topology.cpu import Linear
 
 ends = {"S": "s", "T": "s"}
 hosts = {"n0": 0.0, "n1": 10.0, "n2": 20.0}
@@ -111,27 +110,3 @@ def test_a_bound_that_none_keeps_costs_infinitely_much():
         task(fan("a"), view), standby=StandbyTerms(nodes=view.host_indices, catch_up_ms=-1)
     )
     assert place_exactly(unattainable, load_of(view)).cost == np.inf
-
-
-def test_what_a_query_adds_to_the_load_is_priced_in():
-    """b wants to n0 by half a byte. One replica on a node meets 10 ms of CPU, two meet 15 each."""
-    view = line({"n0": 0, "n1": 5}, {"s": 0, "t": 5})
-    load = Load(view, operator_load=1.0, cpu=Linear(10))
-    graph = query({"Sa": 1000, "aR": 1000, "Sb": 1000, "bT": 900}, {"S": "s", "R": "s", "T": "t"})
-    pair = task(graph, view, a="n0 n1", b="n0 n1")
-    once = place_evenly(pair, load, rounds=1)
-    assert once.primaries["b"] == "n0"
-    assert once.cost == pytest.approx(4.5 + 2 * 15)
-    again = place_evenly(pair, load, rounds=2)
-    assert again.primaries["a"] == "n0"
-    assert again.primaries["b"] == "n1"
-    assert again.cost == pytest.approx(5 + 2 * 10)
-
-
-def test_the_best_round_counts():
-    """Two alike go wherever the other round was: neither is better, and the first stays."""
-    view = line({"n0": 0, "n1": 1}, {"s": 0})
-    load = Load(view, operator_load=1.0, cpu=Linear(10))
-    pair = task(query({"Sa": 1000, "Sb": 1000}, ends), view, a="n0 n1", b="n0 n1")
-    costs = [place_evenly(pair, load, rounds).cost for rounds in (1, 2, 3)]
-    assert costs == pytest.approx([30, 30, 30])

@@ -93,9 +93,9 @@ def test_only_what_was_not_measured_is_uncertain():
     nodes = tuple(replace(node(name, 0, 0), error_ms=e) for name, e in errors_ms.items())
     all_three = np.arange(3)
     view = NetworkView(nodes=nodes, rtt_ms={("b", "a"): 12, ("x", "a"): 1})
-    between = view.uncertainty_between(all_three, all_three[1:])
+    between = view.uncertainty_of(all_three[:, None], all_three[1:])
     assert between.tolist() == [[0, 5], [0, 6], [6, 0]]
-    between = NetworkView(nodes=nodes).uncertainty_between(all_three[:1], all_three)
+    between = NetworkView(nodes=nodes).uncertainty_of(all_three[:1, None], all_three)
     assert between.tolist() == [[0, 3, 5]]
 
 
@@ -103,31 +103,9 @@ def test_of_what_was_measured_half_the_spread_is_uncertain():
     nodes = tuple(replace(node(name, 0, 0), error_ms=8) for name in "abc")
     spread_ms = {("a", "b"): 6.0, ("b", "a"): 2.0, ("a", "c"): 9.0}
     view = NetworkView(nodes=nodes, rtt_ms={("a", "b"): 12, ("b", "c"): 3}, spread_ms=spread_ms)
-    between = view.uncertainty_between(np.arange(3), np.arange(3))
+    between = view.uncertainty_of(np.arange(3)[:, None], np.arange(3))
     # The mean of both directions; nobody has measured a and c, and b and c once.
     assert between.tolist() == [[0, 2, 16], [2, 0, 0], [16, 0, 0]]
-
-
-def test_a_node_without_a_failure_domain_is_one_of_its_own():
-    def view(*domains: str) -> NetworkView:
-        return NetworkView(
-            nodes=tuple(
-                Node(name=f"n{i}", position_ms=np.zeros(1), domain=domain)
-                for i, domain in enumerate(domains)
-            )
-        )
-
-    ids = view("a", "", "a", "").domain_ids
-    assert ids[0] == ids[2]
-    assert len(set(ids.tolist())) == 3
-    assert view("a", "b").several_domains
-    assert not view("a", "a").several_domains
-
-
-def test_domains_of_sites_do_not_count():
-    site = Node(name="s", position_ms=np.zeros(1), domain="b", hosts_operators=False)
-    host = Node(name="h", position_ms=np.zeros(1), domain="a")
-    assert not NetworkView(nodes=(site, host)).several_domains
 
 
 @pytest.mark.parametrize(

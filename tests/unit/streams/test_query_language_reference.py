@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from streams.language import QueryError, parse
+from streams.language.loops import with_loops
+from streams.language.views import with_relations
 from streams.plan.compiler import compile_statement
 from tests.unit.streams.running import Columns, Row, output
 
@@ -32,7 +34,7 @@ def row(line: str, columns: Columns) -> Row:
 
 @pytest.mark.parametrize("example", examples)
 def test_example(example: str) -> None:
-    before, query, after = re.split(r"(REGISTER.*?;)\n", example, maxsplit=1, flags=re.DOTALL)
+    before, query, after = re.split(r"(REGISTER.*;)\n", example, maxsplit=1, flags=re.DOTALL)
     catalogue: dict[str, Columns] = {}
     inputs: dict[str, list[Row]] = {}
     stream = ""
@@ -44,16 +46,23 @@ def test_example(example: str) -> None:
             inputs[stream] = []
         else:
             inputs[stream].append(row(line, catalogue[stream]))
-    (statement,) = parse(query)
-    compiled = compile_statement(statement, catalogue)
+    statements = with_relations(parse(query))
+    *earlier, statement = with_loops(statements, [statements[-1].name])
     until = re.search(r"^until (\d+)$", after, flags=re.MULTILINE)
+    end_ms = int(until[1]) if until else None
+    for one in earlier:
+        if not one.is_relation:
+            program = compile_statement(one, catalogue)
+            inputs[one.name] = output(program, inputs, end_ms)
+            catalogue[one.name] = program.columns
+    compiled = compile_statement(statement, catalogue)
     expected = [
         row(line.removeprefix("->"), compiled.columns)
         for line in after.splitlines()
         if line.startswith("->")
     ]
     assert expected
-    assert output(compiled, inputs, int(until[1]) if until else None) == expected
+    assert output(compiled, inputs, end_ms) == expected
 
 
 def test_example_of_an_error() -> None:

@@ -23,6 +23,7 @@ from orchestrator.edges.sources.formats.row_form import (
     ReadRows,
     RowForm,
     Unreadable,
+    first_seen,
     no_rows,
     short,
 )
@@ -50,7 +51,7 @@ def read(form: RowForm, body: bytes, header: bool) -> ReadRows:
         given, begin = header_of(body)
         unknown = form.check_names(wanted, given)
     data, quoted = pa.py_buffer(body).slice(begin), b'"' in body
-    if not body[begin:].strip():
+    if not first_seen(body, begin):
         return no_rows(form)
     types = {field: reader_type(form, name) for field, name in zip(wanted, form.names, strict=True)}
     table = None
@@ -69,14 +70,14 @@ def read(form: RowForm, body: bytes, header: bool) -> ReadRows:
         count=table.num_rows,
         are_texts=True,
         ignored=Ignored.in_all(table.num_rows, unknown),
-        place=lambda index: f"line {_line_number(body, index + header)}",
+        place=lambda index: f"line {line_number(body, index + header)}",
     )
 
 
 def header_of(body: bytes) -> tuple[list[str], int]:
     """The names in the first line, and where it ends."""
     first = _line.search(body)
-    if first is None or not body.strip():
+    if first is None or not first_seen(body):
         raise Unreadable("the body is empty; CSV begins with the names of the columns")
     try:
         (names,) = lines_of_csv.reader([first[0].decode("utf-8-sig")], strict=True)
@@ -160,10 +161,10 @@ def _explained(form: RowForm, body: bytes, given: Sequence[str], header: bool) -
         # The reader counts columns, from 0.
         said = _said.sub("", short(problem))
         said = _in_column.sub(lambda at: f"column {given[int(at[1])]}: ", said)
-    return Unreadable(said, f"line {_line_number(body, index + header)}")
+    return Unreadable(said, f"line {line_number(body, index + header)}")
 
 
-def _line_number(body: bytes, index: int) -> int:
-    """The line, counted from 1, that is the index-th of those that are not empty."""
+def line_number(body: bytes, index: int) -> int:
+    """The line, counted from 1, that is the index-th, from 0, of those that are not empty."""
     numbers = (n for n, line in enumerate(body.splitlines(), 1) if line)
     return next(number for at, number in enumerate(numbers) if at == index)

@@ -114,17 +114,27 @@ def read_timestamp(field: Field) -> dict[str, Any]:
         return {"time_column": name, **nested, **given}
 
 
-def _time_format(field: Field) -> str:
-    text = field.text()
-    remedy = f"Write one of {', '.join(UNITS)}, {ISO}, or a pattern such as '%d.%m.%Y %H:%M:%S'."
+TIME_FORMATS = f"Write one of {', '.join(UNITS)}, {ISO}, or a pattern such as '%d.%m.%Y %H:%M:%S'."
+"""What to do about a text that is none."""
+
+
+def time_format_problem(text: str) -> str | None:
+    """Why a text is no format of timestamps; None: it is one."""
     if text in (*UNITS, ISO):
-        return text
+        return None
     if "%" not in text:
-        field.refuse("is no format of a timestamp", remedy)
+        return "is no format of a timestamp"
     try:
         for_python(text)
     except ValueError as error:
-        field.refuse(str(error), remedy)
+        return str(error)
+    return None
+
+
+def _time_format(field: Field) -> str:
+    text = field.text()
+    if (problem := time_format_problem(text)) is not None:
+        field.refuse(problem, TIME_FORMATS)
     return text
 
 

@@ -7,15 +7,23 @@ adapted to. The timestamp is the column that is named as such, or the only one w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, json
 
 from foundation.suggestions import nearest
-from orchestrator.edges.sources.formats.csv_rows import header_of
-from orchestrator.edges.sources.formats.row_form import ISO, NULLS, Format, RowForm, Unreadable
+from orchestrator.edges.sources.formats.csv_rows import header_of, line_number
+from orchestrator.edges.sources.formats.row_form import (
+    ISO,
+    NULLS,
+    Format,
+    RowForm,
+    Unreadable,
+    first_seen,
+    short,
+)
 from streams.language.names import names_column
 from streams.vectors.chunk import TIMESTAMP
 from streams.vectors.reserved import taken
@@ -28,8 +36,19 @@ UNITS_FROM = (("ns", 1e17), ("us", 1e14), ("ms", 1e11), ("s", 1e9))
 earliest, but for seconds in 2001. Smaller numbers are milliseconds: somebody counts from 0."""
 
 
-class NoTimestamp(ValueError):
-    """No column is surely the timestamp; says why, and which columns there are."""
+NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What other programs write between columns."""
+
+
+class Unclear(ValueError):
+    """Nobody can tell the columns, or which one is the timestamp: the problem, then the remedy."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem, remedy)
+        self.problem = problem
+        self.remedy = remedy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +59,14 @@ class InferredForm:
     ----------
     left_out
         Column of the rows that the form does not have → why not.
+    doubtful
+        Column of CSV taken for text though most of its values are numbers → the first other one,
+        and its line.
     """
 
     form: RowForm
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
+    doubtful: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +82,20 @@ def infer_lines(written: Format, body: bytes, time: TimeColumn) -> InferredForm:
 
     Raises
     ------
-    NoTimestamp
+    Unclear
         As the name says.
     Unreadable
         There are no lines, or nobody can tell the columns.
     """
-    if not body.strip():
+    if not first_seen(body):
         if time.name is None:
             raise Unreadable("it is empty")
         form = RowForm(columns={}, time_column=time.name, time_format=time.written or "ms")
         return InferredForm(form=form)
-    sample = _csv(body) if written is Format.CSV else _json(body)
-    return _inferred(sample, time, are_texts=True)
+    if written is Format.JSON:
+        return _inferred(_json(body), time, are_texts=True)
+    sample = _csv(body)
+    return replace(_inferred(sample, time, are_texts=True), doubtful=_doubtful(sample, body))
 
 
 def infer_table(sample: pa.Table, time: TimeColumn) -> InferredForm:
@@ -80,6 +105,9 @@ def infer_table(sample: pa.Table, time: TimeColumn) -> InferredForm:
 
 def _csv(body: bytes) -> pa.Table:
     names, _ = header_of(body)
+    if len(names) == 1 and (other := next((each for each in SEPARATORS if each in names[0]), "")):
+        problem = f"has {SEPARATORS[other]} between its columns: {names[0]}"
+        raise Unclear(problem, "Columns of CSV are separated by commas: write it with these.")
     for sample in _samples(body, 2):
         try:
             found = csv.read_csv(
@@ -98,16 +126,32 @@ def _csv(body: bytes) -> pa.Table:
     return pa.table({name: pa.nulls(0, pa.string()) for name in names})
 
 
+def _doubtful(sample: pa.Table, body: bytes) -> dict[str, str]:
+    """See `InferredForm.doubtful`."""
+    found: dict[str, str] = {}
+    for name in sample.column_names:
+        column = sample.column(name)
+        if not pa.types.is_string(column.type):
+            continue
+        are_numbers = pc.match_substring_regex(column, NUMBER)
+        others: int = pc.sum(pc.invert(are_numbers)).as_py() or 0
+        if 0 < others < (len(column) - column.null_count) / 2:
+            row: int = pc.index(are_numbers, False).as_py()
+            found[name] = f"{column[row].as_py()!r} in line {line_number(body, row + 1)}"
+    return found
+
+
 def _json(body: bytes) -> pa.Table:
+    problem = ""
     for sample in _samples(body, 1):
         try:
             return json.read_json(
                 pa.BufferReader(sample),
                 read_options=json.ReadOptions(use_threads=False, block_size=len(sample) + 1),
             )
-        except (pa.ArrowException, OSError):
-            continue
-    return pa.table({})
+        except (pa.ArrowException, OSError) as error:
+            problem = short(error)
+    raise Unreadable(f"its first line is no object of JSON: {problem}")
 
 
 def _samples(body: bytes, count: int) -> Iterator[bytes]:
@@ -117,6 +161,8 @@ def _samples(body: bytes, count: int) -> Iterator[bytes]:
 
 
 def _inferred(sample: pa.Table, time: TimeColumn, *, are_texts: bool) -> InferredForm:
+    if twice := [each for each in sample.column_names if sample.column_names.count(each) > 1]:
+        raise Unreadable(f"column {twice[0]} stands there twice")
     name, written = _timestamp(sample, time)
     columns: dict[str, str] = {}
     left_out: dict[str, str] = {}
@@ -128,6 +174,8 @@ def _inferred(sample: pa.Table, time: TimeColumn, *, are_texts: bool) -> Inferre
             left_out[each.name] = "its name cannot be that of a column"
         elif (reason := taken(each.name)) is not None:
             left_out[each.name] = f"its name {reason}"
+        elif are_texts and pa.types.is_binary(each.type):
+            raise Unreadable(f"column {each.name} holds text that is not UTF-8")
         elif kind is None:
             left_out[each.name] = f"it is of type {each.type}"
         else:
@@ -157,7 +205,7 @@ def _timestamp(sample: pa.Table, time: TimeColumn) -> tuple[str, str]:
     names = sample.column_names
     if time.name is not None:
         if time.name not in names:
-            raise NoTimestamp(f"has no column {time.name}. {nearest(time.name, names)}")
+            raise Unclear(f"has no column {time.name}", nearest(time.name, names))
         return time.name, time.written or _format(sample, time.name)
     folded = {name.casefold(): name for name in names}
     usual = [folded[name] for name in TIME_NAMES if name in folded]
@@ -165,7 +213,8 @@ def _timestamp(sample: pa.Table, time: TimeColumn) -> tuple[str, str]:
     found = usual[:1] if usual else dated
     if len(found) != 1:
         told = f"{', '.join(dated)} could all be the timestamp" if dated else "has no timestamp"
-        raise NoTimestamp(f"{told}; its columns are {', '.join(names)}")
+        problem = f"{told}; its columns are {', '.join(names)}"
+        raise Unclear(problem, "Name it: --timestamp COLUMN.")
     return found[0], time.written or _format(sample, found[0])
 
 

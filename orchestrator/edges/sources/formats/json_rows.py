@@ -35,6 +35,7 @@ from orchestrator.edges.sources.formats.row_form import (
     Tree,
     Unknown,
     Unreadable,
+    first_seen,
     no_rows,
     row_place,
     short,
@@ -69,9 +70,9 @@ def read(form: RowForm, body: bytes, _: bool) -> ReadRows:
         The body does not hold such rows.
     """
     # The reader takes a line in which nothing is written for an end.
-    if not body.strip():
+    if not (first := first_seen(body)):
         return no_rows(form)
-    if body.lstrip().startswith(b"["):
+    if first == b"[":
         raise Unreadable("an array; each row is an object on a line of its own")
     # The reader takes any bytes for a text; whoever reads it later would break.
     body.decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -25,6 +26,8 @@ ISO = "iso"
 
 NULLS = ("",)
 """What stands for NULL in CSV, outside of quotes, unless a manifest says otherwise."""
+
+_seen = re.compile(rb"\S")
 
 BOM = b"\xef\xbb\xbf"
 """What some programs write at the beginning of a text in UTF-8."""
@@ -203,6 +206,17 @@ def no_rows(form: RowForm) -> ReadRows:
 def row_place(index: int) -> str:
     """Where a row stands that has no line."""
     return f"row {index + 1}"
+
+
+def first_seen(body: bytes, begin: int = 0) -> bytes:
+    """The first byte that is no white space, from a place on; empty if there is none.
+
+    >>> first_seen(b"  {}"), first_seen(b" ")
+    (b'{', b'')
+    """
+    # `strip` would copy the body.
+    found = _seen.search(body, begin)
+    return b"" if found is None else found[0]
 
 
 def short(error: BaseException | str) -> str:

@@ -233,6 +233,8 @@ class Journal:
         self._folder = folder if read_only else private_folder(folder)
         self._schema = schema
         self._retain_bytes = retain_bytes
+        self._needed_ms: int | None = None
+        self._most_bytes = 0
         self._sync = sync
         self._lock: int | None = None if read_only else self._locked()
         self._changing = threading.Lock()
@@ -352,7 +354,17 @@ class Journal:
         self._begin_segment(waiting)
         with self._changing:
             while len(self._segments) > 2 and self.size_bytes > self._retain_bytes:
+                if self._is_needed(self._segments[1]) and self.size_bytes <= self._most_bytes:
+                    break
                 self._segments.pop(0).path.unlink(missing_ok=True)
+
+    def need(self, after_ms: int, most_bytes: int) -> None:
+        """Keep what follows an event time beyond `retain_bytes`, too, up to so many bytes."""
+        self._needed_ms, self._most_bytes = after_ms, most_bytes
+
+    def _is_needed(self, second: _Segment) -> bool:
+        """Whether the oldest segment, before the second one, has something that is needed."""
+        return self._needed_ms is not None and second.begin.watermark_ms > self._needed_ms
 
     def _note(self, told: Commit | Header) -> None:
         self.watermark_ms, self.newest_ms = told.watermark_ms, told.newest_ms

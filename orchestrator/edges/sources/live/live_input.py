@@ -436,6 +436,21 @@ class JournaledInput(LiveInput):
         assert self._journal is not None
         return self._journal.retained
 
+    def need(self, after_ms: int, most_bytes: int) -> None:
+        """As `OpenSource.need`."""
+        assert self._journal is not None
+        self._journal.need(after_ms, most_bytes)
+
+    @property
+    def status(self) -> InputStatus:
+        """What did not enter, what waits, and what is kept."""
+        assert self._journal is not None
+        return msgspec.structs.replace(
+            super().status,
+            journal_bytes=self._journal.size_bytes,
+            retained_ms=self._journal.retained.watermark_ms,
+        )
+
     def due_position(self, start_at_us: int, now_us: int) -> Position:
         """All that is in the journal has entered; consumers that lack some read it again."""
         return self._end if now_us >= start_at_us else Position()

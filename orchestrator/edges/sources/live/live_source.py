@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orchestrator.documents.document import Field, Options, Section
-from orchestrator.documents.units import duration_ms, memory_bytes
+from orchestrator.documents.units import memory_bytes
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.sources.driver import SourceContext, SourceDriver
 from orchestrator.edges.sources.formats.form_options import form_options, read_timestamp, row_form
@@ -302,18 +302,14 @@ def _drop_former(stream: Path, generation: int) -> None:
 
 
 def _duration(field: Field) -> int:
-    return round(field.quantity(duration_ms))
+    return round(field.duration_ms())
 
 
 def _unless_off(field: Field) -> int | None:
     """A duration; `off` stands for none."""
     if field.node.value in ("off", "false", "never"):
         return None
-    return round(field.quantity(duration_ms, positive=True))
-
-
-def _interval(field: Field) -> float:
-    return field.quantity(duration_ms, positive=True)
+    return round(field.interval_ms())
 
 
 def _durable(field: Field) -> Durability:
@@ -337,7 +333,7 @@ _options: Options = {
     "slack_ms": ("slack", _duration),
     "idle_after_ms": ("idleAfter", _unless_off),
     "max_ahead_ms": ("maxAhead", _unless_off),
-    "advance_ms": ("advance", _interval),
+    "advance_ms": ("advance", Field.interval_ms),
     "durable": ("durable", _durable),
     "retain_bytes": ("retain", _retain),
     "late": ("late", Field.boolean),

@@ -13,12 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from orchestrator.control.decide.maintenance import BEGINS, OVER
+from orchestrator.control.observe.view import SLOT
 from orchestrator.embedded.java import Java
 from orchestrator.embedded.packages import source_root
 from orchestrator.embedded.ports import free_port
 from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
 from orchestrator.records import NodeKind
-from orchestrator.store.protocol import CLUSTER, LEADER, NODES
+from orchestrator.store.protocol import CLUSTER, LEADER, NODES, TURNS
 from orchestrator.store.zookeeper import ZooKeeperStore
 from tests.conftest import PATIENCE_S, WaitUntil
 
@@ -102,8 +104,8 @@ def processes(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Iterator[Processe
     started.kill()
 
 
-def end(process: subprocess.Popen[bytes]) -> int:
-    process.send_signal(signal.SIGTERM)
+def end(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGINT) -> int:
+    process.send_signal(number)
     return process.wait(PATIENCE_S)
 
 
@@ -141,7 +143,7 @@ def test_coordinator_and_sites_appear_in_the_store_and_end_in_order(
         assert settings.record.name == "entry"
         sites = {name: found.record for name, found in store.list(NODES).records.items()}
         assert sites["north"].region == "x"
-        assert sites["south"].domain == "mast"
+        assert sites["south"].labels.domain == "mast"
 
         intruder = processes.start("site", VIVACE_SITE="north", VIVACE_SECRET="wrong")
         assert intruder.wait(PATIENCE_S) == 2
@@ -154,6 +156,45 @@ def test_coordinator_and_sites_appear_in_the_store_and_end_in_order(
     finally:
         store.close()
     assert SECRET not in processes.log
+
+
+def test_sites_that_are_told_to_end_at_once_are_replaced_one_after_the_other(
+    zookeeper: EmbeddedZooKeeper, processes: Processes, wait_until: WaitUntil
+) -> None:
+    variables = {"VIVACE_CLUSTER": "turns", "VIVACE_GRACE": str(round(2 * PATIENCE_S))}
+    coordinator = processes.start("coordinator", **variables)
+    names = ("north", "south")
+    sites = {name: processes.start("site", VIVACE_SITE=name, **variables) for name in names}
+    store = ZooKeeperStore(zookeeper.connect_string, "turns", SECRET)
+
+    def lives() -> dict[str, str]:
+        return {name: f.record.incarnation for name, f in store.list(NODES).records.items()}
+
+    try:
+        wait_until(lambda: lives().keys() == {*names})
+        before = lives()
+        for site in sites.values():
+            site.send_signal(signal.SIGTERM)
+        wait_until(lambda: any(site.poll() is not None for site in sites.values()))
+        wait_until(lambda: len(store.list(TURNS).records) == 1)
+        (first,) = (name for name, site in sites.items() if site.poll() is not None)
+        (second,) = {*names} - {first}
+        slot = store.get(SLOT)
+        assert slot is not None
+        assert slot.record.owner == f"site {first}"
+        again = processes.start("site", VIVACE_SITE=first, **variables)
+        wait_until(lambda: lives().get(first) not in (None, before[first]))
+        # Only then has the other one its turn.
+        assert sites[second].wait(PATIENCE_S) == 0
+        assert sites[first].returncode == 0
+        history = [(each.event.kind, each.event.subject) for each in store.history()]
+        turns = [subject for kind, subject in history if kind in (BEGINS, OVER)]
+        assert turns == [f"site {first}"] * 3 + [f"site {second}"] * 2
+        # A successor that is told at once, while nobody is there for the other one, does not wait.
+        assert end(again) == 0
+        assert end(coordinator) == 0
+    finally:
+        store.close()
 
 
 @pytest.mark.spark
@@ -176,7 +217,7 @@ def test_host_pool_runs_a_host_on_each_node_and_ends_them_in_order(
         assert {host.kind for host in hosts} == {NodeKind.EXECUTOR}
         # Its executors do not inherit the port.
         wait_until(lambda: health(port, "/readyz") == (200, "ready\n"))
-        assert {host.domain for host in hosts} == {"rack"}
+        assert {host.labels.domain for host in hosts} == {"rack"}
         below = psutil.Process(pool.pid).children(recursive=True)
         assert {host.pid for host in hosts} <= {process.pid for process in below}
         # A Java process that starts beside them takes no time of theirs.
@@ -187,7 +228,9 @@ def test_host_pool_runs_a_host_on_each_node_and_ends_them_in_order(
         if weight.exists():
             wait_until(lambda: weight.read_text().endswith(" nice 10\n"))
 
-        assert end(pool) == 0
+        # Nobody else has the slot, and nothing runs that could go elsewhere.
+        assert end(pool, signal.SIGTERM) == 0
+        assert "application-1 ends: it has left" in processes.log
         assert not psutil.wait_procs(below, PATIENCE_S)[1]
         assert not (processes.folder / "spark" / "scratch").exists()
         assert end(coordinator) == 0

@@ -10,7 +10,7 @@ import pytest
 
 from ha.messages import Control, Snapshot
 from orchestrator.clock import now_us
-from orchestrator.host.core.events import PeerLost
+from orchestrator.host.core.events import MessageArrived, PeerLost
 from orchestrator.host.core.preparation import SnapshotPreparations
 from orchestrator.host.shell.parts import PART_BYTES, PARTS_UNDER_WAY
 from orchestrator.host.shell.transport import FramesArrived, KeyPair, Transport
@@ -93,6 +93,7 @@ def test_a_state_of_200_megabytes_arrives_among_heartbeats() -> None:
                     heard += 1
             arrived = preparations.step()
             if arrived is not None:
+                assert isinstance(arrived, MessageArrived)
                 assert isinstance(arrived.message, Snapshot)
                 prepared = arrived.message
         size = one.counters["bytes_sent"]

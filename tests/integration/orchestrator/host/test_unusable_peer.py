@@ -22,7 +22,7 @@ from orchestrator.store.protocol import NODES
 from tests.obedient_cluster import ObedientCluster
 
 SPEC = HostSpec(
-    cluster="c", node="paris", kind=NodeKind.EXECUTOR, region="", domain="d", zookeeper="",
+    cluster="c", node="paris", kind=NodeKind.EXECUTOR, region="", zookeeper="",
     secret="",
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from placement.errors import PlacementError
 from placement.evaluation.cost import Reader, StandbyRates, TrafficCost, placed_cost
 from placement.evaluation.load import Load
 from placement.evaluation.single import as_batch
@@ -16,15 +18,17 @@ from placement.exact_tree import ExactTask, StandbyTerms, is_tree, place_tree
 from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.planner import plan
+from placement.rebalancing.descent import descend
 from placement.rebalancing.moves import RebalanceSettings
 from placement.rebalancing.rebalance import improve
-from placement.rebalancing.running import RunningQuery
-from placement.records import Request
+from placement.rebalancing.running import RunningQuery, running_load
+from placement.records import Plan, Request
 from placement.secondaries import StandbyTask, place_secondaries
 from placement.settings import Settings
 from tests.property.placement import definitions
 from tests.property.placement.rebalancing.running_problems import (
     DETECTION_MS,
+    PLANNER,
     network,
     primaries_of,
     problem,
@@ -69,7 +73,6 @@ def measured(rng: np.random.Generator, hosts: int) -> NetworkView:
 def test_a_tree_costs_the_planner_what_it_costs_rebalancing(seed: int, hosts: int, size: int):
     rng = np.random.default_rng(seed)
     view = measured(rng, hosts)
-    assume(view.several_domains)
     graph = shared(rng, query(rng, "q", size), view)
     assume(is_tree(graph))
     load = Load(view, operator_load=MEASURED.operator_load, cpu=MEASURED.cpu)
@@ -82,6 +85,7 @@ def test_a_tree_costs_the_planner_what_it_costs_rebalancing(seed: int, hosts: in
         crossing_ms=MEASURED.crossing_ms,
     )
     found = place_tree(task)
+    assume(math.isfinite(found.cost))
     standby_task = StandbyTask(
         graph=graph, view=view, primaries=found.primaries, detection_ms=0.0, bound_ms=FREE
     )
@@ -120,23 +124,61 @@ def test_the_cost_is_that_of_its_definition(seed: int, hosts: int, size: int, is
     assert float(traffic.of(batch)[0]) == pytest.approx(expected, rel=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
-@given(seeds, st.integers(3, 7), sizes)
-def test_a_tree_that_was_just_planned_is_not_rebalanced(seed: int, hosts: int, size: int):
-    """Even without hysteresis, price and uncertainty."""
-    rng = np.random.default_rng(seed)
-    view = measured(rng, hosts)
-    assume(view.several_domains)
-    graph = shared(rng, query(rng, "q", size), view)
-    assume(is_tree(graph))
-    request = Request(graph, FREE, FREE, DETECTION_MS)
-    made = plan([request], view, settings=MEASURED, rng=rng)
+EAGER = RebalanceSettings(hysteresis_share=0, horizon_s=1e12)
+
+
+def as_planned(request: Request, made: Plan, view: NetworkView) -> RunningQuery:
     places = {
         each.operator: (view.index[each.primary], view.index[each.secondary])
         for each in made.placements
+        if each.query == request.graph.name
     }
     # The measurement knows nothing of replicas that were placed a moment ago.
-    running = RunningQuery(request=request, places=places, is_measured=False)
-    eager = RebalanceSettings(hysteresis_share=0, horizon_s=1e12)
-    found = improve([running], view, state_bytes={}, settings=MEASURED, rebalancing=eager)
+    return RunningQuery(request=request, places=places, is_measured=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(3, 9), sizes, st.integers(1, 3), st.sampled_from((4, 128)))
+def test_what_was_just_planned_is_not_rebalanced(
+    seed: int, hosts: int, size: int, count: int, exact_hosts: int
+):
+    """Even without hysteresis, with busy nodes, streams that flow anyway, and crossings."""
+    rng = np.random.default_rng(seed)
+    view = measured(rng, hosts)
+    planner = replace(PLANNER, crossing_ms=3.0, exact_hosts=exact_hosts, candidates=2)
+    requests = [
+        Request(shared(rng, query(rng, f"q{i}", size), view), 300.0, 300.0, DETECTION_MS)
+        for i in range(count)
+    ]
+    try:
+        made = plan(requests, view, settings=planner, rng=rng)
+    except PlacementError:
+        return
+    running = [as_planned(request, made, view) for request in requests]
+    found = improve(running, view, state_bytes={}, settings=planner, rebalancing=EAGER)
+    assert found.changes == ()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds, st.integers(3, 8), sizes)
+def test_after_a_descent_by_standby_schemes_nothing_is_left_to_do(seed: int, hosts: int, size: int):
+    rng = np.random.default_rng(seed)
+    view = measured(rng, hosts)
+    graph = shared(rng, query(rng, "q", size), view)
+    request = Request(graph, 300.0, 300.0, DETECTION_MS)
+    try:
+        made = plan([request], view, settings=PLANNER, rng=rng)
+    except PlacementError:
+        return
+    running = as_planned(request, made, view)
+    running.standbys = {
+        name: StandbyRates(
+            inputs={link.source: rng.random() * link.rate_bytes_s for link in graph.inputs[name]},
+            own=float(rng.uniform(1, 1e3)),
+        )
+        for name in graph.to_place
+    }
+    running.readers = [Reader(n, f"n{rng.integers(hosts)}", 1e4) for n in graph.to_place]
+    descend(running, running_load(view, PLANNER, [running]), view, PLANNER)
+    found = improve([running], view, state_bytes={}, settings=PLANNER, rebalancing=EAGER)
     assert found.changes == ()

@@ -200,6 +200,26 @@ shapes |= {
         "replace(k, '', k) AS d, regexp_extract(concat(k, 'ab'), '(b|(ç))(a?)', 2) AS e, "
         "regexp_extract(concat('b', k), 'b.', 0) AS f FROM s [NOW])"
     ),
+    "hops of rows": "RSTREAM(SELECT k, i FROM s [ROWS 3 SLIDE 2] WHERE b IS NOT NULL)",
+    "hops with gaps": (
+        "ISTREAM(SELECT k, count(*) AS n, first(i) AS f FROM s [ROWS 2 SLIDE 3] GROUP BY k)"
+    ),
+    "join of hops": (
+        "DSTREAM(SELECT s.i AS i, t.k AS k FROM s [ROWS 4 SLIDE 1] JOIN t [ROWS 2 SLIDE 2] "
+        "ON s.k = t.k)"
+    ),
+    "groups by expressions": (
+        "ISTREAM(SELECT i % 2 AS odd, upper(k) AS u, count(*) + (i % 2) AS n, sum(x) AS t "
+        "FROM s [ROWS 5] GROUP BY i % 2, upper(k) HAVING i % 2 IS NULL OR count(*) > 1)"
+    ),
+    "numbers of two types": (
+        "RSTREAM(SELECT i AS v, NULL AS w FROM s [ROWS 2] UNION ALL SELECT x, k FROM t [NOW])"
+    ),
+    "nulls": (
+        "RSTREAM(SELECT CASE WHEN b THEN NULL ELSE i END AS a, coalesce(NULL, x, NULL) AS c, "
+        "i NOT IN (1, NULL) AS d, NULL < x AS e, b AND NULL AS f, nullif(NULL, k) AS g, "
+        "least(i, NULL) AS h FROM s [NOW])"
+    ),
     "casts": (
         "RSTREAM(SELECT CAST(x AS int) AS a, CAST(i AS float) AS b, CAST(i AS string) AS c, "
         "CAST(b AS string) AS d, CAST(b AS int) AS e, CAST(CAST(i AS string) AS int) AS f, "

@@ -16,7 +16,7 @@ import pytest
 
 from streams.evaluate.engine import FragmentEngine
 from streams.language import parse
-from streams.language.ast import Call, Statement
+from streams.language.ast import Call, Column, Statement
 from streams.plan import partial
 from streams.plan.compiler import compile_statement
 from streams.plan.partial_union import split_below
@@ -214,7 +214,12 @@ def _above_only(over: Statement, united: Statement) -> bool:
     """Whether a statement needs values in their order, or groups by what a stream computes."""
     if "first(" in over.text or "last(" in over.text:
         return True
-    keys = [key.name for select in over.body.selects for key in select.group_by]
+    keys = [
+        key.name
+        for select in over.body.selects
+        for key in select.group_by
+        if isinstance(key, Column)
+    ]
     listed = [select.items for select in united.body.selects if select.items]
     return any(
         isinstance(items[list(columns).index(key)].expression, Call)

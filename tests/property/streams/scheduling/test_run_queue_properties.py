@@ -107,7 +107,8 @@ def test_standby_work_goes_first_exactly_when_it_is_due_first_and_hinders_nobody
         assert chosen.deadline_us == min(one.deadline_us for one in may_go_first)
     else:
         assert not may_go_first
-        assert chosen.deadline_us == primaries[0].deadline_us
+        if primaries[0].deadline_us >= NOW_US:
+            assert chosen.deadline_us == primaries[0].deadline_us
 
 
 @given(instances())
@@ -158,7 +159,7 @@ def test_nothing_is_lost_repeated_or_kept_back(
 def chosen_by_looking_at_all(
     waiting: dict[str, Instance], orders: dict[str, int], last: str, now_us: int
 ) -> str:
-    """The rule of EDF, applied to every instance at each choice."""
+    """The rule of EDF that defers overdue work, applied to every instance at each choice."""
 
     def urgency(one: Instance) -> tuple[int, bool, int, int]:
         return one.deadline_us, one.task != last, one.released_us, orders[one.task]
@@ -167,6 +168,10 @@ def chosen_by_looking_at_all(
     standbys = sorted((o for o in waiting.values() if o.standby), key=urgency)
     if not primaries:
         return standbys[0].task
+    if overdue := [one for one in primaries if one.deadline_us < now_us]:
+        least = min(overdue, key=lambda one: (one.cost_us, urgency(one)))
+        rest = [one for one in primaries if one.deadline_us >= now_us]
+        return (least if in_time(rest, now_us + int(least.cost_us)) else rest[0]).task
     for one in standbys:
         due_before = one.deadline_us < primaries[0].deadline_us
         if due_before and in_time(primaries, now_us + int(one.cost_us)):
@@ -210,7 +215,7 @@ def test_edf_chooses_as_if_it_looked_at_every_instance(calls: list[Instance | st
 def test_task_that_ran_last_goes_on_unless_another_is_due_before_it(puts: list[Instance]) -> None:
     queue, waiting, last = RunQueue(Policy.EDF), dict[str, Instance](), ""
     for put in puts:
-        put = replace(put, standby=False)
+        put = replace(put, standby=False, deadline_us=put.deadline_us + 5)
         queue.put(put)
         due_us = waiting[put.task].deadline_us if put.task in waiting else put.deadline_us
         waiting[put.task] = replace(put, deadline_us=min(put.deadline_us, due_us))
@@ -224,3 +229,29 @@ def test_task_that_ran_last_goes_on_unless_another_is_due_before_it(puts: list[I
         assert popped.deadline_us == earliest_us
         del waiting[popped.task]
         last = popped.task
+
+
+@settings(max_examples=300, deadline=None)
+@given(instances())
+def test_overdue_work_makes_nothing_late_that_can_be_in_time(waiting: list[Instance]) -> None:
+    primaries = [replace(one, standby=False) for one in waiting]
+    early = [one for one in primaries if one.deadline_us >= NOW_US]
+    if in_time(sorted(early, key=lambda one: one.deadline_us), NOW_US):
+        done = {one.task: at_us for one, at_us in run(Policy.EDF, primaries)}
+        assert all(done[one.task] <= one.deadline_us for one in early)
+
+
+@settings(max_examples=300, deadline=None)
+@given(instances())
+def test_while_nothing_is_overdue_the_order_is_that_of_edf(waiting: list[Instance]) -> None:
+    primaries = [replace(one, standby=False) for one in waiting]
+    queue, now_us = RunQueue(Policy.EDF), NOW_US
+    for instance in primaries:
+        queue.put(instance)
+    left = {one.task: one for one in primaries}
+    while left and min(one.deadline_us for one in left.values()) >= now_us:
+        popped = queue.pop(now_us)
+        assert popped is not None
+        assert popped.deadline_us == min(one.deadline_us for one in left.values())
+        del left[popped.task]
+        now_us += int(popped.cost_us)

@@ -11,7 +11,7 @@ from orchestrator.api.cluster_status import event_documents
 from orchestrator.api.drilling import BEGUN, FAILED, PASSED
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.drills.report import for_history
-from orchestrator.records import HistoryEvent
+from orchestrator.records import FailureLabels, HistoryEvent
 from orchestrator.results.drill_report import Moment, Silence, Timeline
 from orchestrator.store.protocol import Store
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
@@ -78,7 +78,7 @@ def test_the_record_tells_what_never_was_and_what_cannot_be_drilled(
     cluster: ObedientCluster,
 ) -> None:
     for name in EXECUTORS:
-        cluster.hosts[name].tell(domain="application-1")
+        cluster.hosts[name].tell(labels=FailureLabels(application="application-1"))
     store = cluster.server.connect()
     note(store, FAILED, 5, None)
     note(store, PASSED, 7, None)

@@ -9,8 +9,10 @@ from orchestrator.api.cluster_status import status
 from orchestrator.api.connection import Cluster
 from orchestrator.api.degraded import UNKNOWN
 from orchestrator.clock import now_us
-from orchestrator.records import CostStatus, HistoryEvent, ReplicaStatus
+from orchestrator.records import CostStatus, HistoryEvent, ReplicaLoad, ReplicaStatus
 from orchestrator.results.status import StatusDocument
+from orchestrator.store.protocol import FRAGMENTS
+from placement.standby_schemes import NEVER
 from tests.obedient_cluster import ObedientCluster, aircraft
 from tests.served_cluster import reach
 
@@ -73,6 +75,20 @@ def test_a_fragment_without_a_warm_standby_is_told_with_what_is_done(
     assert found.until_us is not None
 
 
+def test_an_output_that_its_sink_does_not_keep_is_told(cluster: ObedientCluster) -> None:
+    site = cluster.hosts["control-centre"]
+    (stream,) = site.record.sinks
+    for unkept_ms, told in ((2000.0, 0), (9000.0, 1)):
+        kept = msgspec.structs.replace(site.record.sinks[stream], unkept_ms=unkept_ms)
+        site.tell(sinks={stream: kept})
+        assert len(seen(cluster).degraded) == told
+    document = seen(cluster)
+    (found,) = document.degraded
+    assert found.subject == f"output proximity.{stream}"
+    assert found.since_us == document.at_us - 9 * SECOND_US
+    assert found.until_us is None
+
+
 def test_a_standby_would_have_to_redo_what_waits_there(cluster: ObedientCluster) -> None:
     def redo_ms(**changes: object) -> float | None:
         (shown,) = [each for each in seen(cluster).fragments if each.fragment == "alerts"]
@@ -87,6 +103,31 @@ def test_a_standby_would_have_to_redo_what_waits_there(cluster: ObedientCluster)
     assert redo_ms(waiting=500) == 10.0, "by the cost that is stated"
     cost = CostStatus(fixed_us=1000.0, per_tuple_us=20.0, samples=9)
     assert redo_ms(waiting=500, cost=cost) == 11.0
+
+
+def test_of_what_is_kept_back_a_standby_redoes_what_comes_while_checkpoints_cover(
+    cluster: ObedientCluster,
+) -> None:
+    """It was told as quadrillions of ms where a checkpoint is all that is sent."""
+    found = cluster.view().fragments["proximity.alerts"]
+    timing = msgspec.structs.replace(
+        found.record.timing, batch=NEVER, checkpoint_ms=100.0, covered_ms=500.0
+    )
+    record = msgspec.structs.replace(found.record, timing=timing)
+    cluster.store.update(FRAGMENTS.key("proximity.alerts"), record, found.version)
+    host = cluster.hosts[record.primary.node]
+    status = host.record.replicas["alerts"]
+    load = ReplicaLoad(cores=0.1, evaluations_s=10.0, timestamps_s=10.0, tuples_s=2000.0)
+    host.tell(replicas={**host.record.replicas, "alerts": status})
+    assert redo_of_alerts(cluster) is None, "nobody has told how much comes"
+    told = msgspec.structs.replace(status, load=load)
+    host.tell(replicas={**host.record.replicas, "alerts": told})
+    assert redo_of_alerts(cluster) == 20.0, "2,000 tuples a second for half a second, 20 µs each"
+
+
+def redo_of_alerts(cluster: ObedientCluster) -> float | None:
+    (shown,) = [each for each in seen(cluster).fragments if each.fragment == "alerts"]
+    return shown.redo_ms
 
 
 def test_a_fragment_tells_how_many_days_ago_a_drill_struck_it(cluster: ObedientCluster) -> None:

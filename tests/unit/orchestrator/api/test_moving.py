@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import msgspec
 import pytest
@@ -194,6 +195,29 @@ def test_a_drill_lets_no_node_be_used_that_an_operator_has_cordoned(
     api.drain(store, nodes(cluster)[0], for_s=600.0, on_progress=cluster.step)
     api.drain(store, node, on_progress=cluster.step)
     assert [each.record.until_us for each in cluster.view().cordons.values()].count(None) == 1
+
+
+def test_who_is_overtaken_by_another_operator_looks_again(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, store = EXECUTORS[0], cluster.store
+    create, delete = store.create, store.delete
+
+    def second_create(*given: Any, **options: Any) -> int:
+        create(*given, **options)
+        return create(*given, **options)
+
+    def second_delete(*given: Any, **options: Any) -> None:
+        delete(*given, **options)
+        delete(*given, **options)
+
+    monkeypatch.setattr(store, "create", second_create)
+    document = api.cordon(connected(cluster), node)
+    assert (document.cordoned, document.changed) == (True, False)
+    monkeypatch.setattr(store, "create", create)
+    monkeypatch.setattr(store, "delete", second_delete)
+    document = api.uncordon(connected(cluster), node)
+    assert (document.cordoned, document.changed) == (False, False)
 
 
 def test_unknown_names_are_refused(cluster: ObedientCluster) -> None:

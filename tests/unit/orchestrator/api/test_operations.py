@@ -269,7 +269,7 @@ def test_a_stream_that_another_version_wrote_is_neither_applied_nor_deleted(
 ) -> None:
     entries = running.server.entries
     spec = msgspec.json.decode(entries["streams/north"].data)
-    running.server.plant("streams/north", msgspec.json.encode(spec | {"epoch": 0}))
+    running.server.plant("streams/north", msgspec.json.encode(spec | {"needs": 99}))
     before = {path: entry.data for path, entry in entries.items()}
     with pytest.raises(RecordInvalid, match=r"Another version of Vivace .* `vivace down`"):
         api.apply(connected(running), aircraft(), wait=False)

@@ -19,7 +19,7 @@ from orchestrator.cli.apply import command as apply_command
 from orchestrator.cli.plan_options import agreed
 from orchestrator.cli.rebalance import write_plan
 from orchestrator.cli.render.plan_files import move_plans_view, plan_file_view
-from orchestrator.control.decide.moving import KEPT_US
+from orchestrator.control.decide.moving import REMEMBERED_US
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.errors import Drifted, InvalidInput, error_report, reported
 from orchestrator.operations import table
@@ -31,6 +31,7 @@ from orchestrator.operations.parameters import (
 )
 from orchestrator.operations.texts import read_plan
 from orchestrator.records import Immovable, PlanFile
+from orchestrator.store.protocol import MOVES
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 ALERTS = "proximity.alerts"
@@ -103,7 +104,7 @@ def test_plans_are_listed_beyond_their_records_with_who_asked_and_what_came_of_t
     cluster: ObedientCluster, connected: api.Cluster
 ) -> None:
     displaced(cluster, connected)
-    cluster.now_us += KEPT_US
+    cluster.now_us += REMEMBERED_US
     cluster.settle()
     assert not cluster.view().moves
     plan = api.undo(connected, on_progress=cluster.step)
@@ -119,14 +120,54 @@ def test_plans_are_listed_beyond_their_records_with_who_asked_and_what_came_of_t
     ] * 2
     undone, moved = listed
     assert (undone.undo_of, undone.digest) == (moved.name, plan.digest)
+    assert (undone.undone_by, moved.undone_by) == (None, undone.name)
     assert undone.throttle_bytes_s == 2e6
     told = shown(move_plans_view(api.MovePlansDocument(plans=listed)))
     assert "1 of 1 done" in told
     assert "somebody@host" in told
+    assert f"takes {moved.name} back" in told
+    assert f"taken back by {undone.name}" in told
     with pytest.raises(InvalidInput, match="there is no plan of moves to take back"):
         api.undo(connected)
     with pytest.raises(InvalidInput, match="is no plan of moves that is known"):
         api.undo(connected, "other")
+
+
+def test_undo_without_a_name_takes_the_newest_plan_that_is_still_done(
+    cluster: ObedientCluster, connected: api.Cluster
+) -> None:
+    before = displaced(cluster, connected)
+
+    def newest() -> str:
+        cluster.now_us += 1
+        return api.move_plans(connected).plans[0].name
+
+    first = newest()
+    api.move(connected, ALERTS, "secondary", "frankfurt", on_progress=cluster.step)
+    second = newest()
+
+    def go_back(plan: str | None = None) -> None:
+        wish = subject.ApplyPlanRequest(plan=api.undo(connected, plan, on_progress=cluster.step))
+        api.apply_plan(connected, wish, on_progress=cluster.step)
+
+    def next_one() -> str | None:
+        cluster.now_us += 1
+        return api.undo(connected, on_progress=cluster.step).undo_of
+
+    go_back()
+    assert next_one() == first
+    # What was taken back is done again, so that this is the newest change.
+    go_back(newest())
+    assert next_one() == second
+    # A way back that was not gone has taken nothing back.
+    went = cluster.view().moves[second].record
+    failed = msgspec.structs.replace(went.steps[0], done=False, failed="was interrupted")
+    back = msgspec.structs.replace(went, name="failed", undo_of=second, steps=(failed,))
+    cluster.store.create(MOVES.key("failed"), back)
+    assert next_one() == second
+    go_back()
+    go_back()
+    assert nodes(cluster) == before
 
 
 def test_a_plan_that_has_drifted_ends_with_status_4_and_a_table_wherever_it_is_told(
@@ -170,6 +211,23 @@ def test_what_cannot_go_back_is_shown(cluster: ObedientCluster, connected: api.C
     assert f"{ALERTS} stays: it is stopped: poison" in told
 
 
+def test_a_file_with_fields_that_no_plan_has_was_changed(
+    cluster: ObedientCluster, connected: api.Cluster, tmp_path: Path
+) -> None:
+    displaced(cluster, connected)
+    write_plan(api.undo(connected, on_progress=cluster.step), tmp_path / "plan.json")
+    read = msgspec.json.decode((tmp_path / "plan.json").read_text())
+    same, other = tmp_path / "same.json", tmp_path / "other.json"
+    same.write_bytes(msgspec.json.encode(dict(reversed(read.items()))))
+    assert read_plan(same) == read_plan(tmp_path / "plan.json")
+    noted = [move | {"note": "checked"} for move in read["moves"]]
+    for changed in (read | {"throttle": "5MB/s"}, read | {"moves": noted}):
+        other.write_bytes(msgspec.json.encode(changed))
+        with pytest.raises(InvalidInput, match="it has other fields than a plan") as refused:
+            read_plan(other)
+        assert refused.value.file == str(other)
+
+
 @pytest.mark.parametrize(("text", "told"), [("{", "is no plan"), ('{"a": 1}', "is no plan")])
 def test_a_file_that_is_no_plan_is_named(tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "plan.json"
@@ -183,7 +241,7 @@ def test_a_file_that_is_no_plan_is_named(tmp_path: Path, text: str, told: str) -
     ("given", "told"),
     [
         ({}, "is missing"),
-        ({"plan": Path("plan.json"), "files": [Path("q.yaml")]}, "is there beside -f"),
+        ({"plan": Path("plan.json"), "files": [Path("q.yaml")]}, "is there beside another one"),
         ({"plan": Path("plan.json"), "throttle": "1 KB/s"}, "too little to bring a state"),
         ({"plan": Path("plan.json"), "throttle": "fast"}, "--throttle"),
     ],

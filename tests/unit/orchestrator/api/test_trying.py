@@ -60,6 +60,38 @@ class TestQuery:
         assert found.outputs[0].first_rows == (ROOF, CELLAR)
         assert found.inputs[0].tuples == 3
 
+    @pytest.mark.parametrize(
+        ("statement", "problem"),
+        [
+            ("SELECT sensor FROM readings [NOW]", r"line 1, column 1: .* RSTREAM\(…\) around it"),
+            ("RSTREAM(SELECT sensor FROM readings [NOW]", "line 1, column 8: '\\(' is not closed"),
+        ],
+    )
+    def test_what_lacks_its_stream_or_its_end_is_told_so(
+        self, readings: Path, statement: str, problem: str
+    ) -> None:
+        with pytest.raises(InvalidInput, match=problem):
+            tried(statement, f"readings={readings}")
+
+    def test_a_value_that_makes_a_column_text_is_told_with_what_fails(self, tmp_path: Path) -> None:
+        lines = ("at,celsius", "2026-07-01T12:00:00Z,29.5", "2026-07-01T12:00:01Z,?")
+        rows = written(tmp_path, "r.csv", *lines, "2026-07-01T12:00:03Z,31.4")
+        statement = "RSTREAM(SELECT celsius + 1 AS x FROM readings [NOW])"
+        with pytest.raises(InvalidInput, match=r"\+ takes numbers") as raised:
+            tried(statement, f"readings={rows}")
+        assert "r.csv: celsius is taken for text because of '?' in line 3" in raised.value.remedy
+
+    @pytest.mark.parametrize("given", ["{}", "a={}", "readings={}"])
+    def test_statements_that_feed_each_other_are_told_so_whatever_is_given(
+        self, given: str, readings: Path, tmp_path: Path
+    ) -> None:
+        text = "".join(
+            f"REGISTER QUERY {name} RSTREAM(SELECT x FROM {other} [NOW]);"
+            for name, other in (("a", "b"), ("b", "a"))
+        )
+        with pytest.raises(InvalidInput, match="a, b read each other at the same"):
+            tried(str(written(tmp_path, "q.cql", text)), given.format(readings))
+
     def test_a_file_of_statements_gives_what_none_of_them_reads(
         self, readings: Path, tmp_path: Path
     ) -> None:
@@ -227,6 +259,35 @@ class TestInput:
             (tmp_path / name).write_bytes(content)
             with pytest.raises(InvalidInput, match=name):
                 tried(HOT, str(tmp_path / name))
+
+    @pytest.mark.parametrize(
+        ("name", "content", "problem"),
+        [
+            ("r.csv", b"at,at,x\n1,1,2\n", "column at stands there twice"),
+            ("r.csv", b"at,x,x\n1,1,2\n", "column x stands there twice"),
+            ("r.csv", b"at,x\r1,7\r2,8\r", "lines that end with CR alone"),
+            ("r.csv", "at,x\n1,é\n".encode("latin-1"), "column x holds text that is not UTF-8"),
+            ("r.json", b'[{"at": 1, "x": 2}]\n', "its first line is no object of JSON"),
+            ("r.jsonl", b'{"at": 1, "x": 1, "x": 2}\n', "its first line is no object of JSON"),
+            ("r.jsonl", b"7\n", "its first line is no object of JSON"),
+        ],
+    )
+    def test_files_whose_columns_nobody_can_tell(
+        self, tmp_path: Path, name: str, content: bytes, problem: str
+    ) -> None:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InvalidInput, match=problem) as refused:
+            tried("RSTREAM(SELECT * FROM readings [NOW])", str(tmp_path / name))
+        assert refused.value.file == str(tmp_path / name)
+        assert refused.value.remedy
+
+    @pytest.mark.parametrize("written", ["hours", "%Y-%"])
+    def test_a_format_of_timestamps_that_is_none_is_refused_as_an_option(
+        self, readings: Path, written: str
+    ) -> None:
+        with pytest.raises(InvalidInput) as refused:
+            tried(HOT, str(readings), time_format=written)
+        assert (refused.value.field, refused.value.value) == ("--time-format", written)
 
     @pytest.mark.parametrize(
         ("inputs", "problem"),

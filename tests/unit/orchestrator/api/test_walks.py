@@ -90,7 +90,7 @@ def test_the_leader_sets_up_one_planning_for_a_request(monkeypatch: pytest.Monke
         proposal = answer(view, view.requests["asked"], None)
     assert proposal.refusal is None
     assert len(made) == 1
-    assert len(walk.files) <= 70, sorted(walk.files)
+    assert len(walk.files) <= 75, sorted(walk.files)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from orchestrator.api.apart import carry_apart
@@ -17,7 +18,8 @@ from orchestrator.operations.texts import ManifestSource, NamedText
 from orchestrator.progress import silent
 from orchestrator.results.whatif import WhatIfDocument
 from orchestrator.simulation.paper.assumptions import assumed
-from orchestrator.simulation.paper.cluster import PaperCluster
+from orchestrator.simulation.paper.cluster import PaperCluster, PaperStuck
+from orchestrator.simulation.paper.outlook import STATE_BYTES_S
 from orchestrator.store.copied import copy_of
 from tests.obedient_cluster import ObedientCluster, aircraft
 
@@ -93,6 +95,26 @@ def test_without_a_node_its_replicas_are_where_the_leader_would_put_them(
     }
 
 
+def test_a_place_that_rests_on_the_readings_of_a_moment_is_one_of_several(
+    cluster: ObedientCluster,
+) -> None:
+    record = cluster.view().fragments["proximity.alerts"].record
+    assert record.secondary is not None
+    gone = record.secondary.node
+
+    def places() -> tuple[str | None, set[str | None]]:
+        found = asked(cluster, without=(gone,)).fragments
+        (alerts,) = (each for each in found if each.fragment == "alerts")
+        assert {primary for primary, _ in alerts.alternatives} <= {record.primary.node}
+        return alerts.secondary[1], {secondary for _, secondary in alerts.alternatives}
+
+    # Frankfurt would cost 2.5 % more than Amsterdam.
+    assert places() == ("amsterdam", set())
+    for host in cluster.hosts.values():
+        host.tell(spreads_ms=dict.fromkeys(host.record.latencies_ms, 3.0))
+    assert places() == ("amsterdam", {"frankfurt"})
+
+
 def test_what_cannot_be_healed_is_named_with_the_reason() -> None:
     cluster = ObedientCluster(
         ("paris", "london", "north-receiver", "south-receiver", "control-centre")
@@ -105,6 +127,18 @@ def test_what_cannot_be_healed_is_named_with_the_reason() -> None:
     (loss,) = found.losses
     assert not loss.harmless
     assert loss.unprotected_s is None
+
+
+def test_what_is_lost_at_the_same_time_takes_over_from_nothing(cluster: ObedientCluster) -> None:
+    record = cluster.view().fragments["proximity.alerts"].record
+    assert record.secondary is not None
+    found = asked(cluster, without=(record.primary.node, record.secondary.node)).losses
+    assert [each.name for each in found] == [record.primary.node, record.secondary.node]
+    for loss in found:
+        assert "proximity.alerts" in loss.states_lost
+        assert "proximity.alerts" not in loss.takeovers
+        assert not loss.harmless
+    assert "nothing for proximity.alerts, which would begin anew" in found[0].kept_by
 
 
 def test_each_loses_everything_alone(cluster: ObedientCluster) -> None:
@@ -121,6 +155,47 @@ def test_each_loses_everything_alone(cluster: ObedientCluster) -> None:
     sites = {each.name: each for each in found.losses if each.kind == "site"}
     assert sites["north-receiver"].streams == ("north",)
     assert sites["control-centre"].outputs == ("alerts",)
+
+
+def test_a_loss_whose_decisions_do_not_end_is_a_row_that_says_so(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose = PaperCluster.lose
+
+    def stuck_without_paris(paper: PaperCluster, hosts: tuple[str, ...]) -> None:
+        if hosts == ("paris",):
+            raise PaperStuck("again and again")
+        lose(paper, hosts)
+
+    monkeypatch.setattr(PaperCluster, "lose", stuck_without_paris)
+    losses = {(e.kind, e.name): e for e in asked(cluster, each=True).losses}
+    paris = losses.pop(("node", "paris"))
+    assert (paris.hosts, paris.unknown, paris.harmless) == (("paris",), "again and again", False)
+    assert paris.unprotected_s is None
+    assert {each.unknown for each in losses.values()} == {"", "again and again"}
+    assert losses["node", "london"].unknown == ""
+
+
+def test_a_larger_state_takes_longer_to_be_protected_again(cluster: ObedientCluster) -> None:
+    record = cluster.view().fragments["proximity.alerts"].record
+    secondary = record.secondary
+    assert secondary is not None
+
+    def unprotected_s() -> float | None:
+        (loss,) = asked(cluster, without=(secondary.node,)).losses
+        return loss.unprotected_s
+
+    small_s = unprotected_s()
+    host = cluster.hosts[record.primary.node]
+    status = msgspec.structs.replace(host.record.replicas["alerts"], state_bytes=500_000_000)
+    host.tell(replicas={**host.record.replicas, "alerts": status})
+    assert small_s is not None
+    assert unprotected_s() == pytest.approx(small_s + 500_000_000 / STATE_BYTES_S)
+
+
+def test_a_query_that_nothing_is_left_of_is_a_broken_promise(cluster: ObedientCluster) -> None:
+    found = asked(cluster, without=tuple(sorted(cluster.view().executors)))
+    assert "query proximity: it runs no more" in found.breaks
 
 
 def test_more_load_takes_more_of_every_node(cluster: ObedientCluster) -> None:
@@ -180,17 +255,23 @@ def test_a_query_is_admitted_or_refused_by_the_leader(cluster: ObedientCluster) 
 @pytest.mark.parametrize(
     ("parameters", "option", "problem"),
     [
-        ({"without": ("pari",)}, "--without", "Did you mean paris?"),
-        ({"without": ("rack:a",)}, "--without", "is no kind"),
-        ({"without": ("site:paris",)}, "--without", "is no site that runs"),
-        ({"load": 0.0}, "--load", "is no factor"),
-        ({"latency": ("paris=80ms",)}, "--latency", "A:B=DURATION"),
-        ({"latency": ("paris:rome=80ms",)}, "--latency", "names rome"),
-        ({"latency": ("paris:lyon=far",)}, "--latency", "is not a duration"),
-        ({"add_node": ("rome",)}, "--add-node", "NAME=like:NODE"),
-        ({"add_node": ("lyon=like:paris",)}, "--add-node", "names lyon, which runs"),
-        ({"add_node": ("rome=like:oslo",)}, "--add-node", "names oslo"),
-        ({"each": True, "without": ("paris",)}, "--each", "--without as well"),
+        ({"without": ("pari",)}, "without", "Did you mean paris?"),
+        ({"without": ("rack:a",)}, "without", "is no kind"),
+        ({"without": ("site:paris",)}, "without", "is no site that runs"),
+        ({"load": 0.0}, "load", "is no factor"),
+        ({"latency": ("paris=80ms",)}, "latency", "A:B=DURATION"),
+        ({"latency": ("paris:rome=80ms",)}, "latency", "names rome"),
+        ({"latency": ("paris:lyon=far",)}, "latency", "is not a duration"),
+        ({"add_node": ("rome",)}, "add_node", "NAME=like:NODE"),
+        ({"add_node": ("lyon=like:paris",)}, "add_node", "names lyon, which runs"),
+        ({"add_node": ("rome=like:oslo",)}, "add_node", "names oslo"),
+        ({"without": ("control-centre",)}, "without", "Did you mean site:control-centre?"),
+        ({"latency": ("paris:paris=5ms",)}, "latency", "one host twice"),
+        ({"latency": ("paris:lyon=5ms", "lyon:paris=9ms")}, "latency", "a second time"),
+        ({"add_node": ("a/b=like:paris",)}, "add_node", "cannot be the name of a node"),
+        ({"add_node": ("..=like:paris",)}, "add_node", "cannot be the name of a node"),
+        ({"add_node": ("rome=like:paris", "rome=like:lyon")}, "add_node", "is added already"),
+        ({"each": True, "without": ("paris",)}, "each", "without as well"),
     ],
 )
 def test_what_is_no_assumption_is_refused(

@@ -26,8 +26,9 @@ WORDS = {
 """What verbs need to be given."""
 
 ELSEWHERE = {
-    "up", "down", "demo", "simulate", "validate", "completion", "config list", "config use",
+    "up", "down", "demo", "simulate", "validate", "size", "completion", "config list", "config use",
     "config add", "config remove", "bulk coordinates", "bulk place", "try",
+    "render standalone", "render compose",
 }  # fmt: skip
 """Verbs that wait for no API."""
 

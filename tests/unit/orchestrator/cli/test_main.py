@@ -161,7 +161,29 @@ def test_no_cluster_of_that_name(
 ) -> None:
     monkeypatch.setenv("VIVACE_CLUSTER", "aircraft")
     assert run(["status"]) == 3
-    assert "no cluster named 'aircraft' is running here" in capsys.readouterr().err
+    assert "no cluster named 'aircraft' is known here; there is none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--context", "air", "status"),
+        ("--context=air", "status"),
+        ("--cluster", "air", "config", "list", "-o", "name", "x"),
+        ("--context", "air", "drill", "run", "kill-executor"),
+    ],
+)
+def test_a_context_may_stand_in_front_of_the_verb(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    status = run(arguments)
+    said = capsys.readouterr().err
+    if "config" in arguments:
+        # It needs none.
+        assert (status, "--cluster" in said) == (2, True)
+    else:
+        assert status == 3
+        assert "no cluster named 'air' is known here" in said
 
 
 def test_errors_are_json_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -333,6 +355,7 @@ def test_valid_manifests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         "unchecked": [],
         "not_found": {},
         "remarks": [],
+        "delayed": {},
     }
     assert run(["validate", "-f", folder]) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import run
+from orchestrator.cli.main import main, run
 
 ROOT = Path(__file__).resolve().parents[4]
 READINGS = str(ROOT / "examples" / "http" / "readings.csv")
@@ -54,3 +55,22 @@ def test_a_document_shares_standard_output_with_no_rows(
 ) -> None:
     assert run(["try", HOT, "-i", READINGS, "--json", "--output", "-"]) == 2
     assert b"Name a file" in capfdbinary.readouterr().out
+
+
+def test_a_full_disk_is_no_bug(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    words = ["try", HOT, "-i", READINGS, "--output", "/dev/full", "--output-format", "csv"]
+    assert run(words) == 2
+    told = capfdbinary.readouterr().err
+    assert b"output: cannot be written (No space left on device). Make room" in told
+
+
+def test_standard_streams_that_are_closed_are_empty(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    monkeypatch.setattr("sys.argv", ["vivace", "try", HOT, "-i", "-"])
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    signal.signal(signal.SIGTERM, handler)
+    assert b"error: -: readings: it is empty. Correct the file" in capfdbinary.readouterr().err

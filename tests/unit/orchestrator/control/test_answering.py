@@ -34,7 +34,7 @@ def test_a_switchover_does_not_wait_for_what_is_planned_to_be_applied(
     wish = SwitchRequest(fragment="alerts")
     cluster.store.create(REQUESTS.key("switch"), RequestRecord(wish=wish))
     leader.run_once(cluster.now_us)
-    applies, _, operations = leader.responders
+    applies, *_, operations = leader.responders
     thread = threading.Thread(target=leader.respond, args=(applies,))
     thread.start()
     planning.wait()

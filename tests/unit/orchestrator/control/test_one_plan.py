@@ -173,7 +173,7 @@ def test_proposal_names_all_it_rests_on(cluster: ObedientCluster) -> None:
 def other_settings(cluster: ObedientCluster) -> None:
     found = cluster.store.get(CLUSTER)
     assert found is not None
-    changed = msgspec.structs.replace(found.record, batch_ms=11.0)
+    changed = msgspec.structs.replace(found.record, batch_ms=found.record.batch_ms + 1.0)
     cluster.store.update(CLUSTER, changed, found.version)
 
 
@@ -212,7 +212,21 @@ def test_what_has_changed_before_the_consent_is_said_and_nothing_is_done(
     assert planned == ["proximity"]
 
 
-def test_command_says_what_has_changed(
+def test_command_that_is_overtaken_has_the_leader_plan_again(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch, planned: list[str]
+) -> None:
+    checks = iter(range(100))
+
+    def changes_once(*_: object) -> None:
+        if next(checks) == 0:
+            other_settings(cluster)
+
+    monkeypatch.setattr(applying, "check_edges", changes_once)
+    assert apply(cluster, aircraft()).protected
+    assert planned == ["proximity", "proximity"]
+
+
+def test_command_that_is_overtaken_again_and_again_says_what_has_changed(
     cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def changes_meanwhile(*_: object) -> None:

@@ -262,7 +262,8 @@ def test_records_are_small_enough_for_zookeeper() -> None:
     fragment = FragmentPlan(
         query=name(1), fragment=name(2), primary=name(3), secondary=name(4), detection_ms=figure,
         transfer_ms=figure, reprocess_ms=figure, recovery_ms=figure, bound_ms=figure, runs=True,
-        domains=(name(5)[:60], name(6)[:60]), standby_bytes_s=figure, standby_why=name(7) * 2,
+        domains=(name(5)[:60], name(6)[:60]), shared=(name(7)[:60], name(8)[:60]),
+        standby_bytes_s=figure, standby_why=name(7) * 2,
     )  # fmt: skip
     plan = QueryPlan(
         query=name(1), latency_ms=figure, deadline_ms=figure, recovery_ms=figure, bound_ms=figure,

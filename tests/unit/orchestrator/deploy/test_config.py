@@ -9,7 +9,7 @@ import pytest
 from orchestrator.deploy import coordinator, host_pool, site
 from orchestrator.deploy.config import ProcessConfig, read_config
 from orchestrator.errors import InvalidInput
-from orchestrator.records import MACHINE, NodeKind
+from orchestrator.records import FailureLabels, NodeKind
 
 CLUSTER = """\
 kind: Cluster
@@ -62,7 +62,7 @@ def test_environment_variables_win_over_the_file(tmp_path: Path) -> None:
     assert config.spark_master == "spark://master:7077"
     spec = config.site_spec()
     assert (spec.cluster, spec.zookeeper) == ("second", "other:2181")
-    assert (spec.node, spec.region, spec.domain) == ("mast", "Germany North", "rack-2")
+    assert (spec.node, spec.region, spec.labels.domain) == ("mast", "Germany North", "rack-2")
     assert (spec.secret, spec.bind) == ("from the environment", "0.0.0.0")
     assert spec.advertise == "10.1.2.3"
 
@@ -78,8 +78,8 @@ def test_executors_whose_environment_says_where_the_secret_lies_are_not_sent_it(
     setting = "sparkSettings: {spark.executorEnv.VIVACE_SECRET_FILE: /run/secret}\n"
     for text, is_sent in ((CONFIG, True), (CONFIG + setting, False)):
         config = read_config(write(tmp_path, f"{text}site: receiver\n"), {})
-        (node, _) = config.application_nodes()
-        spec = config.host_spec(node, NodeKind.EXECUTOR, "application-1")
+        application = config.own_application()
+        spec = config.host_spec(application.nodes[0], NodeKind.EXECUTOR, application)
         assert (b"hidden" in pickle.dumps(spec)) is is_sent
         assert config.site_spec().secret == "hidden"
 
@@ -88,7 +88,7 @@ def test_site_takes_region_and_domain_from_the_manifest(tmp_path: Path) -> None:
     spec = read_config(write(tmp_path, f"{CONFIG}site: receiver\n"), {}).site_spec()
     assert spec.kind is NodeKind.SITE
     assert spec.region == "France Central"
-    assert spec.domain == f"receiver@{MACHINE}/mast"
+    assert spec.labels == FailureLabels(domain="mast")
 
 
 def test_site_with_a_region_needs_no_manifest(tmp_path: Path) -> None:

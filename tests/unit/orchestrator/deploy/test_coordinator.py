@@ -9,6 +9,7 @@ import pytest
 from orchestrator.control.process import Coordinator
 from orchestrator.deploy import coordinator
 from orchestrator.deploy.config import ProcessConfig
+from orchestrator.deploy.turns import EndSignals
 from orchestrator.health import Health
 from orchestrator.simulation.world.memory_store import MemoryStore
 from tests.obedient_cluster import ObedientCluster
@@ -42,6 +43,11 @@ def test_process_ends_when_a_bug_ends_its_coordinator(monkeypatch: pytest.Monkey
     monkeypatch.setattr(coordinator, "start_coordinator", started)
     monkeypatch.setattr(ProcessConfig, "open_store", store)
     looks = iter([False] * 50)
+
+    class Looked(EndSignals):
+        def __call__(self) -> bool:
+            return next(looks)
+
     with pytest.raises(AssertionError, match="the coordinator's thread has ended"):
-        coordinator.serve(config(), lambda: next(looks), Health())
+        coordinator.serve(config(), Looked(), Health())
     assert tracebacks == [ZeroDivisionError]

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from orchestrator.deploy import host_pool
+from orchestrator.deploy import entry_point, host_pool
 from orchestrator.deploy.config import ProcessConfig
+from orchestrator.deploy.turns import EndSignals
 from orchestrator.health import Health
 from orchestrator.manifest import PlaceManifest
+from orchestrator.manifest.applications import SparkApplication
+from orchestrator.records import TurnRecord
 from orchestrator.spark.hosts import session
-from orchestrator.store.protocol import Store
+from orchestrator.store.protocol import TURNS, Store
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
+
+
+class Looked(EndSignals):
+    """Has a pool end at once when it says so."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__()
+        self.at_once, self._pool = True, pool
+
+    def __call__(self) -> bool:
+        return self._pool.ended()
 
 
 class Pool:
@@ -45,10 +60,9 @@ def served(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def connected(_: ProcessConfig) -> Store:
         return pool.cluster.server.connect()
 
-    def nodes(_: ProcessConfig) -> tuple[PlaceManifest, ...]:
-        return tuple(
-            PlaceManifest(file="vivace.yaml", name=name, region=name) for name in EXECUTORS
-        )
+    def application(_: ProcessConfig) -> SparkApplication:
+        places = [PlaceManifest(file="vivace.yaml", name=n, region=n) for n in EXECUTORS]
+        return SparkApplication(name="east", nodes=tuple(places))
 
     def started(_: ProcessConfig, *, yields: bool) -> None:
         pool.calls.append("started, yields" if yields else "started")
@@ -60,7 +74,7 @@ def served(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         pool.calls.append("Spark stopped")
 
     monkeypatch.setattr(ProcessConfig, "open_store", connected)
-    monkeypatch.setattr(ProcessConfig, "application_nodes", nodes)
+    monkeypatch.setattr(ProcessConfig, "own_application", application)
     monkeypatch.setattr(host_pool, "LOOK_EVERY_S", 0.0)
     monkeypatch.setattr(host_pool, "start_spark", started)
     monkeypatch.setattr(host_pool, "start_hosts", there)
@@ -68,7 +82,8 @@ def served(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(session, "stop_yielding", lambda: pool.calls.append("yields no longer"))
     monkeypatch.setattr(session, "stop_session", stopped)
     config = ProcessConfig(file="vivace.yaml", cluster="aircraft", zookeeper="", secret="")
-    host_pool.serve(config, pool.ended, pool.health)
+    ending = Looked(pool)
+    host_pool.serve(config, ending, pool.health)
     return pool.calls
 
 
@@ -105,6 +120,32 @@ def test_spark_of_a_cluster_that_is_started_again_is_as_quick_as_that_of_a_new_o
     calls = served(Pool(cluster, *EXECUTORS), monkeypatch)
     assert calls[0] == "started"
     assert calls.index("yields") == len(EXECUTORS) + 1
+
+
+class Successor(Pool):
+    """A pool whose former process ends at the second look."""
+
+    def ended(self) -> bool:
+        former = self.cluster.store.get(TURNS.key("east-0"))
+        if former is None:
+            return super().ended()
+        self.calls.append("waited")
+        if self.calls.count("waited") == 2:
+            self.cluster.store.delete(TURNS.key("east-0"), former.version)
+        return False
+
+
+def test_a_pool_starts_nothing_before_the_process_in_whose_place_it_comes_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A platform replaces a process at once that is told to end, but that one has yet to leave."""
+    cluster = ObedientCluster(EXECUTORS)
+    turn = TurnRecord(owner="east", nodes=tuple(EXECUTORS), since_us=0, until_us=9)
+    cluster.store.create(TURNS.key("east-0"), turn)
+    cluster.store.create(TURNS.key("west-0"), msgspec.structs.replace(turn, owner="west"))
+    pool = Successor(cluster)
+    monkeypatch.setattr(entry_point, "LOOK_EVERY_S", 0.0)
+    assert served(pool, monkeypatch)[:3] == ["waited", "waited", "started"]
 
 
 def test_a_pool_is_ready_once_all_of_its_nodes_have_hosts(monkeypatch: pytest.MonkeyPatch) -> None:

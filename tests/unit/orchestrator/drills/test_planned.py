@@ -16,7 +16,7 @@ from orchestrator.drills.disturbances import DRILLS, aimed_at
 from orchestrator.drills.hands import Hands
 from orchestrator.errors import InvalidInput, Refused
 from orchestrator.progress import silent
-from orchestrator.records import StrikeKind
+from orchestrator.records import FailureLabels, StrikeKind
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 NOBODY = 4_194_305
@@ -161,7 +161,7 @@ def test_drills_that_strike_no_site_take_no_target(cluster: ObedientCluster) -> 
 
 def test_a_drill_that_does_not_fit_has_neither_passed_nor_failed(cluster: ObedientCluster) -> None:
     for name in EXECUTORS:
-        cluster.hosts[name].tell(domain="application-1")
+        cluster.hosts[name].tell(labels=FailureLabels(application="application-1"))
     why = DRILLS["kill-driver"].unfit(cluster.view(), NOBODY)
     assert why is not None
     assert "one Spark application" in why
@@ -177,7 +177,9 @@ def test_a_drill_that_does_not_fit_has_neither_passed_nor_failed(cluster: Obedie
 def test_all_nodes_of_an_application_fail_with_their_driver(cluster: ObedientCluster) -> None:
     for number, name in enumerate(EXECUTORS):
         machine = "here" if number < 2 else "there"
-        cluster.hosts[name].tell(domain=f"application-{number % 2}@{machine}")
+        cluster.hosts[name].tell(
+            labels=FailureLabels(application=f"application-{number % 2}", machine=machine)
+        )
     view = cluster.view()
     assert DRILLS["kill-driver"].struck(view, EXECUTORS[0]) == tuple(sorted(EXECUTORS[::2]))
     assert DRILLS["hang"].struck(view, EXECUTORS[0]) == (EXECUTORS[0],)

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, load
-from orchestrator.manifest.applications import Delays, nodes_of, spread
+from orchestrator.manifest.applications import Delays, applications_of
 
 FAR_MS, NEAR_MS = 50.0, 1.0
 
@@ -36,7 +36,7 @@ def delays(*near: tuple[str, str]) -> Delays:
 
 
 def names(manifest: ClusterManifest, delays_ms: Delays) -> list[list[str]]:
-    return [[place.name for place in nodes] for nodes in spread(manifest, delays_ms)]
+    return [[n.name for n in each.nodes] for each in applications_of(manifest, delays_ms)]
 
 
 def test_near_nodes_go_to_different_applications(tmp_path: Path) -> None:
@@ -73,9 +73,51 @@ def test_more_applications_than_nodes_are_refused(tmp_path: Path) -> None:
         cluster(tmp_path, 2, *[f"{{name: {n}, region: {n}, domain: rack}}" for n in "ab"])
 
 
-@pytest.mark.parametrize("number", [0, 3])
-def test_an_application_that_there_is_not(tmp_path: Path, number: int) -> None:
-    made = cluster(tmp_path, 2, "a", "b")
-    assert [place.name for place in nodes_of(made, {}, 2)] == ["b"]
-    with pytest.raises(InvalidInput, match="It has 2"):
-        nodes_of(made, {}, number)
+def listed(folder: Path, applications: str, nodes: str = "a, b, c") -> ClusterManifest:
+    file = folder / "cluster.yaml"
+    file.write_text(f"kind: Cluster\nname: c\nnodes: [{nodes}]\napplications: {applications}\n")
+    manifest = load([file]).cluster
+    assert manifest is not None
+    return manifest
+
+
+def test_applications_may_be_listed_with_their_nodes_and_zones(tmp_path: Path) -> None:
+    made = listed(tmp_path, "[{name: east, nodes: [c, a], zone: z1}, {name: west, nodes: [b]}]")
+    found = applications_of(made, {})
+    assert [(each.name, each.zone) for each in found] == [("east", "z1"), ("west", "")]
+    assert names(made, {}) == [["a", "c"], ["b"]]
+
+
+def test_those_that_are_counted_have_numbers(tmp_path: Path) -> None:
+    found = applications_of(cluster(tmp_path, 2, "a", "b"), {})
+    assert [each.name for each in found] == ["application-1", "application-2"]
+
+
+@pytest.mark.parametrize(
+    ("applications", "message"),
+    [
+        ("[]", r"cluster.yaml:4: .*applications: .* leaves out a, b, c"),
+        ("[east]", r"applications\[0\]: 'east' is not a mapping"),
+        ("[{name: east}]", r"applications\[0\].nodes: is missing"),
+        ("[{name: east, nodes: []}]", r"applications\[0\].nodes: .* names no node"),
+        ("[{name: east, nodes: [a, b, d]}]", r"applications\[0\].nodes\[2\]: 'd' is no node of"),
+        ("[{name: east, nodes: [a, b]}]", "leaves out c.*Name each node in one application"),
+        (
+            "[{name: e, nodes: [a, b]}, {name: w, nodes: [b, c]}]",
+            r"applications\[1\].nodes\[0\]: 'b' is in application e already",
+        ),
+        (
+            "[{name: e, nodes: [a, b]}, {name: e, nodes: [c]}]",
+            r"applications\[1\].name: 'e' is the name of another one",
+        ),
+        ("[{name: web, nodes: [a, b, c]}]", "'web' is what another process is called"),
+        ("[{name: site-1, nodes: [a, b, c]}]", "'site-1' is what another process is called"),
+        ("[{name: e, nodes: [a, b, c], zone: Z 1}]", r"zone: 'Z 1' cannot be a name"),
+        ("[{name: e, nodes: [a, b, c], rack: r}]", "rack: .*is an unknown field"),
+    ],
+)
+def test_lists_that_do_not_run_each_node_once_are_refused(
+    tmp_path: Path, applications: str, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        listed(tmp_path, applications)

@@ -175,6 +175,17 @@ def test_an_owner_says_what_happens_to_tuples_on_which_a_statement_fails(
     assert query.record.on_error is on_error
 
 
+def test_a_cluster_and_a_query_choose_how_input_is_batched(folder: Path) -> None:
+    assert read(folder).batching == "measured"
+    (query,) = load([folder]).queries
+    assert query.record.batching is None
+    both = ("heartbeat: 20 ms", "batching: ats"), ("estimates: {", "batching: bts-8\nestimates: {")
+    manifests = changed(folder, *both)
+    assert manifests.cluster is not None
+    assert manifests.cluster.record.batching == "ats"
+    assert manifests.queries[0].record.batching == "bts-8"
+
+
 def test_an_output_may_be_what_a_statement_rejects(folder: Path) -> None:
     written = "outputs: {alerts: receiver, alerts.rejected: receiver}\nonError: skip"
     (query,) = changed(folder, ("outputs: {alerts: receiver}", written)).queries
@@ -386,6 +397,11 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
             "estimates: {",
             "primaries: {alerts: []}\nestimates: {",
             "all.yaml:20: Query proximity: primaries.alerts: a list names no node",
+        ),
+        (
+            "estimates: {",
+            "batching: bts-0\nestimates: {",
+            "Query proximity: batching: 'bts-0' is no batching policy. Write one of taat, bts-4,",
         ),
         (
             "estimates: {",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -30,6 +32,8 @@ class Counting(MemoryStore):
     def __init__(self, server: MemoryServer) -> None:
         super().__init__(server)
         self.read: Counter[str] = Counter()
+        self.begins, self.goes_on = threading.Event(), threading.Event()
+        self.goes_on.set()
 
     def _read(self, path: str) -> tuple[bytes, int, int]:
         self.read[path] += 1
@@ -37,6 +41,8 @@ class Counting(MemoryStore):
 
     def _read_all(self, folder: str) -> Iterator[tuple[str, bytes, int, int]]:
         self.read[folder] += 1
+        self.begins.set()
+        assert self.goes_on.wait(10.0)
         return super()._read_all(folder)
 
 
@@ -89,6 +95,20 @@ def test_a_change_is_read_at_most_five_times_a_second(
     assert [*cached.list(CORDONS).records] == ["paris"]
 
 
+def test_nothing_is_older_than_what_another_folder_tells(
+    server: MemoryServer, cached: CachedStore, clock: Clock
+) -> None:
+    """Whoever writes a record after another one, such as a plan after its moves, is understood."""
+    other = server.connect()
+    cached.get(LEADER)
+    clock.now_s += PAUSE_S
+    cached.list(CORDONS)
+    other.create(PARIS, CORDON)
+    other.create(LEADER, LeaderRecord(candidate="a"))
+    assert cached.get(LEADER) is not None
+    assert cached.get(PARIS) is not None
+
+
 def test_own_writes_are_read_at_once(cached: CachedStore) -> None:
     cached.list(CORDONS)
     cached.create(PARIS, CORDON)
@@ -100,6 +120,24 @@ def test_own_writes_are_read_at_once(cached: CachedStore) -> None:
     assert found.record.until_us == 5
     cached.delete(PARIS, found.version)
     assert cached.get(PARIS) is None
+
+
+def test_own_writes_are_read_although_another_thread_has_begun_to_read_them(
+    store: Counting, cached: CachedStore
+) -> None:
+    cached.list(CORDONS)
+    cached.create(PARIS, CORDON)
+    store.begins.clear()
+    store.goes_on.clear()
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(cached.list, CORDONS)
+        assert store.begins.wait(10.0)
+        second = threads.submit(cached.get, PARIS)
+        # Without waiting for the first it would have been given what was known before.
+        wait([second], timeout=0.2)
+        store.goes_on.set()
+        assert second.result() is not None
+        assert [*first.result().records] == ["paris"]
 
 
 def test_who_was_overtaken_conflicts(server: MemoryServer, cached: CachedStore) -> None:

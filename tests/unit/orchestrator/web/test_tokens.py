@@ -15,6 +15,7 @@ from orchestrator.cli.render.history import events_table
 from orchestrator.operations import table
 from orchestrator.operations.operation import AccessRole
 from orchestrator.operations.parameters import (
+    AutomationParameters,
     CordonParameters,
     DeleteParameters,
     RevokeParameters,
@@ -22,7 +23,7 @@ from orchestrator.operations.parameters import (
     VerifyParameters,
 )
 from orchestrator.operations.texts import NamedText
-from orchestrator.records import HistoryEvent
+from orchestrator.records import AutomationMode, HistoryEvent
 from orchestrator.results.status import EventDocument
 from orchestrator.store.protocol import TOKENS
 from orchestrator.web import limits, long_operations, service
@@ -136,6 +137,8 @@ def test_the_history_says_who_asked(here: Served) -> None:
     assert (asked.subject, asked.detail) == ("cordon", "node paris")
     assert asked.by == f"{name}@testclient"
     assert events(here, "cordoned")[-1].by == asked.by
+    here.ask(table.AUTOMATION_SET, AutomationParameters(mode=AutomationMode.APPLY), **header)
+    assert events(here, "asked")[-1].detail == "mode apply"
 
 
 def test_what_is_not_begun_is_not_told(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:

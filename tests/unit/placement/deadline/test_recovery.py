@@ -16,7 +16,7 @@ from placement.deadline.records import (
 from placement.deadline.recovery import keep_recoverable, recoverable
 
 NODES = ("a", "b", "c")
-RACKS = {"a": "r1", "b": "r1", "c": "r2"}
+RACKS = {"a": (1,), "b": (1,), "c": (2,)}
 REACH_MS = {"a": 1.0, "b": 2.0, "c": 9.0}
 
 
@@ -29,9 +29,10 @@ def test_with_more_time_all_are_kept() -> None:
     assert recoverable("o", NODES, REACH_MS, RACKS, 9.0) == NODES
 
 
-def test_where_all_nodes_are_in_one_domain_another_node_suffices() -> None:
-    one: dict[str, str] = dict.fromkeys(NODES, "r1")
-    assert recoverable("o", NODES, REACH_MS, one, 1.0) == ("b", "c")
+def test_it_must_share_none_of_several_domains() -> None:
+    """c alone has another machine, but it is in a's zone."""
+    labels = {"a": (1, 1), "b": (1, 2), "c": (2, 1)}
+    assert recoverable("o", NODES, REACH_MS, labels, 9.0) == ("b", "c")
 
 
 def test_none_left_names_operator_and_the_nearest() -> None:
@@ -44,7 +45,7 @@ def test_none_left_names_operator_and_the_nearest() -> None:
 
 def test_no_other_place_at_all_is_told() -> None:
     with pytest.raises(NoStandby) as refusal:
-        recoverable("o", ("a",), {"a": 0.0}, {"a": "r1"}, 5.0)
+        recoverable("o", ("a",), {"a": 0.0}, {"a": (1,)}, 5.0)
     assert refusal.value.best_ms is None
 
 
@@ -69,13 +70,12 @@ def network() -> DeadlineProblem:
 
 def test_feeding_nodes_are_those_that_upstream_operators_may_still_take() -> None:
     """Secondaries of o have to be on a, so it may take c only; p is fed from there."""
-    domains = {"a": "r1", "b": "r1", "c": "r3"}
-    kept = keep_recoverable(network(), domains, {"o": 2.0, "p": 2.0})
+    kept = keep_recoverable(network(), RACKS, {"o": 2.0, "p": 2.0})
     assert kept.by_name["o"].candidates == ("c",)
     # Near c there is only c itself.
     assert kept.by_name["p"].candidates == ("a", "b")
     with pytest.raises(NoStandby, match="operator p") as refusal:
-        keep_recoverable(network(), domains, {"o": 2.0, "p": 2.0}, standbys=("a", "b"))
+        keep_recoverable(network(), RACKS, {"o": 2.0, "p": 2.0}, standbys=("a", "b"))
     assert refusal.value.best_ms == 8.0
 
 

@@ -36,13 +36,6 @@ def test_the_price_is_what_one_more_replica_meets():
     assert load.price_bytes(5000) == pytest.approx([5 * 9, 5 * 2])
 
 
-def test_replicas_put_somewhere_together_meet_their_average():
-    load = fresh()
-    # Three at once on a: the first meets 2 ms, the second 4, the third 6.
-    assert load.price_ms(np.array([0, 3])) == pytest.approx([9, 4])
-    assert load.price_ms(np.array([1, 1])) == pytest.approx(load.price_ms())
-
-
 def test_a_steeper_scaling_prices_busy_nodes_higher():
     load = Load(view, operator_load=0.5, cpu=Power(10, exponent=2))
     # 1.5 cores on b and 0.5 on a.

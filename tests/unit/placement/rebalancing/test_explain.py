@@ -66,9 +66,16 @@ def explained(
     deadline_ms: float = 1_000,
     bound_ms: float = 1_000,
     settings: Settings = IDLE,
+    hysteresis_bytes: float = 0.0,
 ) -> Explanation:
-    request = Request(GRAPH, deadline_ms, bound_ms, 20)
-    return explain([request], running or RUNNING, view or line(), operator, settings=settings)
+    return explain(
+        [Request(GRAPH, deadline_ms, bound_ms, 20)],
+        running or RUNNING,
+        view or line(),
+        operator,
+        settings=settings,
+        rebalancing=RebalanceSettings(hysteresis_bytes=hysteresis_bytes),
+    )
 
 
 def about(value: float) -> Any:
@@ -131,14 +138,28 @@ def test_a_replica_that_stands_best_has_nothing_against_it():
     assert second.node == "b"
     assert second.total == pytest.approx(1_000 + 100 + 100)
     assert second.obstacle == Obstacle(
-        reason=Reason.COST, subject="a", value=second.total, limit=best.total
+        reason=Reason.COST,
+        subject="a",
+        value=second.total,
+        limit=best.total,
+        told="cost: 1,200 bytes, 200 on a",
     )
 
 
-def test_a_cheaper_node_that_is_legal_is_a_matter_of_margin():
-    replica = explained().primary
+@pytest.mark.parametrize(
+    ("hysteresis_bytes", "reason", "told"),
+    [
+        (799.0, Reason.WORTH, "worth it: gains 800 bytes, of which 799 are needed"),
+        (800.0, Reason.MARGIN, "margin: gains 800 bytes, which does not exceed price, "),
+    ],
+)
+def test_a_cheaper_node_that_is_legal_is_a_matter_of_margin(
+    hysteresis_bytes: float, reason: Reason, told: str
+):
+    replica = explained(hysteresis_bytes=hysteresis_bytes).primary
     assert [c.node for c in replica.candidates[:2]] == ["a", "b"]
-    assert obstacles(replica)["a"] is Reason.MARGIN
+    assert obstacles(replica)["a"] is reason
+    assert str(replica.candidates[0].obstacle).startswith(told)
     assert replica.binding is None
     assert replica.best_rejected == replica.candidates[0]
 
@@ -149,10 +170,10 @@ def test_the_failure_domain_and_the_other_replica_bind():
     assert obstacles(replica) == {
         "a": Reason.FAILURE_DOMAIN,
         "b": Reason.FAILURE_DOMAIN,
-        "c": Reason.MARGIN,
+        "c": Reason.WORTH,
         "d": None,
     }
-    assert replica.binding == Obstacle(reason=Reason.FAILURE_DOMAIN, subject="west")
+    assert replica.binding == Obstacle(reason=Reason.FAILURE_DOMAIN, subject="domain west")
     (peer_replica,) = [c.obstacle for c in replica.candidates if c.node == "b"]
     assert peer_replica == Obstacle(reason=Reason.FAILURE_DOMAIN, subject="b")
 

@@ -450,7 +450,7 @@ def test_measured_load_of_others_is():
 def test_few_candidates_find_the_same():
     running = {"q.1": ("c", "d")}
     plan = rebalanced(FILTER, running=running)
-    few = rebalanced(FILTER, running=running, rebalancing=RebalanceSettings(candidates=2))
+    few = rebalanced(FILTER, running=running, settings=replace(IDLE, exact_hosts=1, candidates=2))
     assert few.places == plan.places == {"q.1": ("b", "a")}
 
 
@@ -515,7 +515,6 @@ def test_queries_must_fit_each_other_and_the_network():
         ("bandwidth_bytes_s", math.nan),
         ("max_bytes", math.nan),
         ("max_moves", -1),
-        ("candidates", 0),
     ],
 )
 def test_settings_are_checked(setting: str, value: float):

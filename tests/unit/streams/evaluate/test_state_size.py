@@ -9,6 +9,7 @@ import pytest
 
 from streams.evaluate.engine import FragmentEngine
 from streams.evaluate.state_size import CHANGED
+from streams.evaluate.state_size import _rows as rows_of  # pyright: ignore[reportPrivateUsage]
 from tests.unit.streams.running import Row, chunk, program, sensor
 
 STATEMENTS = {
@@ -61,6 +62,32 @@ def test_it_is_within_a_factor_of_two_of_a_snapshot(kind: str, keys: int) -> Non
             pass
         size = sum(map(len, engine.snapshot().pieces()))
         assert size / 2 - 500 <= engine.state_bytes() <= 2 * size + 500
+
+
+@pytest.mark.parametrize("kind", ["newest", "lookup join", "relation to stream", "top", "best"])
+@pytest.mark.parametrize("keys", [3, 700])
+def test_rows_are_counted_as_a_snapshot_has_them(kind: str, keys: int) -> None:
+    best = "ISTREAM(SELECT k, i FROM s [RANGE 1 SECOND] TOP 3 BY i PARTITION BY k)"
+    compiled = program({**STATEMENTS, "best": best}[kind])
+    engine = FragmentEngine(compiled)
+    for step in range(4):
+        for stream in engine.positions():
+            given = [(row[0] + 3000 * step, *row[1:]) for row in rows(300, keys, seed=step)]
+            first = engine.position_of(stream).next_seq
+            engine.offer(stream, chunk(sensor, given, [3000 * (step + 1)], first_seq=first))
+        while engine.advance(100) is not None:
+            pass
+        if step == 2:
+            snapshot = engine.snapshot()
+            engine = FragmentEngine(compiled)
+            engine.restore(snapshot)
+        stateful = dict(engine._evaluation.stateful())  # pyright: ignore[reportPrivateUsage]
+        # Groups are counted with those that are gone.
+        stateful.pop("select-0-aggregate", None)
+        held = {name: each.held() for name, each in stateful.items()}
+        saved = {name: sum(map(rows_of, each.save()())) for name, each in stateful.items()}
+        assert held == saved
+        assert any(held.values())
 
 
 def test_a_width_is_sampled_again_only_when_there_is_much_more(

@@ -125,7 +125,7 @@ def test_most_words_are_free_as_names(name: str) -> None:
         (f"REGISTER QUERY q RSTREAM(SELECT a FROM s [ROWS {'9' * 5000}]);", 1, 48, "from 1 to"),
         ("REGISTER QUERY q RSTREAM(SELECT 'a FROM s [NOW]);", 1, 33, "the string does not end"),
         ("REGISTER QUERY q RSTREAM(SELECT a # b FROM s [NOW]);", 1, 35, "'#' is not expected"),
-        ("REGISTER QUERY q RSTREAM(SELECT * FROM s [NOW]", 1, 47, "the text ends; expected"),
+        ("REGISTER QUERY q RSTREAM(SELECT * FROM s [NOW]", 1, 25, "is not closed; expected"),
         (
             "REGISTER QUERY q RSTREAM(SELECT 9223372036854775808 AS i FROM s [NOW]);",
             1,
@@ -164,14 +164,9 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
         ("SELECT a FROM s [NOW] ORDER BY a", "no ORDER BY yet; tuples leave in the order"),
         ("SELECT a FROM s [NOW] limit 5", "no LIMIT yet; a window [ROWS n]"),
         ("SELECT TOP 5 a FROM s [NOW]", "TOP stands at the end of a SELECT"),
-        ("SELECT a FROM s [NOW] JOIN t [NOW] ON x", "no JOIN yet; list the streams in FROM"),
-        ("SELECT a FROM s LEFT JOIN t", "no outer joins yet; for an inner join, list"),
-        ("SELECT a FROM s [NOW] FULL OUTER JOIN t", "no outer joins yet"),
-        ("SELECT a FROM (SELECT a FROM s [NOW])", "no sub-queries yet; make the inner SELECT"),
-        ("SELECT a FROM s [NOW] WHERE (SELECT b FROM t) > 1", "no sub-queries yet"),
-        ("SELECT a FROM s [NOW] WHERE a IN (SELECT b FROM t)", "no sub-queries yet"),
-        ("SELECT a FROM s [NOW] EXCEPT SELECT a FROM t [NOW]", "no EXCEPT yet"),
-        ("SELECT a FROM s [NOW] UNION SELECT a FROM t [NOW]", "write UNION ALL"),
+        ("SELECT a FROM s [NOW] NATURAL JOIN t [NOW]", "no NATURAL yet; name the equal columns"),
+        ("SELECT a FROM s [NOW] JOIN t [NOW] USING (a)", "no USING yet; name the equal columns"),
+        ("SELECT a FROM s [NOW] GROUP BY 1", "no positions"),
         ("SELECT a FROM s [RANGE 5 MINUTES HOP 1 MINUTE]", "no HOP yet; write [RANGE r SLIDE s]"),
         (
             "SELECT a FROM s [RANGE 5 MINUTES SLIDE 1 MINUTE OFFSET 60 SECONDS]",
@@ -198,14 +193,10 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
             "SELECT a FROM s [NOW] AS Case",
             'CASE is a word of the language: as a name, write "Case"',
         ),
-        ("SELECT a FROM s [RANGE 1 DAY]", "no windows in days yet; write it in HOURS"),
         ("SELECT sum(a) OVER (PARTITION BY b) FROM s [NOW]", "no OVER yet; aggregates range"),
         ("SELECT a FROM s [NOW] GROUP a", "expected BY"),
-        ("SELECT a FROM s [NOW] GROUP BY floor(a)", "GROUP BY takes columns only; name the"),
         ("SELECT a b FROM s [NOW]", "'b' is not expected here; write AS before a new name: AS b"),
         ("SELECT a null FROM s [NOW]", "'null' is not expected here; expected "),
-        ("SELECT a FROM s [NOW] WHERE a = NULL", "compare by IS NULL"),
-        ("SELECT CASE WHEN a THEN NULL ELSE b END AS c FROM s [NOW]", "leave ELSE out where"),
         ("SELECT a FROM s [NOW] TOP 1 PARTITION BY b BY a", "write TOP n BY x PARTITION BY c"),
         ("SELECT a FROM s [NOW] TOP 1 BY a HAVING a > 1", "HAVING stands before TOP"),
         ("SELECT sum(a) n FROM s [NOW]", "write AS before a new name: AS n"),
@@ -254,7 +245,7 @@ def test_any_name_can_be_written_in_quotes(name: str) -> None:
     again = select(written_select(one))
     assert written_select(again) == written_select(one)
     assert (again.items[0].alias, again.sources[0].alias) == (name, name)
-    assert [each.name for each in again.group_by] == [name]
+    assert [getattr(each, "name", None) for each in again.group_by] == [name]
     assert again.sources[0].window is not None
     assert [each.name for each in again.sources[0].window.partition_by] == [name]
 
@@ -283,10 +274,6 @@ def test_a_name_in_quotes_has_an_end() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "REGISTER QUERY q RSTREAM(SELECT a FROM s [NOW]",
-            "a closing parenthesis, a comma, AS, GROUP BY, HAVING, TOP, UNION ALL or WHERE",
-        ),
         ("REGISTER QUERY q RSTREAM(SELECT (a FROM s [NOW]);", "a closing parenthesis"),
         (
             "REGISTER QUERY q RSTREAM(SELECT max(a 5) FROM s [NOW]);",
@@ -299,13 +286,30 @@ def test_a_name_in_quotes_has_an_end() -> None:
             "NOW, PARTITION BY, RANGE, ROWS, SESSION or UN",
         ),
         ("SELECT a FROM s [NOW]", "REGISTER QUERY"),
-        ("REGISTER QUERY q SELECT a FROM s [NOW]", "DSTREAM, ISTREAM or RSTREAM"),
+        ("REGISTER QUERY q", "DSTREAM, ISTREAM, RSTREAM or SELECT"),
     ],
 )
 def test_what_is_expected_is_said_in_words(text: str, expected: str) -> None:
     with pytest.raises(QueryError) as raised:
         parse(text)
     assert f"; expected {expected}" in raised.value.message
+
+
+@pytest.mark.parametrize("end", ["", ";", "\n-- )\n;"])
+@pytest.mark.parametrize(
+    ("text", "place", "closing"),
+    [
+        ("RSTREAM(SELECT a FROM s [NOW]", 7, ")"),
+        ("RSTREAM(SELECT a FROM s [NOW", 24, "]"),
+        ("RSTREAM(SELECT a FROM s [NOW] WHERE (a > ')' AND (a < 2)", 36, ")"),
+    ],
+)
+def test_what_is_left_open_is_shown_where_it_begins(
+    text: str, place: int, closing: str, end: str
+) -> None:
+    with pytest.raises(QueryError, match=f"is not closed; expected '\\{closing}'") as raised:
+        parse(f"REGISTER QUERY q\n{text}{end}")
+    assert (raised.value.line, raised.value.column) == (2, place + 1)
 
 
 @pytest.mark.parametrize("place", ["'a {}'", "{} AS b", "a AS {}", "b -- {}\n"])

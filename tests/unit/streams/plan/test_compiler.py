@@ -98,7 +98,10 @@ def test_conditions_are_pushed_down_and_windows_shared() -> None:
         ("SELECT count(*) AS n FROM s [NOW] HAVING n > 1", "that SELECT gives, known to readers"),
         ("SELECT count(*) AS n FROM s [NOW] HAVING n > 1", r"; write count\(\*\)"),
         ("SELECT i AS score FROM s [NOW] TOP 2 BY score", "score is a name that SELECT gives"),
-        ("SELECT i AS j, count(*) AS n FROM s [NOW] GROUP BY j", "group the stream of this one"),
+        (
+            "SELECT i AS j, count(*) AS n FROM s [NOW] GROUP BY j",
+            "of this statement only; write i",
+        ),
         ("SELECT s.n AS n FROM s [NOW]", "s has no column n"),
         ("SELECT k, window_start AS w FROM s [NOW]", "the end of a window is the timestamp of its"),
         ("SELECT tumble_start(i) AS w FROM s [NOW]", "the end of a window is the timestamp of its"),

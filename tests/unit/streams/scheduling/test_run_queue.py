@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams.scheduling.run_queue import Instance, Policy, RunQueue
+from streams.scheduling.run_queue import FLOOR, Instance, Policy, RunQueue
 from streams.scheduling.tasks import TaskOperator, extract_tasks
 
 
@@ -222,3 +222,41 @@ def test_figure_6_under_fifo_the_second_tuple_misses() -> None:
     done = figure_6(Policy.FIFO)
     assert done["p1", "o3"] == 4
     assert done["p2", "o1"] == 6
+
+
+def test_overdue_work_waits_for_what_can_be_in_time_and_then_the_least_comes_first() -> None:
+    queue = queue_of(
+        Policy.EDF,
+        instance("most", deadline=1, cost=50),
+        instance("some", deadline=5, cost=8),
+        instance("little", deadline=8, cost=7),
+        instance("x", deadline=20, cost=4),
+        instance("y", deadline=26, cost=10),
+    )
+    assert order(queue, now_us=10) == ["x", "y", "little", "some", "most"]
+
+
+def test_overdue_work_goes_first_where_all_others_are_in_time_even_so() -> None:
+    queue = queue_of(
+        Policy.EDF,
+        instance("late", deadline=5, cost=8),
+        instance("x", deadline=30, cost=4),
+        instance("y", deadline=35, cost=10),
+    )
+    assert order(queue, now_us=10) == ["late", "x", "y"]
+
+
+def test_overdue_work_gets_its_share_while_others_come_without_end() -> None:
+    queue, ran_us = RunQueue(Policy.EDF), {"late": 0, "new": 0}
+    queue.put(instance("late", released=-1000, deadline=-500, cost=10**9))
+    now_us = 0
+    while now_us < 10_000_000:
+        queue.put(instance("new", released=now_us, deadline=now_us + 10_000, cost=9_000))
+        chosen = queue.pop(now_us)
+        assert chosen is not None
+        took_us = 10_000 if chosen.task == "late" else 9_000
+        ran_us[chosen.task] += took_us
+        now_us += took_us
+        if chosen.task == "late":
+            queue.put(chosen)
+    assert ran_us["late"] / now_us == pytest.approx(FLOOR, rel=0.1)

@@ -42,9 +42,7 @@ COST_US = 4000.0
 
 
 def spec(node: str, kind: NodeKind) -> HostSpec:
-    return HostSpec(
-        cluster="c", node=node, kind=kind, region="here", domain=node, zookeeper="", secret=""
-    )
+    return HostSpec(cluster="c", node=node, kind=kind, region="here", zookeeper="", secret="")
 
 
 class RunningHost:

@@ -23,8 +23,8 @@ from orchestrator.host.shell.transport import (
     KeyPair,
     Transport,
 )
-from orchestrator.host.shell.wire import WIRE_VERSION
 from orchestrator.records import LinkFault, Peer
+from orchestrator.records.versions import WIRE_VERSION
 from tests.conftest import WaitUntil
 
 MEMORY_BYTES = 256 * 2**20

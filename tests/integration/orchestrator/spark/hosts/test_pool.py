@@ -55,7 +55,6 @@ def spec(node: str) -> HostSpec:
         node=node,
         kind=NodeKind.EXECUTOR,
         region=node,
-        domain="test",
         zookeeper="",
         secret="",
     )

@@ -127,11 +127,16 @@ def test_the_earliest_deadline_runs_first(sizes: list[int], events: list[Step]) 
                     for chain in chains
                     if host.with_work.intersection(chain.names)
                 }
+                # What is overdue may be deferred, and then waits for what can be in time.
+                late_us = host.now_us
                 dispatch = host.step(took_us=MS)
                 assert (dispatch is None) == (not due_us)
                 if dispatch is not None:
                     (chain,) = (c for c in chains if dispatch.fragment in c.names)
-                    assert due_us[chain.names[0]] == min(due_us.values())
+                    due, first = due_us[chain.names[0]], min(due_us.values())
+                    in_time = [each for each in due_us.values() if each >= late_us]
+                    assert due == first or first < late_us
+                    assert due < late_us or due == min(in_time)
                     drop_what_left(host, chain)
             case _:
                 host.now_us += 2 * MS

@@ -87,10 +87,11 @@ def evaluations(
     until_ms: int,
     rng: np.random.Generator,
     only: int | None = None,
+    new: type[FragmentEngine] = FragmentEngine,
 ) -> Iterator[tuple[list[Any], list[bytes]]]:
     """Rows and final state of the same input, delivered and evaluated in three different ways.
 
-    `only` chooses one of them.
+    `only` chooses one of them, and `new` makes engines.
     """
     schema = stream_schema(columns)
     batches = {
@@ -101,7 +102,7 @@ def evaluations(
     }
     ways = ((1, 6), (10**6, 0), (int(rng.integers(2, 9)), 4))
     for limit, cuts in ways if only is None else ways[only : only + 1]:
-        engine = FragmentEngine(program)
+        engine = new(program)
         emitted: list[Any] = []
         offered: list[tuple[str, Chunk]] = []
         first_ms = min([0, *(rows[0][0] for rows in inputs.values() if rows)])

@@ -224,3 +224,29 @@ def test_input_that_has_no_results_stands_beside_its_fragment(
     )
     assert heading.split()[-2:] == ["input", "lost"]
     assert row.split()[-1] == shown
+
+
+def test_moves_that_are_proposed_and_a_pause_have_a_line_each() -> None:
+    found = api.ProposalSummary(
+        name="d",
+        made_us=0,
+        until_us=0,
+        reasons=("paris has joined",),
+        moves=2,
+        state_bytes=None,
+        cost_bytes=(2.0, 1.0),
+    )
+    quiet = document()
+    told = msgspec.structs.replace(quiet, proposal=found, automation_paused=True)
+    assert "proposed" not in shown(quiet)
+    assert "automation" not in shown(quiet)
+    assert "2 moves are proposed until " in shown(told)
+    assert "vivace rebalance --proposed" in shown(told)
+    assert "automation is paused until `vivace resume`" in shown(told)
+
+
+def shown(status: api.StatusDocument) -> str:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(status_view(status))
+    return capture.get()

@@ -50,6 +50,16 @@ def test_places_promises_and_what_stays_unprotected_are_shown() -> None:
     assert shown(document) == GOLDEN
 
 
+def test_a_loss_of_which_nothing_is_known_is_a_row_that_says_so() -> None:
+    loss = api.LossOutlook(
+        kind="node", name="n1", hosts=("n1",), unprotected_s=None, unknown="it does not end"
+    )
+    text = shown(api.WhatIfDocument(assumed=(), losses=(loss,)))
+    assert " ✗ node n1  not known" in text
+    assert "until a node comes" not in text
+    assert "node n1: it does not end" in text
+
+
 def test_made_up_input_is_said() -> None:
     output = api.PlayedOutput(
         output="a", deadline_ms=100.0, tuples=12, timestamps=50, late=1, silent_ms=110.0,

@@ -166,19 +166,50 @@ def test_unknown_stream_names_line_of_the_file_and_the_nearest(cluster: Obedient
                 outputs={"c": "control-centre"},
             ),
             "statements",
-            "a, b",
-            "cycle",
+            None,
+            "a, b read each other at the same instant",
         ),
     ],
 )
 def test_wrong_names_are_found(
-    cluster: ObedientCluster, query: QueryManifest, field: str, value: str, part: str
+    cluster: ObedientCluster, query: QueryManifest, field: str, value: str | None, part: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
         admit(cluster.view(), STREAMS, [query])
     assert caught.value.field == f"Query proximity: {field}"
     assert caught.value.value == value
     assert part in str(caught.value)
+
+
+def test_a_loop_is_in_one_query(cluster: ObedientCluster) -> None:
+    one, other = (
+        query_manifest(
+            name=name,
+            statements=f"REGISTER QUERY {name} ISTREAM(SELECT * FROM {read} [NOW])<NOW>;",
+            outputs={name: "control-centre"},
+        )
+        for name, read in (("here", "there"), ("there", "here"))
+    )
+    with pytest.raises(InvalidInput, match="of queries here, there read each other") as caught:
+        admit(cluster.view(), STREAMS, [one, other])
+    assert caught.value.remedy == "Write all of its statements in one query."
+
+
+def test_a_stream_inside_a_loop_is_read_only_if_it_is_an_output(cluster: ObedientCluster) -> None:
+    loop = query_manifest(
+        name="loop",
+        statements="REGISTER QUERY a ISTREAM(SELECT * FROM north [NOW] UNION ALL "
+        "SELECT * FROM b [NOW]); REGISTER QUERY b ISTREAM(SELECT * FROM a [NOW])<NOW>;",
+        outputs={"a": "control-centre"},
+    )
+    reader = query_manifest(
+        name="reader",
+        statements="REGISTER QUERY c ISTREAM(SELECT * FROM b [NOW]);",
+        outputs={"c": "control-centre"},
+    )
+    with pytest.raises(InvalidInput, match="is inside a loop of query loop") as caught:
+        admit(cluster.view(), STREAMS, [loop, reader])
+    assert caught.value.remedy == "Name it in the outputs of query loop."
 
 
 def test_stream_of_an_unknown_site_is_refused(cluster: ObedientCluster) -> None:

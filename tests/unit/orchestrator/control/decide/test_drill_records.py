@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.control.decide.decision import DecisionSettings
-from orchestrator.control.decide.drill_records import LONGEST_US
+from orchestrator.control.decide.drill_records import LONGEST_LINK_FAULT_US
 from orchestrator.control.decide.writes import decide
 from orchestrator.records import (
     LONGEST_STRIKE_US,
@@ -61,8 +61,14 @@ def test_a_forgotten_one_ends_by_itself(cluster: ObedientCluster) -> None:
     assert decide(cluster.view(), cluster.now_us, DecisionSettings()).writes == ()
 
 
+def test_one_may_last_ten_minutes(cluster: ObedientCluster) -> None:
+    record = disturb(cluster, 600_000_000)
+    cluster.settle_coordinator()
+    assert faults(cluster, OTHER) == {ONE: LinkFault(until_us=record.until_us)}
+
+
 def test_one_that_would_last_too_long_never_begins(cluster: ObedientCluster) -> None:
-    disturb(cluster, LONGEST_US + 10_000_000)
+    disturb(cluster, LONGEST_LINK_FAULT_US + 10_000_000)
     cluster.settle_coordinator()
     assert faults(cluster, OTHER) == {}
     assert cluster.view().links == {}

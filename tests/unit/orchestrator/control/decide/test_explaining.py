@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.control.decide.explaining import explain_fragment, explain_refusal
 from orchestrator.control.decide.proposing import answer
+from orchestrator.control.decide.rebalancing import rebalance
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import (
@@ -17,6 +18,7 @@ from orchestrator.records import (
     FragmentExplanation,
     MovePlan,
     MoveStep,
+    RebalanceLimits,
     RequestRecord,
 )
 from orchestrator.store.protocol import CORDONS, MOVES, Versioned
@@ -47,6 +49,12 @@ def test_a_fragment_that_stands_best_has_no_cheaper_node(cluster: ObedientCluste
         assert totals == sorted(totals)
         (here,) = [each for each in place.candidates if each.problem is None]
         assert here.node == node
+        told = {each.problem for each in place.candidates if each.reason == "cost"}
+        assert told == {
+            f"cost: {each.total_bytes:,.0f} bytes, {here.total_bytes:,.0f} on {node}"
+            for each in place.candidates
+            if each.reason == "cost"
+        }
     assert {each.fragment for each in found.primary.streams if each.incoming} == {
         "north_tracks",
         "south_tracks",
@@ -54,6 +62,28 @@ def test_a_fragment_that_stands_best_has_no_cheaper_node(cluster: ObedientCluste
     (peer,) = [each for each in found.primary.candidates if each.node == found.secondary.node]
     assert peer.problem is not None
     assert "both replicas would be on" in peer.problem
+
+
+def test_candidates_are_worth_what_a_rebalancing_says_of_them(cluster: ObedientCluster) -> None:
+    steps = (MoveStep(fragment="proximity.alerts", role="primary", node="zurich"),)
+    plan = MovePlan(name="away", steps=steps, submitted_us=cluster.now_us)
+    cluster.store.create(MOVES.key("away"), plan)
+    cluster.settle()
+    view = cluster.view()
+    found = rebalance(view, (), RebalanceLimits(max_moves=0))
+    said = {
+        each.steps[0]: f"{each.reason}: {each.problem}"
+        for each in found.refused
+        if len(each.steps) == 1 and each.reason == "margin"
+    }
+    compared = 0
+    for step, told in said.items():
+        explained = explain_fragment(view, step.fragment)
+        place = explained.primary if step.role == "primary" else explained.secondary
+        if step.node not in (explained.primary.node, explained.secondary.node):
+            compared += 1
+            assert {each.node: each.problem for each in place.candidates}[step.node] == told
+    assert compared
 
 
 def test_every_obstacle_is_that_of_a_move(cluster: ObedientCluster) -> None:

@@ -305,6 +305,25 @@ def test_slow_warm_up_within_its_time_is_left_alone(cluster: ObedientCluster) ->
     assert secondary_of(cluster) == second
 
 
+def test_a_secondary_is_awaited_as_long_as_more_of_its_state_comes(
+    cluster: ObedientCluster,
+) -> None:
+    second, giver = secondary_of(cluster), cluster.hosts[alerts(cluster).primary.node]
+    cluster.hosts[second].cold = True
+    cluster.settle()
+    # The third time the state is sent anew, of which it had as much before.
+    for sent in (20_000_000, 40_000_000, 1_000_000):
+        assert secondary_of(cluster) == second
+        cluster.now_us += SETTINGS.warm_up_us - 1
+        status = msgspec.structs.replace(giver.record.replicas["alerts"], giving_bytes=sent)
+        giver.tell(replicas=giver.record.replicas | {"alerts": status})
+        cluster.settle_coordinator()
+    assert secondary_of(cluster) == second
+    cluster.now_us += 1
+    cluster.settle_coordinator()
+    assert secondary_of(cluster) != second
+
+
 def fail_both(cluster: ObedientCluster, *, unevaluable: bool = False) -> None:
     """Neither replica can evaluate its input, and both hosts say so."""
     record = alerts(cluster)

@@ -10,7 +10,7 @@ import pytest
 
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.decision import DecisionSettings
-from orchestrator.control.decide.moving import KEPT_US, SETTLES_US
+from orchestrator.control.decide.moving import REMEMBERED_US, SETTLES_US
 from orchestrator.control.decide.writes import decide
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.relocation import MoveRefused, relocate
@@ -62,6 +62,7 @@ def submit(
     at_a_time: int = 1,
     keep_going: bool = False,
     throttle_bytes_s: float | None = None,
+    drains: str | None = None,
 ) -> None:
     plan = MovePlan(
         name=name,
@@ -69,6 +70,7 @@ def submit(
         at_a_time=at_a_time,
         keep_going=keep_going,
         throttle_bytes_s=throttle_bytes_s,
+        drains=drains,
         by="somebody",
         submitted_us=cluster.now_us,
     )
@@ -186,7 +188,7 @@ def test_the_record_of_a_plan_goes_after_a_while(cluster: ObedientCluster) -> No
     cluster.settle()
     ended_us = plan(cluster).ended_us
     assert ended_us is not None
-    cluster.now_us = ended_us + KEPT_US
+    cluster.now_us = ended_us + REMEMBERED_US
     cluster.settle()
     assert not cluster.view().moves
 
@@ -306,6 +308,22 @@ def test_primary_dies_while_the_third_replica_comes(cluster: ObedientCluster) ->
     assert (nodes(after), after.third) == ((secondary, target), None)
     assert after.generation == before.generation
     assert plan(cluster).steps[0].failed is not None
+
+
+def test_a_move_in_which_the_secondary_is_lost_says_what_has_interrupted_it(
+    cluster: ObedientCluster,
+) -> None:
+    (_, secondary), target = nodes(record(cluster)), free(cluster)
+    cluster.hosts[target].cold = True
+    submit(cluster, (ALERTS, "primary", target))
+    cluster.settle_coordinator()
+    found = cluster.view().fragments[ALERTS]
+    assert found.record.third is not None
+    cluster.now_us += 1_000_000
+    cluster.lose_secondary(found.record, found.version, "silent")
+    cluster.settle()
+    failed = plan(cluster).steps[0].failed or ""
+    assert failed.startswith(f"was interrupted, since {secondary} was lost (silent); its replicas")
 
 
 def test_both_replicas_die_while_the_third_is_warm(cluster: ObedientCluster) -> None:
@@ -600,7 +618,7 @@ def test_the_history_keeps_a_plan_as_it_ended_beyond_its_record(cluster: Obedien
     ended = plan(cluster)
     assert [step.was for step in ended.steps] == [before]
     assert ended.ended_us is not None
-    cluster.now_us = ended.ended_us + KEPT_US
+    cluster.now_us = ended.ended_us + REMEMBERED_US
     cluster.settle()
     assert not cluster.view().moves
     (kept,) = [each.event for each in cluster.store.history() if each.event.moves]
@@ -640,6 +658,23 @@ def test_a_state_is_awaited_as_long_as_more_of_it_comes(cluster: ObedientCluster
     cluster.now_us += DecisionSettings().warm_up_us
     cluster.settle_coordinator()
     assert "was not ready after 30 s" in (plan(cluster).steps[0].failed or "")
+
+
+@pytest.mark.parametrize("role", ["primary", "secondary"])
+def test_what_is_ready_takes_its_place_however_long_nobody_has_led(
+    cluster: ObedientCluster, role: Role
+) -> None:
+    target = free(cluster)
+    cluster.hosts[target].cold = True
+    submit(cluster, (ALERTS, role, target))
+    cluster.settle()
+    assert record(cluster).third is not None
+    cluster.hosts[target].cold = False
+    for host in cluster.hosts.values():
+        host.obey()
+    cluster.now_us += 2 * DecisionSettings().warm_up_us
+    cluster.settle()
+    assert plan(cluster).steps[0].done, plan(cluster).steps[0].failed
 
 
 def test_third_replica_that_no_plan_wants_ends(cluster: ObedientCluster) -> None:
@@ -692,3 +727,48 @@ def test_leader_killed_at_every_write_of_ten_moves(cluster: ObedientCluster) -> 
     assert all(view.settled(found.record) for found in view.fragments.values())
     assert generations == {key: f.record.generation for key, f in view.fragments.items()}
     assert decide(view, cluster.now_us, DecisionSettings()).writes == ()
+
+
+@pytest.mark.parametrize("change", ["took over", "was placed there"])
+def test_a_drain_ends_when_nothing_is_left_whatever_has_changed_since_it_was_planned(
+    cluster: ObedientCluster, change: str
+) -> None:
+    primary, secondary = nodes(record(cluster))
+    target = free(cluster)
+    if change == "took over":
+        # Planned while the primary was on the node: now only the secondary is.
+        key, to, node = ALERTS, target, secondary
+    else:
+        key = next(key for key in cluster.view().fragments if key != ALERTS)
+        to, node = nodes(record(cluster, key))[0], primary
+    cordon(cluster, node)
+    submit(cluster, (key, "primary", to), drains=node)
+    cluster.settle()
+    assert not any(each.record.runs_on(node) for each in cluster.view().fragments.values())
+    ended = plan(cluster)
+    assert ended.ended_us is not None
+    assert all(each.done for each in ended.steps)
+    assert len(ended.steps) > 1
+
+
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_a_drain_does_not_try_again_what_has_failed(
+    cluster: ObedientCluster, *, keep_going: bool
+) -> None:
+    primary, secondary = nodes(record(cluster))
+    for name in EXECUTORS:
+        if name != secondary:
+            cordon(cluster, name)
+    submit(cluster, (ALERTS, "primary", "nowhere"), drains=primary, keep_going=keep_going)
+    cluster.settle()
+    ended = plan(cluster)
+    assert ended.ended_us is not None
+    assert [each.fragment for each in ended.steps if each.failed is not None].count(ALERTS) == 1
+
+
+def test_a_drain_of_a_node_that_is_open_again_does_not_go_on(cluster: ObedientCluster) -> None:
+    primary, secondary = nodes(record(cluster))
+    submit(cluster, (ALERTS, "primary", secondary), drains=primary)
+    cluster.settle()
+    assert len(plan(cluster).steps) == 1
+    assert plan(cluster).ended_us is not None

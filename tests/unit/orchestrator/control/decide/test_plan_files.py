@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from orchestrator.control.decide import plan_files
+from orchestrator.control.decide.basis import digest
 from orchestrator.control.decide.moving import KEPT_US
 from orchestrator.control.decide.net_gains import net_gains
 from orchestrator.errors import EXIT_DRIFTED, Drifted, VivaceError
+from orchestrator.manifest import load
 from orchestrator.records import (
     ApplyPlanRequest,
     CordonRecord,
     DeleteRequest,
+    DrainRequest,
     FragmentRecord,
     MovePlan,
     MoveRequest,
+    MoveStep,
     PlanFile,
+    RebalanceLimits,
     RebalanceRequest,
+    SwitchRequest,
     UndoRequest,
     Wish,
 )
@@ -34,6 +43,43 @@ def cluster() -> ObedientCluster:
     return made
 
 
+HIGH = """\
+kind: Query
+name: high
+statements: |
+  REGISTER QUERY high RSTREAM(SELECT id, x FROM north [NOW] WHERE x > 1);
+outputs: {high: control-centre}
+deadline: 300 ms
+recovery: 300 ms
+"""
+
+
+def test_a_plan_that_would_be_too_large_tells_of_the_queries_that_move(
+    cluster: ObedientCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "high.yaml").write_text(HIGH)
+    cluster.apply(load([tmp_path]))
+    cluster.settle()
+    node = record(cluster, "high.high").primary.node
+    limits = RebalanceLimits(query="high")
+    wish = RebalanceRequest(goals=(f"evacuate:{node}",), limits=limits)
+    whole = ask(cluster, wish).rebalancing
+    assert whole is not None
+    assert whole.is_whole
+    assert {each.fragment for each in whole.after} == {ALERTS, NORTH, SOUTH, "high.high"}
+    monkeypatch.setattr(plan_files, "LARGE_BYTES", 0)
+    file = ask(cluster, wish)
+    small = file.rebalancing
+    assert small is not None
+    assert small.moves == whole.moves
+    assert {each.fragment for each in small.after} == {"high.high"}
+    assert {each.stream for each in small.rates} == {"high", "north"}
+    assert not small.is_whole
+    # It is applied like any other.
+    carried_out(cluster, ApplyPlanRequest(plan=file))
+    assert node not in nodes(cluster)["high.high"]
+
+
 def record(cluster: ObedientCluster, key: str) -> FragmentRecord:
     return cluster.view().fragments[key].record
 
@@ -48,11 +94,12 @@ def free(cluster: ObedientCluster, key: str) -> str:
     return next(name for name in EXECUTORS if name in cluster.hosts and name not in taken)
 
 
-def ask(cluster: ObedientCluster, wish: Wish) -> PlanFile:
+def ask(cluster: ObedientCluster, wish: Wish, *, settles: bool = True) -> PlanFile:
     """Ask for a plan, and no longer."""
     proposal = cluster.ask(wish, "plan")
     cluster.store.delete(REQUESTS.key("plan"), 0)
-    cluster.settle()
+    if settles:
+        cluster.settle()
     if proposal.refusal is not None:
         raise proposal.refusal.error
     assert proposal.file is not None
@@ -69,6 +116,23 @@ def carried_out(cluster: ObedientCluster, wish: Wish) -> MovePlan:
     cluster.consent()
     cluster.settle()
     return cluster.view().moves[proposal.moves.name].record
+
+
+def under_short_reigns(cluster: ObedientCluster) -> None:
+    """Let leaders and hosts do all they have to do, while each leader dies after one write."""
+    for _ in range(200):
+        made_writes = [*short_reigns(cluster)]
+        for host in cluster.hosts.values():
+            host.obey()
+        if not made_writes and not [*short_reigns(cluster)]:
+            break
+
+
+def agree(cluster: ObedientCluster, name: str) -> None:
+    """Consent to what was proposed, before the leader looks again."""
+    found = cluster.view().proposals[name]
+    consented = msgspec.structs.replace(found.record, consented=True)
+    cluster.store.update(PROPOSALS.key(name), consented, found.version)
 
 
 def reviewed(cluster: ObedientCluster) -> PlanFile:
@@ -113,12 +177,7 @@ def test_a_plan_of_several_fragments_and_roles_is_taken_back_wherever_leaders_di
     assert not plan.immovable
     cluster.ask(ApplyPlanRequest(plan=plan, at_a_time=2, throttle_bytes_s=1e6))
     cluster.consent()
-    for _ in range(200):
-        made_writes = [*short_reigns(cluster)]
-        for host in cluster.hosts.values():
-            host.obey()
-        if not made_writes and not [*short_reigns(cluster)]:
-            break
+    under_short_reigns(cluster)
     assert nodes(cluster) == before
 
 
@@ -245,6 +304,28 @@ def test_only_an_unchanged_plan_of_this_cluster_and_version_is_taken(
     assert len(cluster.view().moves) == 2
 
 
+def test_a_plan_of_what_is_not_there_or_with_figures_of_others_is_refused_whatever_its_digest(
+    cluster: ObedientCluster,
+) -> None:
+    plan = worth_it(cluster)
+    assert plan.rebalancing is not None
+    gone = tuple(msgspec.structs.replace(e, fragment="proximity.gone") for e in plan.moves)
+    far = tuple(msgspec.structs.replace(e, node="rome") for e in plan.moves)
+    told = msgspec.structs.replace(plan.rebalancing, changes=())
+    for changes, said in (
+        ({"moves": gone, "rebalancing": None}, "it is not there"),
+        ({"moves": far, "rebalancing": None}, "rome"),
+        ({"moves": gone}, "tells of other moves"),
+        ({"rebalancing": told}, "tells of other moves"),
+    ):
+        forged = msgspec.structs.replace(plan, **changes, digest="")
+        forged = msgspec.structs.replace(forged, digest=digest(forged))
+        with pytest.raises(VivaceError) as caught:
+            carried_out(cluster, ApplyPlanRequest(plan=forged))
+        assert said in f"{caught.value} {getattr(caught.value, 'differences', '')}"
+    assert len(cluster.view().moves) == 1
+
+
 def test_something_that_changes_between_proposal_and_consent_is_refused(
     cluster: ObedientCluster,
 ) -> None:
@@ -267,6 +348,61 @@ def test_a_plan_is_known_while_its_record_is_gone(cluster: ObedientCluster) -> N
     cluster.settle()
     (kept,) = [each.event.moves for each in cluster.store.history() if each.event.moves]
     assert kept == moved
+
+
+def test_a_plan_that_leaders_die_over_at_every_write_is_taken_back(
+    cluster: ObedientCluster,
+) -> None:
+    before = nodes(cluster)
+    wishes: tuple[Wish, ...] = (
+        SwitchRequest(fragment=ALERTS),
+        MoveRequest(fragment=NORTH, role="secondary", node=free(cluster, NORTH)),
+        MoveRequest(fragment=SOUTH, role="primary", node=free(cluster, SOUTH)),
+    )
+    for wish in wishes:
+        planned = cluster.ask(wish).moves
+        assert planned is not None
+        cluster.consent()
+        under_short_reigns(cluster)
+        plan = ask(cluster, UndoRequest(plan=cluster.view().moves[planned.name].record))
+        assert len(plan.moves) == 1
+        carried_out(cluster, ApplyPlanRequest(plan=plan))
+        assert nodes(cluster) == before
+
+
+@pytest.mark.parametrize("other", ["itself", "a move", "a drain"])
+def test_a_plan_is_refused_while_another_one_moves_its_fragment(
+    cluster: ObedientCluster, other: str
+) -> None:
+    plan = reviewed(cluster)
+    (move,) = plan.moves
+    wish = {
+        "itself": ApplyPlanRequest(plan=plan),
+        "a move": MoveRequest(fragment=ALERTS, role="secondary", node=free(cluster, ALERTS)),
+        "a drain": DrainRequest(node=move.primary[0]),
+    }[other]
+    under_way = cluster.ask(wish, "first").moves
+    assert under_way is not None
+    assert cluster.ask(ApplyPlanRequest(plan=plan), "second").moves is not None
+    # Both have consented before the leader looks: the first one is taken.
+    agree(cluster, "first")
+    agree(cluster, "second")
+    cluster.settle_coordinator()
+    assert f"fragments/{ALERTS}" in cluster.proposal("second").changed
+    with pytest.raises(Drifted) as refused:
+        carried_out(cluster, ApplyPlanRequest(plan=plan))
+    told = {subject: now for subject, _, now in refused.value.differences}
+    assert told[f"fragments/{ALERTS}"] == f"being moved by {under_way.name}"
+    assert len([each for each in cluster.view().moves.values() if not each.record.ended_us]) == 1
+
+
+def test_what_is_being_moved_does_not_go_back(cluster: ObedientCluster) -> None:
+    moved = carried_out(cluster, MoveRequest(fragment=ALERTS, role="primary", node="zurich"))
+    step = MoveStep(fragment=ALERTS, role="secondary", node="frankfurt")
+    away = MovePlan(name="away", steps=(step,), submitted_us=cluster.now_us)
+    cluster.store.create(MOVES.key("away"), away)
+    (stays,) = ask(cluster, UndoRequest(plan=moved), settles=False).immovable
+    assert stays.problem == "it is being moved by away"
 
 
 def sized(cluster: ObedientCluster, state_bytes: int) -> None:

@@ -20,10 +20,11 @@ from orchestrator.records import (
     RebalanceLimits,
     RebalancePlan,
     ReplicaLoad,
+    SourceStatus,
 )
 from orchestrator.store.protocol import CORDONS, MOVES, encode
 from placement.rebalancing.moves import RebalanceSettings
-from tests.obedient_cluster import ObedientCluster, aircraft
+from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
 
 ALERTS = "proximity.alerts"
 
@@ -63,7 +64,25 @@ def test_what_the_planner_has_placed_stays_even_without_hysteresis(
     # All hosts of the test call themselves one machine.
     assert [(loss.kind, loss.name) for loss in plan.unsurvived] == [("machine", "here")]
     assert plan.assumed_states == tuple(sorted(cluster.view().fragments))
+    assert plan.round_trips == ()
     assert msgspec.json.decode(encode(plan), type=RebalancePlan) == plan
+
+
+@pytest.mark.parametrize("selectivity", [0.05, 0.5, 0.75])
+def test_where_the_load_of_a_query_itself_counts_it_stays_too(selectivity: float) -> None:
+    given = aircraft()
+    (query,) = given.queries
+    estimates = {
+        name: msgspec.structs.replace(each, selectivity=selectivity)
+        for name, each in query.record.estimates.items()
+    }
+    record = msgspec.structs.replace(query.record, estimates=estimates)
+    made = ObedientCluster()
+    made.apply(
+        msgspec.structs.replace(given, queries=(msgspec.structs.replace(query, record=record),))
+    )
+    made.settle()
+    assert rebalance(made.view(), [], margins=EAGER).moves == ()
 
 
 def test_what_was_displaced_goes_back_and_the_plan_tells_with_which_figures(
@@ -79,6 +98,10 @@ def test_what_was_displaced_goes_back_and_the_plan_tells_with_which_figures(
     assert last.network_usage_bytes[1] < first.network_usage_bytes[0]
     assert last.slack_ms[1] > first.slack_ms[0]
     assert [(each.fragment, each.primary) for each in plan.undo] == [(ALERTS, "zurich")]
+    # Of the nodes that have to do with it: those among all hosts would be too many for the store.
+    used = {node for each in plan.after for node in (each.primary, each.secondary)}
+    used |= {"zurich", "north-receiver", "south-receiver", "control-centre"}
+    assert {each.source for each in plan.round_trips} == used < cluster.view().hosts.keys()
     carried_out(cluster, *(move.step for move in plan.moves))
     assert {each.fragment: each.primary for each in plan.after} == {
         key: found.record.primary.node for key, found in cluster.view().fragments.items()
@@ -138,6 +161,21 @@ def test_a_node_is_evacuated(cluster: ObedientCluster) -> None:
     assert {change.goal for change in plan.changes} == {"evacuate"}
 
 
+def test_what_cannot_leave_a_node_for_want_of_another_one_is_named(
+    cluster: ObedientCluster,
+) -> None:
+    record = cluster.view().fragments[ALERTS].record
+    assert record.secondary is not None
+    for node in cluster.view().executors.keys() - {record.primary.node, record.secondary.node}:
+        cluster.store.create(CORDONS.key(node), CordonRecord(node=node, since_us=0))
+    plan = rebalance(cluster.view(), [f"evacuate:{record.primary.node}"])
+    assert any(record.primary.node in (each.primary, each.secondary) for each in plan.after)
+    told = {each.problem.partition(":")[0]: each for each in plan.refused if not each.steps}
+    assert told[ALERTS].reason == "not there"
+    assert "every other live node is cordoned" in told[ALERTS].problem
+    assert plan.rejected["not there"] >= len(told)
+
+
 def test_an_earlier_goal_gets_hardly_worse(cluster: ObedientCluster) -> None:
     alone = rebalance(cluster.view(), ["balance"], margins=EAGER)
     assert alone.moves
@@ -173,6 +211,31 @@ def test_unknown_names_are_refused(
         rebalance(cluster.view(), goals, limits)
 
 
+def test_network_usage_of_queries_is_told_by_the_rates_that_the_plan_rests_on(
+    cluster: ObedientCluster,
+) -> None:
+    stated = displaced(cluster)
+    view = cluster.view()
+    rates = Planning.of(view).work.rates
+    for fragment in view.dataflow.fragments.values():
+        for host in cluster.hosts.values():
+            taken = sum(rates[each].tuples_s for each in fragment.inputs)
+            host.loads[fragment.name] = ReplicaLoad(
+                cores=0.0, evaluations_s=10, timestamps_s=10,
+                tuples_s=taken / 2, emitted_s=rates[fragment.name].tuples_s / 2,
+            )  # fmt: skip
+            host.obey()
+    plan = rebalance(cluster.view(), ["network"], margins=EAGER)
+    assert all(each.measured for each in plan.rates)
+    assert [each.step for each in plan.moves] == [each.step for each in stated.moves]
+    for move, before in zip(plan.moves, stated.moves, strict=True):
+        (now,), (then,) = move.queries, before.queries
+        assert now.network_usage_bytes == pytest.approx(
+            [usage / 2 for usage in then.network_usage_bytes], rel=1e-6
+        )
+        assert now.latency_ms == then.latency_ms
+
+
 def test_a_fragment_that_has_run_for_half_a_minute_tells_the_rates(
     cluster: ObedientCluster,
 ) -> None:
@@ -202,3 +265,42 @@ def test_a_fragment_that_has_run_for_half_a_minute_tells_the_rates(
         told = {each.stream: each for each in rebalance(cluster.view(), []).rates}
         assert told["north_tracks"].measured
         assert not told["south_tracks"].measured
+
+
+def test_tuples_are_as_large_as_hosts_have_seen_them(cluster: ObedientCluster) -> None:
+    """Of texts, nobody knows beforehand how long they are."""
+    work = Planning.of(cluster.view()).work
+    (raw,) = cluster.view().dataflow.fragments["north_tracks"].inputs
+    load = ReplicaLoad(
+        cores=0.1, evaluations_s=10, timestamps_s=10, tuples_s=50, emitted_s=20,
+        emitted_bytes_s=20 * 1000,
+    )  # fmt: skip
+    for host in cluster.hosts.values():
+        host.loads["north_tracks"] = load
+        host.obey()
+    site = cluster.hosts[cluster.view().entering[raw].feeding_site]
+    site.tell(sources={raw: SourceStatus(next_seq=0, tuple_bytes=400.0)})
+    rates = measured_rates(cluster.view(), work).rates
+    assert rates["north_tracks"].bytes_s == 20 * 1000
+    assert rates[raw].bytes_s == 50 * 400
+
+
+def test_what_may_not_move_stays_after_other_changes_too(cluster: ObedientCluster) -> None:
+    statement = "REGISTER QUERY highest RSTREAM(SELECT id, x FROM north [NOW] WHERE x > 9);"
+    outputs = {"highest": "control-centre"}
+    other = query_manifest("peaks", statement, outputs=outputs)
+    cluster.apply(msgspec.structs.replace(aircraft(), queries=(other,)))
+    cluster.settle()
+    away = [
+        MoveStep(fragment=key, role="primary", node="zurich")
+        for key in (ALERTS, "proximity.north_tracks", "peaks.highest")
+    ]
+    carried_out(cluster, *away)
+    assert len({move.fragment for move in rebalance(cluster.view(), [], margins=EAGER).moves}) == 3
+    plan = rebalance(cluster.view(), [], RebalanceLimits(query="proximity"), margins=EAGER)
+    assert {m.fragment for m in plan.moves} == {ALERTS, "proximity.north_tracks"}
+    step = MoveStep(fragment=ALERTS, role="secondary", node="frankfurt")
+    moves = MovePlan(name="under-way", steps=(step,), submitted_us=cluster.now_us)
+    cluster.store.create(MOVES.key("under-way"), moves)
+    plan = rebalance(cluster.view(), [], margins=EAGER)
+    assert ALERTS not in {m.fragment for m in plan.moves}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.control.decide.separation import AT_A_TIME, GOES_APART
-from orchestrator.records import CordonRecord
-from orchestrator.store.protocol import CORDONS
+from orchestrator.records import CordonRecord, FailureLabels, MovePlan, MoveStep
+from orchestrator.store.protocol import CORDONS, MOVES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 FIRST = EXECUTORS[::2]
@@ -20,7 +20,7 @@ def domain_of(node: str) -> str:
 def divide(cluster: ObedientCluster) -> None:
     for name in EXECUTORS:
         if name in cluster.hosts:
-            cluster.hosts[name].tell(domain=domain_of(name))
+            cluster.hosts[name].tell(labels=FailureLabels(application=domain_of(name)))
 
 
 @pytest.fixture
@@ -103,6 +103,44 @@ def test_once_it_is_back_replicas_go_apart_and_stay_so(
         assert set(map(len, domains(cluster).values())) == {2}
 
 
+def test_nothing_goes_apart_where_it_is_while_no_node_of_the_other_application_will_do(
+    cluster: ObedientCluster,
+) -> None:
+    lose_application(cluster, SECOND)
+    steps = tuple(
+        MoveStep(fragment=key, role="secondary", node=node, failed="it was not ready")
+        for key in cluster.view().fragments
+        for node in SECOND
+    )
+    now_us = cluster.now_us
+    failed = MovePlan(name="apart-failed", steps=steps, submitted_us=now_us, ended_us=now_us)
+    cluster.store.create(MOVES.key("apart-failed"), failed)
+    come_back(cluster, SECOND)
+    cluster.settle()
+    assert [*cluster.view().moves] == ["apart-failed"]
+    assert not [e for e in cluster.store.history() if e.event.kind == GOES_APART]
+    assert any("both replicas share" in problem for problem in cluster.coordination.problems)
+
+
+def test_what_an_operator_could_not_move_while_the_application_was_away_goes_apart_at_once(
+    cluster: ObedientCluster,
+) -> None:
+    lose_application(cluster, SECOND)
+    steps = tuple(
+        MoveStep(fragment=key, role="primary", node=node, failed=f"{node} is silent at present")
+        for key in cluster.view().fragments
+        for node in SECOND
+    )
+    now_us = cluster.now_us
+    failed = MovePlan(name="q-1", steps=steps, submitted_us=now_us, ended_us=now_us)
+    cluster.store.create(MOVES.key("q-1"), failed)
+    come_back(cluster, SECOND)
+    for _ in range(60):
+        cluster.now_us += 200_000
+        cluster.settle()
+    assert set(map(len, domains(cluster).values())) == {2}
+
+
 def test_they_stay_together_while_a_site_is_away_without_which_no_move_is_judged(
     cluster: ObedientCluster,
 ) -> None:
@@ -126,3 +164,60 @@ def test_a_cordoned_application_is_left_free(cluster: ObedientCluster) -> None:
     come_back(cluster, FIRST)
     cluster.settle()
     assert not cluster.view().moves
+
+
+LABELS = {
+    name: FailureLabels(application=f"application-{number % 2}", machine=f"m{number // 2 % 2}")
+    for number, name in enumerate(EXECUTORS)
+}
+"""Two applications on two machines, each with nodes on both."""
+
+
+def on_machines() -> ObedientCluster:
+    made = ObedientCluster()
+    label(made)
+    made.apply(aircraft())
+    made.settle()
+    return made
+
+
+def label(cluster: ObedientCluster) -> None:
+    for name in EXECUTORS:
+        if name in cluster.hosts:
+            cluster.hosts[name].tell(labels=LABELS[name])
+
+
+def shared(cluster: ObedientCluster) -> set[str]:
+    """What the replicas of any fragment share."""
+    pairs = [found.record.replicas[:2] for found in cluster.view().fragments.values()]
+    return {
+        kind
+        for one, other in pairs
+        for kind in ("application", "machine")
+        if getattr(LABELS[one.node], kind) == getattr(LABELS[other.node], kind)
+    }
+
+
+def test_of_two_applications_on_two_machines_replicas_share_neither() -> None:
+    assert shared(on_machines()) == set()
+
+
+def test_once_a_machine_is_back_replicas_that_shared_the_other_one_go_apart(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = on_machines()
+    lost = tuple(name for name in EXECUTORS if LABELS[name].machine == "m1")
+    lose_application(cluster, lost)
+    assert shared(cluster) == {"machine"}
+    assert not any("share" in problem for problem in cluster.coordination.problems)
+    for name in lost:
+        cluster.up(name)
+    label(cluster)
+    cluster.settle()
+    assert "both replicas share machine m0" in caplog.text
+    for _ in range(60):
+        cluster.now_us += 200_000
+        cluster.settle()
+        cluster.check_invariants()
+    assert shared(cluster) == set()
+    assert not any("share" in problem for problem in cluster.coordination.problems)

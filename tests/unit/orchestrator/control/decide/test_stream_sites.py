@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from ha.roles import ReplicaRole
+from orchestrator.control.decide.leaving import PATIENT_US
 from orchestrator.control.decide.stream_sites import TRIED_US
 from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.latencies import latency_uncertainty_ms
@@ -17,7 +18,7 @@ from orchestrator.control.observe.missing_hosts import AWAITED_US
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.planner import Planning
 from orchestrator.drills import acting
-from orchestrator.records import Assignment, Guarantee, SourceSpec, SourceStatus
+from orchestrator.records import Assignment, Guarantee, Leaving, SourceSpec, SourceStatus
 from orchestrator.store.protocol import NODES, RUNNING_STREAMS, STREAMS
 from tests.obedient_cluster import ObedientCluster, aircraft
 
@@ -426,3 +427,34 @@ def test_a_drill_does_not_wait_for_a_source_that_has_gone_to_the_other_site(
     cluster.up(NORTH)
     cluster.settle()
     assert found[0](cluster.view()) == []
+
+
+def test_a_site_that_leaves_has_the_other_one_feed_first(cluster: ObedientCluster) -> None:
+    leaving = Leaving(since_us=cluster.now_us, until_us=cluster.now_us + 60_000_000)
+    cluster.hosts[NORTH].tell(leaving=leaving)
+    cluster.settle_coordinator()
+    assert feeds(cluster) == (SOUTH, 1)
+    assert "leaves" in told(cluster)[-1]
+    # It waits until the other one feeds.
+    assert not cluster.assignment(NORTH).may_end
+    cluster.settle()
+    assert assigned(cluster, NORTH) == ("secondary", 1, SOUTH)
+    assert cluster.assignment(NORTH).may_end
+    assert feeds(cluster) == (SOUTH, 1)
+
+
+def test_a_site_that_leaves_does_not_give_way_to_one_that_lags_or_leaves(
+    cluster: ObedientCluster,
+) -> None:
+    status = cluster.hosts[SOUTH].record.sources["north"]
+    lagging = msgspec.structs.replace(status, lags=True)
+    cluster.hosts[SOUTH].tell(sources=cluster.hosts[SOUTH].record.sources | {"north": lagging})
+    leaving = Leaving(since_us=cluster.now_us, until_us=cluster.now_us + 60_000_000)
+    cluster.hosts[NORTH].tell(leaving=leaving)
+    cluster.settle_coordinator()
+    assert feeds(cluster) == (NORTH, 0)
+    assert not cluster.assignment(NORTH).may_end
+    # Not for ever.
+    cluster.now_us += PATIENT_US
+    cluster.settle_coordinator()
+    assert cluster.assignment(NORTH).may_end

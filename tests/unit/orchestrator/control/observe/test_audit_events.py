@@ -35,6 +35,29 @@ def test_what_a_takeover_took_is_told_once_beside_what_was_promised() -> None:
     assert audit_events(after, cluster.view(), 8) == ()
 
 
+def test_what_a_takeover_took_is_told_although_the_host_says_it_before_the_record_does() -> None:
+    """Nothing was to be sent again, so that the host reported before the record was read."""
+    cluster = ObedientCluster()
+    cluster.apply(aircraft())
+    cluster.settle()
+    found = next(iter(cluster.view().fragments.values()))
+    record = found.record
+    assert record.secondary is not None
+    host = cluster.hosts[record.secondary.node]
+    nothing = RecoverySplit(detection_ms=3.0, resend_ms=0.0, reprocess_ms=0.0)
+    status = msgspec.structs.replace(
+        host.record.replicas[record.fragment], recovered=RecoveryStatus(measured=nothing)
+    )
+    host.tell(replicas={**host.record.replicas, record.fragment: status})
+    before = cluster.view()
+    taken = msgspec.structs.replace(record, primary=record.secondary, secondary=record.primary)
+    cluster.store.update(FRAGMENTS.key(record.key), taken, found.version)
+    after = cluster.view()
+    (event,) = audit_events(before, after, 7)
+    assert (event.kind, event.subject) == (RECOVERED, record.key)
+    assert audit_events(after, cluster.view(), 8) == ()
+
+
 def test_tuples_that_were_left_out_are_told_once_whoever_is_primary() -> None:
     cluster = ObedientCluster()
     cluster.apply(aircraft())

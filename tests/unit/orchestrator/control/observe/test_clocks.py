@@ -38,7 +38,6 @@ def node(
         region="",
         endpoint="",
         public_key="",
-        domain="",
         pid=1,
         machine=machine,
         clocks=clocks or {},

@@ -16,7 +16,6 @@ def host(
         region="",
         endpoint="",
         public_key="",
-        domain="",
         pid=1,
         machine="",
         coordinate=NodeCoordinate(position_ms=(x_ms, 0.0), cpu_ms=0.0, error=error),

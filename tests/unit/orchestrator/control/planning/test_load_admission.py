@@ -45,13 +45,14 @@ def cluster() -> ObedientCluster:
     return cluster
 
 
-def costing(cost_us: float) -> QueryManifest:
+def costing(cost_us: float, *primaries: str) -> QueryManifest:
+    """A query whose primaries are on one of these nodes; on any, if there are none."""
     query = query_manifest()
     names = ("north_tracks", "south_tracks", "alerts")
     estimates = {name: Estimate(cost_us=cost_us, selectivity=0.5) for name in names}
-    return msgspec.structs.replace(
-        query, record=msgspec.structs.replace(query.record, estimates=estimates)
-    )
+    allowed = dict.fromkeys(names, primaries) if primaries else {}
+    record = msgspec.structs.replace(query.record, estimates=estimates, primaries=allowed)
+    return msgspec.structs.replace(query, record=record)
 
 
 def admitted(cluster: ObedientCluster, query: QueryManifest) -> Admission:
@@ -260,7 +261,7 @@ def test_advice_leaves_out_what_is_not_applied_and_deletes_what_is(
 def test_host_short_of_time_is_predicted_by_tuples_not_by_its_long_evaluations(
     cluster: ObedientCluster,
 ) -> None:
-    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0, "frankfurt"),)))
     cluster.settle()
     for host in cluster.hosts.values():
         # A tenth of the evaluations, each of ten times the timestamps and cost.
@@ -284,7 +285,7 @@ def test_host_short_of_time_is_predicted_by_tuples_not_by_its_long_evaluations(
 def test_what_evaluations_take_in_a_quiet_stretch_is_no_cost_of_its_few_tuples(
     cluster: ObedientCluster, quiet_tuples_s: float
 ) -> None:
-    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0),)))
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(5.0, "frankfurt"),)))
     cluster.settle()
     cores = (50 * 200.0 + quiet_tuples_s) / 1e6
     for host in cluster.hosts.values():

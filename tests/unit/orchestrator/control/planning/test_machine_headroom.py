@@ -103,7 +103,7 @@ def test_what_the_worst_takeover_needs_stays_free(
     cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(utilisation, "TAKEOVER_US", TAKEOVER_US)
-    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(0.01),)))
+    cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(costing(0.01, "frankfurt"),)))
     cluster.settle()
     view = cluster.view()
     (query,) = view.query_records.values()
@@ -129,9 +129,9 @@ def test_a_takeover_needs_nothing_more_where_the_lost_node_took_much(
     assert machine(cluster).takeover_cores == 0.0
 
 
-def recovering_in(bound_ms: float, deadline_ms: float = 300.0) -> QueryManifest:
+def recovering_in(bound_ms: float, *primaries: str, deadline_ms: float = 300.0) -> QueryManifest:
     """A query with a recovery bound."""
-    query = costing(5.0)
+    query = costing(5.0, *primaries)
     record = msgspec.structs.replace(
         query.record, recovery_bound_ms=bound_ms, deadline_ms=deadline_ms
     )
@@ -152,7 +152,7 @@ def test_what_is_kept_free_for_secondaries_that_break_the_bound_leaves_room_for_
     """They are scheduled by their sub-deadlines, which are seconds: nobody catches up with those
     within the bound."""
     on_machines(cluster, 9)
-    query = recovering_in(185.0, deadline_ms=20_000.0)
+    query = recovering_in(185.0, "frankfurt", deadline_ms=20_000.0)
     cluster.apply(Manifests(cluster=None, streams=STREAMS, queries=(query,)))
     cluster.settle()
     primaries = {found.record.primary.node for found in cluster.view().fragments.values()}

@@ -9,12 +9,12 @@ from orchestrator.control.planning.evaluations import ExpectedEvaluations
 from orchestrator.control.planning.overhead import (
     OFTEN_S,
     OVERHEAD_US,
-    OVERHEADS_US,
     RECEIVED,
     overhead_us,
 )
 from orchestrator.records import HostLoad, ReplicaLoad, ReplicaStatus
 from orchestrator.records.speed import HOST_CORES
+from streams.scheduling.batching import BELIEVED_US
 from tests.obedient_cluster import EXECUTORS, ObedientCluster
 
 TUPLES_S = 100.0
@@ -137,12 +137,12 @@ def test_no_less_is_assumed_than_would_be_believed() -> None:
     # With `batch: 0 ms` each tuple may be evaluated for itself, on a node thousands a second.
     view = ObedientCluster().view()
     often_s = len(view.executors) * 20_000.0
-    assert overhead_us(view, expected(often_s, often_s)) == OVERHEADS_US[0]
+    assert overhead_us(view, expected(often_s, often_s)) == BELIEVED_US[0]
 
 
 def test_what_cannot_be_is_not_believed() -> None:
-    assert measured(0.0, 0.0, 100.0) == OVERHEADS_US[0]
-    assert measured(1.0, 0.0, 100.0) == OVERHEADS_US[1]
+    assert measured(0.0, 0.0, 100.0) == BELIEVED_US[0]
+    assert measured(1.0, 0.0, 100.0) == BELIEVED_US[1]
 
 
 STEADY = HostLoad(cores=HOST_CORES + 0.03, evaluating_cores=0.0, evaluations_s=100.0)

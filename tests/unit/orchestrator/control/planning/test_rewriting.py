@@ -118,7 +118,7 @@ def test_few_groups_a_pane_are_split_and_rows_no_longer_cross_the_wide_link(
 
 def test_sums_of_floats_are_priced_with_the_texts_that_they_travel_as(recording: Path) -> None:
     statements = SLIDING.replace("sum(size)", "stddev(size / 7)")
-    found = decided(manifests(recording, statements=statements))
+    found = decided(manifests(recording, Partial.ALWAYS, statements=statements))
     split = split_of(found)
     assert split.made, split.why
     assert "exact_squares(" in split.statements[0]

@@ -11,7 +11,8 @@ from orchestrator.deploy.config import ProcessConfig, read_config
 from orchestrator.deploy.local.members import Member
 from orchestrator.embedded.java import Java
 from orchestrator.manifest import ClusterManifest, load
-from orchestrator.records import NodeKind
+from orchestrator.manifest.applications import applications_of
+from orchestrator.records import FailureLabels, NodeKind
 
 
 def config(folder: Path, manifest: ClusterManifest) -> ProcessConfig:
@@ -36,15 +37,16 @@ def cluster(folder: Path, text: str) -> ClusterManifest:
 def pool(folder: Path, manifest: ClusterManifest, number: int) -> ProcessConfig:
     """The configuration that the process of an application reads."""
     (folder / "secret").write_text("s")
-    java = Java(home=folder, version=17)
-    made = Member.application(config(folder, manifest), number, folder / "secret", folder, java)
+    java, application = Java(home=folder, version=17), applications_of(manifest, {})[number - 1]
+    secret = folder / "secret"
+    made = Member.application(config(folder, manifest), application, secret, folder, java)
     file = folder / f"{made.name}.json"
     file.write_text(json.dumps(made.config))
     return read_config(file, {})
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_each_of_two_applications_knows_its_nodes_and_is_a_failure_domain(
+def test_each_of_two_applications_knows_its_nodes_and_labels_them(
     tmp_path: Path, number: int
 ) -> None:
     manifest = cluster(
@@ -53,20 +55,22 @@ def test_each_of_two_applications_knows_its_nodes_and_is_a_failure_domain(
         "applications: 2\nexecutorMemory: 600m\n",
     )
     found = pool(tmp_path, manifest, number)
-    nodes = found.application_nodes()
-    assert [place.name for place in nodes] == [["a", "c"], ["b"]][number - 1]
+    application = found.own_application()
+    assert [place.name for place in application.nodes] == [["a", "c"], ["b"]][number - 1]
     assert found.cluster_manifest().executor_memory_bytes == 600 * 2**20
     assert found.work_folder() == tmp_path / "spark" / f"application-{number}"
-    specs = [found.host_spec(place, NodeKind.EXECUTOR, f"application-{number}") for place in nodes]
-    (domain,) = {spec.domain for spec in specs}
-    assert domain.startswith(f"application-{number}@")
-    assert "rack" not in domain
-
-
-def test_the_only_application_divides_its_nodes_by_their_domains(tmp_path: Path) -> None:
-    text = "kind: Cluster\nname: c\nnodes: [a, {name: b, region: x, domain: rack}]\n"
-    found = pool(tmp_path, cluster(tmp_path, text), 1)
-    specs = [
-        found.host_spec(place, NodeKind.EXECUTOR, "app") for place in found.application_nodes()
+    labels = [
+        found.host_spec(place, NodeKind.EXECUTOR, application).labels for place in application.nodes
     ]
-    assert [spec.domain.endswith("/rack") for spec in specs] == [False, True]
+    assert {each.application for each in labels} == {f"application-{number}"}
+    assert [each.domain for each in labels] == [["", ""], ["rack"]][number - 1]
+
+
+def test_the_host_pool_of_a_listed_application_knows_its_zone(tmp_path: Path) -> None:
+    text = "kind: Cluster\nname: c\nnodes: [a, b]\n"
+    text += "applications: [{name: east, nodes: [b], zone: z1}, {name: west, nodes: [a]}]\n"
+    found = pool(tmp_path, cluster(tmp_path, text), 1)
+    application = found.own_application()
+    spec = found.host_spec(application.nodes[0], NodeKind.EXECUTOR, application)
+    assert spec.node == "b"
+    assert spec.labels == FailureLabels(application="east", zone="z1")

@@ -50,7 +50,6 @@ class Slow:
             region="",
             endpoint="",
             public_key="",
-            domain="",
             pid=1,
             machine="",
             coordinate=NodeCoordinate(

@@ -1059,3 +1059,13 @@ def test_nothing_gathers_where_nothing_is_batched() -> None:
     host = Driven("one", msgspec.structs.replace(SETTINGS, batch_ms=0.0))
     host.assign(of_many(100))
     assert host.core.pause_us == 0
+
+
+@pytest.mark.parametrize("wanted", [{"fahrenheit": "0" * 16}, {"celsius": "1" * 16}])
+def test_a_replica_whose_functions_have_other_code_is_refused(wanted: dict[str, str]) -> None:
+    host, good = Driven("one"), assigned("primary", peer_replica="two")
+    host.assign(assignment_of(msgspec.structs.replace(good, functions=wanted)))
+    (told,) = [each for each in host.take(Report) if each.kind == "assignment refused"]
+    (name,) = wanted
+    assert f"function {name} has code None here" in told.detail
+    assert not host.core.replica_manager.replicas

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from ha.messages import Control
 from ha.roles import RoleEvent
@@ -164,22 +165,45 @@ def rested_ms(host: QuietHost) -> float:
     return (until_us - began_us) / MS
 
 
-@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (5, 10), (30, 30), (10_000, 80)])
-def test_a_primary_on_a_late_host_rests_longer_up_to_two_fifths_of_its_sub_deadline(
-    lag_ms: int, rests_ms: float
-) -> None:
-    host = QuietHost(fragment("a", sub_deadline_ms=200.0), batch_ms=10)
-    host.dispatcher.lag_us = lag_ms * MS
-    assert rested_ms(host) == rests_ms
+@pytest.mark.parametrize(("took_ms", "missed"), [(9, 0), (11, 1)])
+def test_an_arrival_that_leaves_after_its_sub_deadline_is_a_miss(took_ms: int, missed: int) -> None:
+    host = QuietHost(fragment("a", sub_deadline_ms=10.0))
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.steps(took_us=took_ms * MS) == ["a"]
+    told = host.dispatcher.batching_of("a", host.now_us)
+    assert told is not None
+    assert (told.policy, told.sdmr_pct) == ("measured", 100.0 * missed)
+    assert (host.dispatcher.sdmr.host.completed, host.dispatcher.sdmr.host.misses) == (1, missed)
 
 
-@pytest.mark.parametrize(("lag_ms", "rests_ms"), [(0, 10), (10, 40), (10_000, 240)])
-def test_a_standby_on_a_late_host_yields_first_and_keeps_the_recovery_bound(
-    lag_ms: int, rests_ms: float
-) -> None:
-    host = QuietHost(fragment("a", role="secondary", standby_lag_ms=120.0), batch_ms=10)
-    host.dispatcher.lag_us = lag_ms * MS
-    assert rested_ms(host) == rests_ms
+def test_the_miss_ratio_of_a_task_counts_its_whole_chain_and_no_standbys() -> None:
+    spare = fragment("spare", "t", role="secondary", standby_lag_ms=1.0)
+    host = QuietHost(*followers(), spare)
+    for stream in "st":
+        host.arrive(stream, chunk(0, [(1, 1)]))
+    assert sorted(host.steps(took_us=16 * MS)) == ["a", "b", "spare"]
+    assert host.dispatcher.batching_of("spare", host.now_us) is None
+    assert (host.dispatcher.sdmr.host.completed, host.dispatcher.sdmr.host.misses) == (1, 1)
+
+
+def test_a_query_chooses_its_policy_and_the_others_have_the_cluster_s() -> None:
+    own = structs.replace(fragment("a", sub_deadline_ms=500.0), batching="bts-3")
+    host = QuietHost(own, fragment("b", "t"), batch_ms=10)
+    for stream in "st":
+        host.arrive(stream, chunk(0, [(1, 1)]))
+    assert sorted(host.steps()) == ["a", "b"]
+    told = [host.dispatcher.batching_of(name, 0) for name in "ab"]
+    assert [(each and each.policy, each and each.k) for each in told] == [
+        ("bts-3", 3),
+        ("measured", 1),
+    ]
+
+
+def test_tuple_at_a_time_evaluates_one_timestamp_group_a_dispatch_and_never_rests() -> None:
+    host = QuietHost(structs.replace(fragment("a"), batching="taat"), batch_ms=10)
+    for number in range(2):
+        host.arrive("s", chunk(3 * number, [(3 * number + n, 1) for n in range(1, 4)]))
+        assert host.steps() == ["a"] * 3
 
 
 @pytest.mark.parametrize(
@@ -262,7 +286,7 @@ def test_a_tuple_ends_the_longer_rest_of_an_idle_task() -> None:
 def test_a_task_that_has_just_taken_over_rests_only_after_what_it_lacked() -> None:
     standby = fragment("a", role="secondary", sub_deadline_ms=500.0, standby_lag_ms=90.0)
     host = QuietHost(standby, batch_ms=10)
-    host.dispatcher.lag_us = 10_000 * MS
+    host.dispatcher.figures.dispatch_us = 10_000.0
     host.arrive("s", chunk(0, [(1, 1)]))
     assert host.steps() == ["a"]
     host.arrive("s", chunk(1, [(2, 1)]))
@@ -297,7 +321,7 @@ def test_a_rest_that_was_ended_does_not_end_the_next_one() -> None:
     host.arrive("s", chunk(1, [(2, 1)]))
     host.now_us = 3 * MS
     host.dispatcher.end_rest("a", host.now_us)
-    host.dispatcher.lag_us = 40 * MS
+    host.dispatcher.figures.dispatch_us = 2_500.0
     assert host.steps() == ["a"]
     host.arrive("s", chunk(2, [(3, 1)]))
     host.now_us = 10 * MS
@@ -549,7 +573,7 @@ def test_a_standby_that_rests_is_not_behind() -> None:
     """Its producers would keep back what it needs when it takes over."""
     many = [fragment(f"f{n}", f"s{n}", role="secondary", standby_lag_ms=1200.0) for n in range(40)]
     host = QuietHost(*many, batch_ms=10.0)
-    host.dispatcher.slowness = 4.0
+    host.dispatcher.figures.slowness = 16.0
     host.arrive("s0", chunk(0, [(1, 1)]))
     assert host.steps() == ["f0"]
     host.arrive("s0", chunk(1, [(2, 1)]))

@@ -14,6 +14,7 @@ from orchestrator.host.shell.loop import host_identity, node_record
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
+    FailureLabels,
     HostLoad,
     HostSpec,
     NodeKind,
@@ -26,7 +27,9 @@ from orchestrator.records import (
     SourceAssignment,
 )
 from orchestrator.records.speed import Speed
+from streams.scheduling.batching import DISPATCH_US
 from streams.vectors.chunk import Position
+from streams.vectors.widths import row_bytes
 from tests.quiet_host import COLUMNS, fragment
 from tests.streams_of_numbers import chunk
 
@@ -40,7 +43,7 @@ def told(core: HostCore, now_us: int = NOW_US) -> NodeRecord:
         node="one",
         kind=NodeKind.SITE,
         region="here",
-        domain="rack-1",
+        labels=FailureLabels(domain="rack-1"),
         zookeeper="",
         secret="",
     )
@@ -117,7 +120,7 @@ def test_costs_of_replicas_are_reported() -> None:
     cost = told(core).replicas["f"].cost
     assert cost is not None
     assert (cost.samples, cost.per_tuple_us > 20.0) == (1, True)
-    assert told(core).domain == "rack-1"
+    assert told(core).labels.domain == "rack-1"
 
 
 def test_states_that_were_given_are_reported() -> None:
@@ -141,7 +144,7 @@ def test_processor_time_of_host_and_replicas_is_reported() -> None:
     core.handle(CpuMeasured(load=0.25, speed=Speed(ratio=0.5)), later_us)
     record = told(core, later_us)
     assert record.load == HostLoad(
-        cores=0.25, evaluating_cores=0.002, evaluations_s=0.05, speed=0.5
+        cores=0.25, evaluating_cores=0.002, evaluations_s=0.05, speed=0.5, dispatch_us=DISPATCH_US
     )
     assert record.replicas["f"].load == ReplicaLoad(
         cores=0.002,
@@ -149,6 +152,7 @@ def test_processor_time_of_host_and_replicas_is_reported() -> None:
         timestamps_s=0.05,
         tuples_s=0.2,
         emitted_s=0.2,
+        emitted_bytes_s=row_bytes(COLUMNS) * 0.2,
         window_share=1.0,
     )
     assert record.processors == PROCESSORS

@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from ha.messages import Snapshot
+from orchestrator.host.core.events import MessageArrived
 from orchestrator.host.core.preparation import SnapshotPreparations
 from orchestrator.host.shell.wire import WireError
 from streams.evaluate.engine import FragmentEngine
@@ -45,6 +46,7 @@ def prepared(preparations: SnapshotPreparations) -> tuple[Snapshot, int]:
     steps = 1
     while (arrived := preparations.step()) is None:
         steps += 1
+    assert isinstance(arrived, MessageArrived)
     assert isinstance(arrived.message, Snapshot)
     return arrived.message, steps
 

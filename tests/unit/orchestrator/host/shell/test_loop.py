@@ -39,9 +39,7 @@ from orchestrator.simulation.world.memory_store import MemoryServer
 from orchestrator.store.protocol import ASSIGNMENTS, NODES
 from tests.driven_host import assigned, assignment_of, primary
 
-SPEC = HostSpec(
-    cluster="c", node="desk", kind=NodeKind.SITE, region="", domain="d", zookeeper="", secret=""
-)
+SPEC = HostSpec(cluster="c", node="desk", kind=NodeKind.SITE, region="", zookeeper="", secret="")
 
 
 class Full:
@@ -351,3 +349,27 @@ def test_what_is_due_before_the_next_heartbeat_is_in_time(monkeypatch: pytest.Mo
     due_us = host.loop.core.next_tick_us - 300
     monkeypatch.setattr(SinkDrivers, "next_due_us", due_us)
     assert host.loop.next_due() == (due_us, 0)
+
+
+def test_a_host_that_is_told_to_leave_ends_when_it_may_or_must() -> None:
+    host = Host()
+    host.loop.publish()
+    assert not host.loop.has_left
+    host.now_us = 1_000_000
+    host.loop.leave(5_000_000)
+    host.loop.link.exchange()
+    found = host.store.get(NODES.key("desk"))
+    assert found is not None
+    # At once, although a record has been written a moment ago.
+    assert found.record.leaving is not None
+    assert found.record.leaving.until_us - found.record.leaving.since_us == 5_000_000
+    host.now_us = 2_000_000
+    host.loop.leave(50_000_000)
+    assert not host.loop.has_left
+    host.store.create(ASSIGNMENTS.key("desk"), Assignment(incarnation="1", may_end=True))
+    host.loop.link.exchange()
+    assert host.loop.has_left
+    late = Host()
+    late.loop.leave(5_000_000)
+    late.now_us = 5_000_001
+    assert late.loop.has_left

@@ -33,9 +33,7 @@ R = TypeVar("R", bound=Record)
 
 
 def spec(kind: NodeKind = NodeKind.EXECUTOR) -> HostSpec:
-    return HostSpec(
-        cluster="c", node="here", kind=kind, region="r", domain="d", zookeeper="", secret=""
-    )
+    return HostSpec(cluster="c", node="here", kind=kind, region="r", zookeeper="", secret="")
 
 
 def record(claimed: Claimed, pid: int) -> NodeRecord:
@@ -46,7 +44,6 @@ def record(claimed: Claimed, pid: int) -> NodeRecord:
         region="r",
         endpoint="e",
         public_key="k",
-        domain="d",
         pid=pid,
         machine="m",
     )

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import InvalidInput
 from orchestrator.host.shell.own_environment import in_its_environment
-from orchestrator.records import MACHINE, HostSpec, NodeKind
+from orchestrator.records import FailureLabels, HostSpec, NodeKind
 
 
 def spec(secret: str = "told") -> HostSpec:
@@ -18,16 +18,20 @@ def spec(secret: str = "told") -> HostSpec:
         node="one",
         kind=NodeKind.EXECUTOR,
         region="",
-        domain=f"app@{MACHINE}/rack",
+        labels=FailureLabels(application="app", domain="rack", zone="z1"),
         zookeeper="",
         secret=secret,
         advertise="pool.example",
     )
 
 
-def test_a_failure_domain_names_the_machine_on_which_the_host_runs() -> None:
-    assert in_its_environment(spec(), {}).domain == f"app@{socket.gethostname()}/rack"
-    assert in_its_environment(spec(), {"VIVACE_MACHINE": "m7"}).domain == "app@m7/rack"
+def test_its_labels_name_the_machine_and_zone_in_which_it_runs() -> None:
+    found = in_its_environment(spec(), {}).labels
+    assert found == FailureLabels(
+        application="app", domain="rack", machine=socket.gethostname(), zone="z1"
+    )
+    own = in_its_environment(spec(), {"VIVACE_MACHINE": "m7", "VIVACE_ZONE": "z2"}).labels
+    assert own == FailureLabels(application="app", domain="rack", machine="m7", zone="z2")
 
 
 def test_its_address_and_port_win() -> None:

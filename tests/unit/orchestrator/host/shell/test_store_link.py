@@ -76,7 +76,6 @@ def node(
         region="r",
         endpoint="e",
         public_key="k",
-        domain="d",
         pid=pid,
         machine="m",
         replicas=replicas or {},

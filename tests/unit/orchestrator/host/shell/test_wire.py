@@ -34,7 +34,6 @@ from ha.messages import (
 )
 from orchestrator.host.shell.wire import (
     PORTION_CHUNKS,
-    WIRE_VERSION,
     CompressedRows,
     UnreadSnapshot,
     WireError,
@@ -47,6 +46,7 @@ from orchestrator.host.shell.wire import (
     is_heartbeat,
     measured,
 )
+from orchestrator.records.versions import LEAST_WIRE, WIRE_VERSION
 from streams.vectors.chunk import Position, stream_schema
 from streams.vectors.state import PIECE_ROWS, SavedState
 from tests.streams_of_numbers import chunk, schema
@@ -278,9 +278,11 @@ def test_a_chunk_without_rows_costs_no_body() -> None:
     assert back.chunk.rows.schema.equals(schema)
 
 
-@pytest.mark.parametrize("frames", [[], [b""], [b"\x00"], [bytes([WIRE_VERSION + 1])]])
+@pytest.mark.parametrize(
+    "frames", [[], [b""], [b"\x00"], [bytes([WIRE_VERSION + 1])], [bytes([LEAST_WIRE - 1])]]
+)
 def test_another_version(frames: list[bytes]) -> None:
-    refused(frames, "wire version")
+    refused(frames, "this version speaks")
 
 
 def test_unknown_stream() -> None:

@@ -174,6 +174,10 @@ def test_redundancy_that_is_not_restored(kept: Observed) -> None:
     assert "redundancy" in _found(replace(kept, healed=False))
 
 
+def test_replicas_that_may_die_together(kept: Observed) -> None:
+    assert _found(replace(kept, together=["q1.f1"])) == {"redundancy"}
+
+
 def test_an_observer_that_lacks_a_tuple(kept: Observed) -> None:
     stream = _fullest(kept)
     arrivals = kept.arrivals[stream]

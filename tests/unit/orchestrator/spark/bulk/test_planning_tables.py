@@ -193,6 +193,7 @@ def test_latencies_in_csv_become_parquet(tmp_path: Path) -> None:
         ("a,b,-1\n", "row 1: rtt_ms: -1.0 is below 0"),
         ("a,,1\n", "row 1: peer: is missing"),
         ("", "has no rows"),
+        ("a,b,0\na,a,5\nb,a,10001\n", "has no sample of two nodes that says something"),
     ],
 )
 def test_latencies_that_cannot_be_used_are_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -122,3 +122,22 @@ def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_part.parquet").touch()
     with pytest.raises(InvalidInput, match="holds no file"):
         numbers(tmp_path)
+
+
+def test_a_bom_is_none_of_a_name(tmp_path: Path) -> None:
+    file = tmp_path / "given.csv"
+    file.write_text("node,rtt_ms\na,1.5\n", encoding="utf-8-sig")
+    assert numbers(file) == [1.5]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"given{suffix}"
+    if suffix == ".csv":
+        file.write_text("node,rtt_ms,node\na,1.5,b\n", encoding="utf-8")
+    else:
+        columns = [pa.array(["a"]), pa.array([1.5]), pa.array(["b"])]
+        names = ["node", "rtt_ms", "node"]
+        pq.write_table(pa.Table.from_batches([pa.RecordBatch.from_arrays(columns, names)]), file)
+    with pytest.raises(InvalidInput, match="node: is there twice among the columns"):
+        numbers(file)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.spark.hosts.session import SessionSettings, spark_settings
+from orchestrator.errors import InvalidInput
+from orchestrator.spark.hosts.session import SessionSettings, session_secrets, spark_settings
 
 
 def settings(master: str | None = None, **extra: str) -> dict[str, str]:
@@ -63,3 +64,21 @@ def test_extra_java_options_leave_temporary_files_in_the_sessions_folder() -> No
     for process in ("driver", "executor"):
         name = f"spark.{process}.defaultJavaOptions"
         assert chosen[name] == '"-Djava.io.tmpdir=/work dir/scratch"'
+
+
+def test_a_driver_of_a_standalone_cluster_reads_sparks_secret_from_a_file(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "secret"
+
+    def told(master: str, **extra: str) -> dict[str, str]:
+        return session_secrets(
+            SessionSettings(name="", work_dir=tmp_path, executors=1, master=master, extra=extra)
+        )
+
+    named = {"spark.authenticate.secret.file": str(file)}
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        told("spark://one:7077", **named)
+    file.write_text("known\n")
+    assert told("spark://one:7077", **named) == {"spark.authenticate.secret": "a25vd24K"}
+    assert told("spark://one:7077") == told("k8s://one", **named) == {}

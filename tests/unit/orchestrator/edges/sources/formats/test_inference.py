@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.edges.sources.formats.inference import (
-    NoTimestamp,
     TimeColumn,
+    Unclear,
     infer_lines,
     infer_table,
 )
@@ -53,16 +53,16 @@ def test_ours_is_in_milliseconds_however_small_or_large() -> None:
 
 def test_the_only_column_with_dates_is_the_timestamp() -> None:
     assert csv("when,x", "2026-07-01 12:00:00,1")[1:] == ("when", "iso")
-    with pytest.raises(NoTimestamp, match="begin, end could all be the timestamp"):
+    with pytest.raises(Unclear, match="begin, end could all be the timestamp"):
         csv("begin,end", "2026-07-01,2026-07-02")
-    with pytest.raises(NoTimestamp, match="has no timestamp; its columns are x, y"):
+    with pytest.raises(Unclear, match="has no timestamp; its columns are x, y"):
         csv("x,y", "1,2")
 
 
 def test_a_named_column_is_the_timestamp() -> None:
     time = TimeColumn(name="when", written="%d.%m.%Y")
     assert csv("at,when", "1,01.07.2026", time=time)[1:] == ("when", "%d.%m.%Y")
-    with pytest.raises(NoTimestamp, match="Did you mean when"):
+    with pytest.raises(Unclear, match="Did you mean when"):
         csv("at,when", "1,2", time=TimeColumn(name="wen"))
 
 
@@ -70,6 +70,22 @@ def test_a_line_that_is_wrong_leaves_the_types_of_the_first_ones() -> None:
     assert csv("at,x", "1,7", "2,8,9")[0] == {"x": "int"}
     body = b'{"at": 1, "x": 1.5}\n{"at": 2, "x": '
     assert dict(infer_lines(Format.JSON, body, NOTHING).form.columns) == {"x": "float"}
+
+
+def test_a_few_values_that_make_a_column_text_are_told() -> None:
+    body = b"at,x,y,z\n1,7,a,1\n\n2,?,1,2\n3,8.5,b,3\n4,,c,4\n"
+    found = infer_lines(Format.CSV, body, NOTHING)
+    assert dict(found.form.columns) == {"x": "string", "y": "string", "z": "int"}
+    assert found.doubtful == {"x": "'?' in line 4"}
+
+
+@pytest.mark.parametrize(
+    ("separator", "told"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")]
+)
+def test_columns_that_no_comma_separates_are_told_so(separator: str, told: str) -> None:
+    with pytest.raises(Unclear, match=f"has {told} between its columns") as raised:
+        csv(f"at{separator}x", f"1{separator}2")
+    assert "separated by commas" in raised.value.remedy
 
 
 def test_what_no_type_or_name_holds_is_left_out() -> None:

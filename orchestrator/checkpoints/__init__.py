@@ -1,0 +1,1 @@
+"""Checkpoints in files: their format, and the folder that keeps them."""

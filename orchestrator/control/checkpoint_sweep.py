@@ -1,0 +1,86 @@
+"""Removes the files of checkpoints that are needed no longer, beside the leader's steps.
+
+The leader's lists say which are (`orchestrator.control.decide.checkpoints`). A file that is older
+than all that its fragment's list names goes at once. A file that no list names may have been
+written a moment ago; it goes once it has not been listed for `UNLISTED_S`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+
+from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder
+from orchestrator.records import CheckpointsRecord
+from orchestrator.store.protocol import CHECKPOINTS, CLUSTER, Store, StoreError
+
+SWEEP_EVERY_S = 20.0
+
+UNLISTED_S = 600.0
+
+_order = re.compile(r"(\d+)-(-?\d+)-")
+
+_log = logging.getLogger(__name__)
+
+
+class CheckpointSweep:
+    """The files of one cluster's checkpoints.
+
+    Parameters
+    ----------
+    store
+        The cluster's, on a session that other threads use, too.
+    leads
+        Whether this process leads.
+    clock_s
+        Rises with time.
+    """
+
+    def __init__(
+        self, store: Store, leads: Callable[[], bool], clock_s: Callable[[], float]
+    ) -> None:
+        self._store, self._leads, self._clock_s = store, leads, clock_s
+        self._unlisted_s: dict[tuple[str, str], float] = {}
+        """Fragment and name → since when no list has named it."""
+
+    def sweep(self) -> None:
+        """Remove what is needed no longer, if this process leads. A folder that fails is tried
+        again with the next sweep."""
+        if not self._leads():
+            self._unlisted_s.clear()
+            return
+        with suppress(StoreError):
+            found = self._store.get(CLUSTER)
+            if found is None or (state := found.record.state) is None:
+                return
+            folder = CheckpointFolder(state.folder)
+            listing = self._store.list(CHECKPOINTS)
+            lists = {key: each.record for key, each in listing.records.items()}
+            unread = {error.path.rpartition("/")[2] for error in listing.invalid}
+            try:
+                for key, name in self._unneeded(folder.names(), lists):
+                    if key not in unread and self._leads():
+                        folder.delete(key, name)
+                        self._unlisted_s.pop((key, name), None)
+            except OSError as error:
+                _log.warning("the folder of checkpoints, %s: %s", state.folder, error)
+
+    def _unneeded(
+        self, files: Mapping[str, list[str]], lists: Mapping[str, CheckpointsRecord]
+    ) -> Iterator[tuple[str, str]]:
+        now_s = self._clock_s()
+        before, self._unlisted_s = self._unlisted_s, {}
+        for key, names in files.items():
+            stored = lists[key].stored if key in lists else ()
+            listed = {each.name for each in stored}
+            oldest = (stored[0].generation, stored[0].output.watermark_ms) if stored else None
+            for name in names:
+                if name in listed or (order := _order.match(name)) is None:
+                    continue
+                since_s = before.get((key, name), now_s)
+                self._unlisted_s[key, name] = since_s
+                is_older = oldest is not None and (int(order[1]), int(order[2])) < oldest
+                if is_older or now_s - since_s > UNLISTED_S:
+                    yield key, name

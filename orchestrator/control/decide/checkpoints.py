@@ -1,0 +1,182 @@
+"""The checkpoints that are kept: which there are, and which are needed no longer.
+
+Hosts report the checkpoints that they have put into the cluster's folder; the leader keeps a list
+of each fragment's (`CheckpointsRecord`). A checkpoint is dropped from the list once enough sets of
+newer ones are kept with which everything could resume. Its file is removed later, by whoever leads
+(`orchestrator.control.checkpoint_sweep`): a list that is written comes first, so no file is removed
+that a list names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from orchestrator.control.decide.decision import PendingDecision
+from orchestrator.control.decide.resuming import Resumption
+from orchestrator.records import (
+    CheckpointsRecord,
+    FragmentRecord,
+    ReplicaStatus,
+    StateSpec,
+    StoredCheckpoint,
+)
+from orchestrator.store.protocol import CHECKPOINTS, FRAGMENTS
+
+MOST_KEPT = 256
+"""Checkpoints of one fragment, if nothing newer could ever be resumed from."""
+
+
+def keep_checkpoints(pending: PendingDecision) -> None:
+    """List new checkpoints, and drop those that cannot be used or are needed no longer."""
+    view, changed = pending.view, False
+    if view.settings.state is None and not view.checkpoints:
+        return
+    for key, record in pending.fragments.items():
+        if key in pending.planning.reconstructed:
+            continue
+        before = stored_of(pending, key)
+        now = _with_news(pending, record, before)
+        if now != before:
+            changed = True
+            pending.checkpoints[key] = now
+    if changed:
+        _drop_unneeded(pending)
+    for key, found in view.checkpoints.items():
+        if key not in pending.fragments and key not in view.broken(FRAGMENTS):
+            pending.write(CHECKPOINTS.key(key), None, found.version)
+    for key in pending.checkpoints:
+        _put(pending, key)
+
+
+def stored_of(pending: PendingDecision, key: str) -> tuple[StoredCheckpoint, ...]:
+    """A fragment's checkpoints as they will be listed, the oldest first."""
+    if key in pending.checkpoints:
+        return pending.checkpoints[key]
+    found = pending.view.checkpoints.get(key)
+    return () if found is None else found.record.stored
+
+
+def _put(pending: PendingDecision, key: str) -> None:
+    found, record = pending.view.checkpoints.get(key), pending.fragments[key]
+    stored = pending.checkpoints[key]
+    wanted = CheckpointsRecord(query=record.query, fragment=record.fragment, stored=stored)
+    if found is None or found.record != wanted:
+        pending.put_checkpoints(wanted)
+
+
+def _with_news(
+    pending: PendingDecision, record: FragmentRecord, before: tuple[StoredCheckpoint, ...]
+) -> tuple[StoredCheckpoint, ...]:
+    """The list with what replicas have reported since, in the order of the output."""
+    reports = pending.view.reports_of(record.fragment).values()
+    since = 0 if record.restored is None else record.restored.epoch
+    current = [each for each in reports if _is_of(each, record, since)]
+    unusable = {each.unusable for each in reports}
+    known = {each.name: each for each in before}
+    for status in current:
+        if status.stored is not None and status.stored.generation == record.generation:
+            known[status.stored.name] = status.stored
+    kept = [each for name, each in known.items() if name not in unusable]
+    kept = [each for each in kept if each.generation == record.generation]
+    return tuple(sorted(kept, key=lambda each: (each.output.watermark_ms, each.at_us)))
+
+
+def _is_of(status: ReplicaStatus, record: FragmentRecord, since: int) -> bool:
+    """Whether a replica is of the present state, not of one that was gone back from."""
+    return status.generation == record.generation and status.epoch >= since
+
+
+def _drop_unneeded(pending: PendingDecision) -> None:
+    spec = pending.view.settings.state
+    if spec is None:
+        return
+    oldest = oldest_needed(pending, spec)
+    for key in pending.fragments:
+        listed, least = stored_of(pending, key), oldest.get(key)
+        if least is None:
+            kept = listed[-MOST_KEPT:]
+        else:
+            kept = tuple(each for each in listed if not _is_older(each, least))
+        if kept != listed:
+            pending.checkpoints[key] = kept
+
+
+def _is_older(one: StoredCheckpoint, other: StoredCheckpoint) -> bool:
+    return one.output.watermark_ms < other.output.watermark_ms
+
+
+def oldest_needed(pending: PendingDecision, spec: StateSpec) -> dict[str, StoredCheckpoint]:
+    """The oldest checkpoint of each fragment that is needed: that of the oldest set that is kept.
+
+    Fragments of which nobody knows that are not named: all of theirs are kept.
+    """
+    stored: Mapping[str, Sequence[StoredCheckpoint]] = {
+        key: stored_of(pending, key) for key in pending.fragments
+    }
+    found: dict[str, StoredCheckpoint] = {}
+    for _ in range(spec.keep):
+        chosen = Resumption(pending, stored).of_everything()
+        if any(key not in chosen for key in pending.fragments):
+            # With less than that set, some fragment would begin from nothing.
+            return {}
+        found = chosen
+        stored = {
+            key: [each for each in stored[key] if _is_older(each, chosen[key])] for key in stored
+        }
+    return found
+
+
+def needed_ms(pending: PendingDecision) -> dict[str, int]:
+    """Stream that enters → event time up to which no checkpoint that is kept needs it again.
+
+    Streams of which nobody knows that are not named.
+    """
+    found: dict[str, int] = {}
+    unknown: set[str] = set()
+    flow = pending.view.dataflow.fragments
+    for fragment in flow.values():
+        listed = stored_of(pending, fragment.key)
+        for stream in fragment.inputs:
+            if stream in flow:
+                continue
+            if not listed or stream not in listed[0].inputs:
+                unknown.add(stream)
+                continue
+            _, position = listed[0].inputs[stream]
+            found[stream] = min(found.get(stream, position.watermark_ms), position.watermark_ms)
+    return {stream: ms for stream, ms in found.items() if stream not in unknown}
+
+
+def name_gaps(pending: PendingDecision) -> None:
+    """Say of which streams a journal has dropped what a checkpoint may need."""
+    needed = needed_ms(pending)
+    for found in pending.view.hosts.values():
+        for stream, source in found.sources.items():
+            kept_ms = None if source.input is None else source.input.retained_ms
+            since_ms = needed.get(stream)
+            if kept_ms is None or since_ms is None or kept_ms <= since_ms:
+                continue
+            pending.problems.append(
+                f"stream {stream}: its journal begins after {kept_ms} ms, and checkpoints need it "
+                f"from {since_ms} ms on. If everything died now, its queries would begin anew. "
+                "Raise `retain` of the stream, or of `state` in the cluster's manifest"
+            )
+
+
+def drop_newer(pending: PendingDecision, key: str, than: StoredCheckpoint) -> None:
+    """List no checkpoint beyond the one that a fragment goes on from.
+
+    Its consumers may have gone back behind them, and would lack what lies between.
+    """
+    listed = stored_of(pending, key)
+    kept = tuple(each for each in listed if not _is_older(than, each))
+    if kept != listed:
+        pending.checkpoints[key] = kept
+        _put(pending, key)
+
+
+def spelled(checkpoint: StoredCheckpoint, now_us: int) -> str:
+    """A checkpoint in an event of the history."""
+    age_s = max(now_us - checkpoint.at_us, 0) / 1e6
+    text = f"checkpoint {checkpoint.name}, {age_s:.0f} s old, "
+    return text + f"output up to {checkpoint.output.watermark_ms} ms"

@@ -1,0 +1,146 @@
+"""From which checkpoints lost fragments go on, and which others must go back for that.
+
+A fragment that goes on from a checkpoint reads its inputs again from the positions that the
+checkpoint names. A producer must be able to send them:
+
+* a source that can be read again does so;
+* a fragment that is lost, too, goes on from a checkpoint whose output log begins at that position
+  or before;
+* a fragment that runs has dropped that output, because it was acknowledged. It goes back to such a
+  checkpoint of its own, and so do its producers in turn. Consumers that have not gone back drop
+  what it makes again.
+
+So checkpoints are chosen from the outputs up, the newest that will do. A fragment for which there
+is none begins from nothing. So does a lost fragment if a producer that runs could not go back far
+enough, and if what it reads is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.control.decide.decision import PendingDecision
+from orchestrator.control.decide.undelivered import undelivered
+from orchestrator.control.observe.dataflow import Fragment
+from orchestrator.records import StoredCheckpoint
+from streams.vectors.chunk import NO_WATERMARK
+
+
+@dataclass(slots=True)
+class Resumption:
+    """A choice of checkpoints.
+
+    Attributes
+    ----------
+    pending
+        Records and dataflow.
+    stored
+        Fragment → its checkpoints, the oldest first.
+    reasons
+        Lost fragment that begins from nothing → why.
+    """
+
+    pending: PendingDecision
+    stored: Mapping[str, Sequence[StoredCheckpoint]]
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
+
+    def of_everything(self) -> dict[str, StoredCheckpoint]:
+        """Those from which all fragments would go on if everything died now."""
+        return self._choose(set(self.pending.fragments), frozenset(), begins_known=False)[0]
+
+    def of(self, lost: Collection[str]) -> dict[str, StoredCheckpoint]:
+        """Those of lost fragments, and of fragments that run and must go back for them."""
+        refused: set[str] = set()
+        while True:
+            chosen, stuck = self._choose(set(lost), refused, begins_known=True)
+            if stuck is None:
+                return chosen
+            # Nothing that a fragment which runs would have to make again can be had.
+            below = self._below(stuck) & set(lost) & chosen.keys()
+            for key in below:
+                self.reasons[key] = f"no checkpoint of {stuck}, which runs, reaches back so far"
+            if not below:
+                return {key: each for key, each in chosen.items() if key in lost}
+            refused |= below
+
+    def _choose(
+        self, lost: set[str], refused: Collection[str], *, begins_known: bool
+    ) -> tuple[dict[str, StoredCheckpoint], str | None]:
+        """A choice, and a fragment that runs and cannot go back as far as that choice needs."""
+        flow = self.pending.view.dataflow.fragments
+        chosen: dict[str, StoredCheckpoint] = {}
+        wanted = set(lost)
+        for fragment in reversed([*flow.values()]):
+            if fragment.key not in wanted or fragment.key not in self.pending.fragments:
+                continue
+            found = None
+            if fragment.key not in refused:
+                found = self._newest(fragment, chosen, lost, begins_known=begins_known)
+            if found is not None:
+                chosen[fragment.key] = found
+                wanted |= {flow[each].key for each in fragment.inputs if each in flow}
+            elif fragment.key not in lost:
+                return chosen, fragment.key
+        return chosen, None
+
+    def _newest(
+        self,
+        fragment: Fragment,
+        chosen: Mapping[str, StoredCheckpoint],
+        lost: Collection[str],
+        *,
+        begins_known: bool,
+    ) -> StoredCheckpoint | None:
+        pending = self.pending
+        record = pending.fragments[fragment.key]
+        until_ms: int | None = None
+        for reader in pending.view.dataflow.fragments.values():
+            if fragment.name not in reader.inputs or reader.key not in pending.fragments:
+                continue
+            needs_ms: int | None = None
+            if (resumed := chosen.get(reader.key)) is not None:
+                generation, position = resumed.inputs[fragment.name]
+                # A checkpoint of a former generation needs nothing of this one.
+                if generation == record.generation:
+                    needs_ms = position.watermark_ms
+            elif reader.key in lost:
+                begins = undelivered(pending, pending.fragments[reader.key]) if begins_known else ""
+                if begins is not None:
+                    needs_ms = NO_WATERMARK if isinstance(begins, str) else begins.after_ms
+            if needs_ms is not None:
+                until_ms = needs_ms if until_ms is None else min(until_ms, needs_ms)
+        listed = self.stored.get(fragment.key, ())
+        why = "there is none" if not listed else "none reaches back to what its consumers need"
+        for each in reversed(listed):
+            if each.generation != record.generation or each.inputs.keys() != fragment.inputs.keys():
+                why = "those that there are were taken of another statement"
+            elif (unread := self._unreadable(each)) is not None:
+                why = unread
+            elif until_ms is None or each.log_base.watermark_ms <= until_ms:
+                return each
+        self.reasons[fragment.key] = why
+        return None
+
+    def _unreadable(self, checkpoint: StoredCheckpoint) -> str | None:
+        """Why the input that follows a checkpoint cannot be had again; None: it can."""
+        streams = self.pending.planning.streams
+        for stream, (generation, _) in checkpoint.inputs.items():
+            if (entering := streams.get(stream)) is None:
+                continue
+            if not entering.spec.resumes:
+                return f"stream {stream} is read once"
+            if entering.running.generation != generation:
+                return f"stream {stream} has begun anew"
+        return None
+
+    def _below(self, key: str) -> set[str]:
+        """The fragments that a fragment leads to."""
+        flow = self.pending.view.dataflow.fragments
+        names = {each.name for each in flow.values() if each.key == key}
+        found: set[str] = set()
+        for fragment in flow.values():
+            if names & fragment.inputs.keys():
+                names.add(fragment.name)
+                found.add(fragment.key)
+        return found

@@ -1,0 +1,53 @@
+"""The rollouts that a schedule may contain, as records: hosts and processes that end in order.
+
+Times count from the moment the streams begin. A *target* is as that of a fault.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Rollout(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
+    """Base of all."""
+
+    at_ms: int
+
+
+class HostLeaves(Rollout, frozen=True, kw_only=True, tag="leave"):
+    """A host is told to leave, as by `vivace-container leave`; another one takes its place.
+
+    Attributes
+    ----------
+    within_ms
+        How long it has.
+    """
+
+    target: str
+    within_ms: int
+
+
+class ProcessesEnd(Rollout, frozen=True, kw_only=True, tag="roll"):
+    """The processes of some hosts are told to end at once, as by SIGTERM; each is replaced.
+
+    Attributes
+    ----------
+    nodes
+        Each is a process of its own.
+    grace_ms
+        How long each may take.
+    back_ms
+        After how long its successor starts.
+    """
+
+    nodes: tuple[str, ...]
+    grace_ms: int
+    back_ms: int
+
+
+AnyRollout = HostLeaves | ProcessesEnd
+
+
+def told_to_end(rollouts: tuple[AnyRollout, ...]) -> int:
+    """How many hosts end because of them."""
+    return sum(len(each.nodes) if isinstance(each, ProcessesEnd) else 1 for each in rollouts)

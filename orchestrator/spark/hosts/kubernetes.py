@@ -1,0 +1,211 @@
+"""Spark on Kubernetes: a driver in a pod (client mode) that has Spark make pods of executors.
+
+Spark's own backend makes, watches and replaces the pods; it is in PySpark's jars. What a pod has
+beside that (mounts, probes, what runs before its end) says a template, which the setting
+`spark.kubernetes.executor.podTemplateFile` names. A pod runs `vivace-container executor`.
+
+The driver's pod owns the executors' pods, so they go with it. When only its container ends and
+starts again, they would stay: `remove_pods` removes them before Spark starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from orchestrator.embedded.class_data import class_data_options
+from orchestrator.embedded.java import SMALL_JVM, find_java
+from orchestrator.errors import InvalidInput, Unreachable
+from orchestrator.spark.authentication import AUTHENTICATED, SECRET_FILE_SETTING
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its namespace, its token, and whom to trust."""
+
+POD_VARIABLE = "VIVACE_POD"
+"""Name of the driver's own pod."""
+
+NAMESPACE_SETTING = "spark.kubernetes.namespace"
+"""In which Spark makes pods."""
+
+DRIVER_PORT, BLOCK_PORT = 7078, 7079
+
+MOST_FAILURES = 2**31 - 1
+"""Spark ends an application that has lost more executors than this."""
+
+CLUSTER_LABEL, APPLICATION_LABEL = "vivace-cluster", "vivace-application"
+
+MOST_LABEL, DIGITS = 63, 16
+"""Characters of a label's value, and of a digest that stands for the rest of a name."""
+
+TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPod:
+    """The pod of a host pool.
+
+    Attributes
+    ----------
+    name
+        Empty if it is not known: then nothing removes the executors' pods with this one.
+    namespace
+        Of it, and of the pods that it makes.
+    address
+        By which executors reach it.
+    secret_file
+        Where it, and each executor, finds the cluster's secret. With it they authenticate each
+        other. Spark would write a secret of its own into each pod's specification.
+    cluster, application
+        Whose executors it runs.
+    """
+
+    name: str
+    namespace: str
+    address: str
+    secret_file: Path
+    cluster: str
+    application: str
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels of the pods of its executors, those of former lives included."""
+        return {
+            CLUSTER_LABEL: label_value(self.cluster),
+            APPLICATION_LABEL: label_value(self.application),
+            "spark-role": "executor",
+        }
+
+
+def label_value(name: str) -> str:
+    """A name as the value of a label; names that differ stay different.
+
+    Examples
+    --------
+    >>> label_value("aircraft"), len(label_value("x" * 100))
+    ('aircraft', 63)
+    """
+    if len(name) <= MOST_LABEL:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:DIGITS]
+    return f"{name[: MOST_LABEL - DIGITS - 1]}-{digest}"
+
+
+def kubernetes_settings(pod: DriverPod) -> dict[str, str]:
+    """Spark's settings for this master, which a user's own win over."""
+    labels = {
+        f"spark.kubernetes.executor.label.{name}": value
+        for name, value in pod.labels.items()
+        if not name.startswith("spark-")
+    }
+    own = {"spark.kubernetes.driver.pod.name": pod.name} if pod.name else {}
+    # Executors have the same image.
+    options = [*SMALL_JVM, *class_data_options(find_java())]
+    return {
+        **labels,
+        **own,
+        NAMESPACE_SETTING: pod.namespace,
+        # Each executor is a pod that Spark itself replaces.
+        "spark.kubernetes.allocation.pods.allocator": "direct",
+        # Nothing in there that an executor needs.
+        "spark.kubernetes.executor.disableConfigMap": "true",
+        # It would take the place of what the template runs before a pod's end, and wait for tasks
+        # that do not end.
+        "spark.decommission.enabled": "false",
+        "spark.executor.maxNumFailures": str(MOST_FAILURES),
+        "spark.driver.host": pod.address,
+        "spark.driver.bindAddress": pod.address,
+        "spark.driver.port": str(DRIVER_PORT),
+        "spark.blockManager.port": str(BLOCK_PORT),
+        **AUTHENTICATED,
+        SECRET_FILE_SETTING: str(pod.secret_file),
+        "spark.executorEnv.VIVACE_SECRET_FILE": str(pod.secret_file),
+        "spark.executor.extraJavaOptions": " ".join(f'"{option}"' for option in options),
+    }
+
+
+def own_namespace(account: Path = ACCOUNT) -> str:
+    """The namespace of the pod that this process runs in.
+
+    Raises
+    ------
+    InvalidInput
+        It runs in none, or one without a token for the API.
+    """
+    try:
+        return (account / "namespace").read_text("utf-8").strip()
+    except OSError as error:
+        raise InvalidInput(
+            "environment",
+            "sparkMaster",
+            "k8s://",
+            f"needs the token of a pod's service account ({account}: {error.strerror})",
+            "Run the host pool in a pod whose service account may make pods.",
+        ) from error
+
+
+def remove_pods(master: str, pod: DriverPod, account: Path = ACCOUNT) -> list[str]:
+    """Remove the pods that former lives of an application have left; their names.
+
+    Whoever still runs there has lost its driver, and its name to a successor.
+
+    Raises
+    ------
+    Unreachable
+        The API does not respond, or does not permit it.
+    """
+    chosen = quote(",".join(f"{name}={value}" for name, value in pod.labels.items()))
+    path = f"/api/v1/namespaces/{pod.namespace}/pods?labelSelector={chosen}"
+    api = _Api(master, account)
+    found = api.ask("GET", path)
+    names = [each["metadata"]["name"] for each in found["items"]]
+    if names:
+        api.ask("DELETE", f"{path}&gracePeriodSeconds=0")
+    return names
+
+
+class _Api:
+    """The API of the cluster that a master's URL names."""
+
+    def __init__(self, master: str, account: Path) -> None:
+        address = master.partition("://")[2]
+        # Spark takes an address without a scheme for one of HTTPS.
+        self._url = urlsplit(address if "//" in address else f"https://{address}")
+        self._account = account
+
+    def ask(self, method: str, path: str) -> dict[str, list[dict[str, dict[str, str]]]]:
+        """Send a request; what it says."""
+        try:
+            token = (self._account / "token").read_text("utf-8").strip()
+            connection = self._connection()
+            try:
+                headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+                connection.request(method, path, headers=headers)
+                response = connection.getresponse()
+                content = response.read()
+            finally:
+                connection.close()
+            said = json.loads(content)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._unreachable(
+                f"does not respond ({error or type(error).__name__})"
+            ) from error
+        if response.status >= 400:
+            raise self._unreachable(f"refuses ({response.status}: {said.get('message', '')})")
+        return said
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._url.hostname or "", self._url.port
+        if self._url.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+        trusted = ssl.create_default_context(cafile=str(self._account / "ca.crt"))
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=trusted)
+
+    def _unreachable(self, problem: str) -> Unreachable:
+        remedy = "The pod's service account needs the rights of docs/processes.md#kubernetes."
+        return Unreachable("Kubernetes", self._url.geturl(), problem, remedy)

@@ -1,0 +1,80 @@
+"""The product itself takes the files that the chart makes for it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.deploy.config import VARIABLES, read_config
+from orchestrator.embedded.packages import source_root
+from orchestrator.manifest import load
+from orchestrator.spark.hosts.kubernetes import APPLICATION_LABEL, MOST_LABEL, label_value
+from scripts.chart_docs import CHART
+from tests.integration.charts.vivace.rendering import COMPONENT, SCENARIOS, labels_of, render
+
+pytestmark = [pytest.mark.chart, pytest.mark.slow]
+
+EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", [*SCENARIOS, *EXAMPLES], ids=lambda file: file.stem)
+def test_each_process_reads_its_configuration(file: Path, tmp_path: Path) -> None:
+    found = render(tmp_path, file)
+    for name, text in found.one("ConfigMap", "-cluster")["data"].items():
+        (tmp_path / name).write_text(text)
+    names = {"VIVACE_SECRET": "secret"}
+    for owner, pod in found.pods():
+        container = pod["spec"]["containers"][0]
+        given = {each["name"]: each.get("value", "here") for each in container["env"]}
+        known = {key: value for key, value in given.items() if key in VARIABLES.values()}
+        files = {name for name in known if name.endswith(("_FILE", "CERTIFICATE", "_KEY"))}
+        component = labels_of(pod)[COMPONENT]
+        if component in ("zookeeper", "job", "executor"):
+            continue
+        assert given["VIVACE_CONFIG"] == "/etc/vivace/vivace.yaml", owner
+        rest = {key: value for key, value in known.items() if key not in files}
+        config = read_config(tmp_path / "vivace.yaml", {**names, **rest})
+        if component == "site":
+            assert config.site_spec().node == labels_of(pod)["vivace-site"]
+        if component == "driver":
+            assert config.on_kubernetes
+            assert config.own_application().name == labels_of(pod)["vivace-application"]
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_streams_and_queries_of_examples_fit_their_cluster(file: Path, tmp_path: Path) -> None:
+    found = render(tmp_path, file)
+    files = {
+        **found.one("ConfigMap", "-cluster")["data"], **found.one("ConfigMap", "-queries")["data"]
+    }  # fmt: skip
+    paths: list[Path] = []
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        if name.endswith(".yaml") and name != "vivace.yaml":
+            paths.append(tmp_path / name)
+    manifests = load(paths)
+    assert manifests.cluster is not None
+    assert manifests.streams
+    assert manifests.queries
+
+
+def test_the_chart_is_of_the_products_version() -> None:
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
+    product = tomllib.loads((source_root() / "pyproject.toml").read_text("utf-8"))
+    assert about["version"] == about["appVersion"] == product["project"]["version"]
+
+
+def test_labels_by_which_budgets_choose_executors_are_those_that_the_host_pool_gives(
+    tmp_path: Path,
+) -> None:
+    name = "a" * (MOST_LABEL - 1)
+    applications = [{"name": name, "nodes": 2}, {"name": "b", "nodes": 2}]
+    found = render(tmp_path, {"applications": applications, "cluster": {"name": "plant"}})
+    chosen = {
+        each["spec"]["selector"]["matchLabels"].get(APPLICATION_LABEL)
+        for each in found.of("PodDisruptionBudget")
+    }
+    assert chosen == {None, label_value(name), "b"}

@@ -1,0 +1,29 @@
+"""Replicas that gather their input for random times: every promise but those of time is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orchestrator.host.core import dispatcher
+from orchestrator.simulation.trials.campaign import check
+from orchestrator.simulation.trials.schedule import random_schedule
+from tests.property.streams.scheduling.test_batching_properties import RandomBatches
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [4001, 4003])
+def test_outputs_are_exact_and_replicas_alike_whatever_each_replica_takes_at_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[RandomBatches] = []
+
+    def policy_of(_: str) -> RandomBatches:
+        drawn.append(RandomBatches(np.random.default_rng([seed, len(drawn)])))
+        return drawn[-1]
+
+    monkeypatch.setattr(dispatcher, "policy_of", policy_of)
+    monkeypatch.setattr(dispatcher, "MEASURED", "no task's")
+    _, found = check(random_schedule(seed))
+    assert drawn
+    assert not [each for each in found if not each.startswith("bound:")], f"seed {seed}"

@@ -1,0 +1,5 @@
+from collections.abc import Callable
+from typing import Any
+
+class InTreeCacheLocator:
+    def __init__(self, py_func: Callable[..., Any], py_file: str) -> None: ...

@@ -1,0 +1,2 @@
+CACHE_LOCATOR_CLASSES: str
+CPU_NAME: str | None
