@@ -30,67 +30,49 @@ def streams_of(statement: Statement) -> set[str]:
 
 def leaves_of(selects: Iterable[Select]) -> Iterator[Source]:
     """The sources that are streams, at any depth, in the order in which they are written."""
+    return (node for node in _inside(selects) if isinstance(node, Source))
+
+
+def functions_of(statement: Statement) -> set[str]:
+    """The functions and operators that a statement calls, at any depth; for a loop none."""
+    return {node.function for node in _inside(statement.body.selects) if isinstance(node, Call)}
+
+
+def _inside(selects: Iterable[Select]) -> Iterator[Source | Call | SubQuery]:
+    """Sources that are streams, calls and sub-queries, at any depth, in the order of the text."""
     for select in selects:
         for source in select.sources:
-            yield from _leaves(source)
+            yield from _inside_source(source)
         for expression in expressions_of(select):
-            for sub in sub_queries_of(expression):
-                yield from leaves_of(sub.query.selects)
+            yield from _inside_expression(expression)
 
 
-def _leaves(source: Source) -> Iterator[Source]:
+def _inside_source(source: Source) -> Iterator[Source | Call | SubQuery]:
     match source.derived:
         case None:
             yield source
         case RelationExpression(selects=selects):
-            yield from leaves_of(selects)
+            yield from _inside(selects)
         case SetOperation(left=left, right=right):
-            yield from leaves_of((*left.selects, *right.selects))
+            yield from _inside((*left.selects, *right.selects))
         case OuterJoin(left=left, right=right, condition=condition):
-            yield from _leaves(left)
-            yield from _leaves(right)
-            for sub in () if condition is None else sub_queries_of(condition):
-                yield from leaves_of(sub.query.selects)
-
-
-def functions_of(statement: Statement) -> set[str]:
-    """The functions and operators that a statement calls, at any depth."""
-    return {call.function for call in _calls_of_selects(statement.body.selects)}
-
-
-def _calls_of_selects(selects: Iterable[Select]) -> Iterator[Call]:
-    for select in selects:
-        for source in select.sources:
-            yield from _calls_of_source(source)
-        for expression in expressions_of(select):
-            yield from _calls_of(expression)
-
-
-def _calls_of_source(source: Source) -> Iterator[Call]:
-    match source.derived:
-        case None:
-            return
-        case RelationExpression(selects=selects):
-            yield from _calls_of_selects(selects)
-        case SetOperation(left=left, right=right):
-            yield from _calls_of_selects((*left.selects, *right.selects))
-        case OuterJoin(left=left, right=right, condition=condition):
-            yield from _calls_of_source(left)
-            yield from _calls_of_source(right)
+            yield from _inside_source(left)
+            yield from _inside_source(right)
             if condition is not None:
-                yield from _calls_of(condition)
+                yield from _inside_expression(condition)
 
 
-def _calls_of(expression: Expression) -> Iterator[Call]:
+def _inside_expression(expression: Expression) -> Iterator[Source | Call | SubQuery]:
     match expression:
         case Call(arguments=arguments):
             yield expression
             for argument in arguments:
-                yield from _calls_of(argument)
+                yield from _inside_expression(argument)
         case SubQuery(value=value, query=query):
+            yield expression
             if value is not None:
-                yield from _calls_of(value)
-            yield from _calls_of_selects(query.selects)
+                yield from _inside_expression(value)
+            yield from _inside(query.selects)
         case _:
             return
 
@@ -105,34 +87,16 @@ def expressions_of(select: Select) -> Iterator[Expression]:
         yield from select.top.partition_by
 
 
-def sub_queries_of(expression: Expression) -> Iterator[SubQuery]:
-    """The sub-queries in an expression, without those inside of them."""
-    match expression:
-        case Call(arguments=arguments):
-            for argument in arguments:
-                yield from sub_queries_of(argument)
-        case SubQuery(value=value):
-            if value is not None:
-                yield from sub_queries_of(value)
-            yield expression
-        case _:
-            return
-
-
 def is_flat(statement: Statement) -> bool:
     """Whether a statement has one level: streams with windows, selects, and what unites these."""
     if statement.loop is not None:
         return False
+    selects = statement.body.selects
     return all(
         source.derived is None and source.window is not None
-        for select in statement.body.selects
+        for select in selects
         for source in select.sources
-    ) and not any(
-        True
-        for select in statement.body.selects
-        for expression in expressions_of(select)
-        for _ in sub_queries_of(expression)
-    )
+    ) and not any(isinstance(node, SubQuery) for node in _inside(selects))
 
 
 def with_leaves(
@@ -188,5 +152,9 @@ def _with_leaves(select: Select, change: Callable[[Source], Source]) -> Select:
         having=maybe(select.having),
         top=None
         if top is None
-        else replace(top, by=tuple(replace(one, expression=of(one.expression)) for one in top.by)),
+        else replace(
+            top,
+            by=tuple(replace(one, expression=of(one.expression)) for one in top.by),
+            partition_by=tuple(map(of, top.partition_by)),
+        ),
     )
