@@ -4,13 +4,15 @@ Fig. 5 and 6 of *pushdown aggregates*: tuples of 40,008 bytes are projected to 1
 (`fig5`) or to 40,004 (`fig6`) and aggregated over windows that are emptied at each emission, for
 growing numbers of tuples. Naive aggregates keep the values of the projected tuples until then and
 read them once for each aggregate; those that are pushed down are folded as the tuples pass
-(`streams.plan.pushdown`). Times are those of a whole window, and of its emission alone: from the
-watermark that ends the window to the result. Memory is what evaluation holds just before it, as
-Python's allocator counts it.
+(`streams.plan.pushdown`). Both are evaluated in two ways, so that what is compared is pushing down
+alone: by panes (`pushdown`, which the product chooses, and `naive_panes`), and stepwise
+(`pushdown_stepwise` and `naive`). Times are those of a whole window, and of its emission alone:
+from the watermark that ends the window to the result. Memory is what evaluation holds just before
+it, as Python's allocator and Arrow's count it.
 
 `sliding` measures windows of 10 to 1,000,000 tuples that slide by a tenth of their length
 (`panes`), and by one tuple (`each`, and `each_sums` without the maximum, evaluated stepwise): the
-cost of a tuple.
+cost of a tuple. `naive` is `each` with naive aggregates, which read the window for every tuple.
 
 `partial`, `floats` and `union` compare the bytes over links with and without partial aggregation
 at the producers (`bench.aggregates_partial`).
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -32,10 +34,14 @@ import pyarrow as pa
 
 from bench.aggregates_partial import float_partials, partials, unions
 from bench.compiled import require_kernels
+from bench.naive_panes import NaivePanes
 from bench.registry import Figures, Settings, benchmark
 from bench.throughput import DifferentResults
 from foundation.arrays import IntArray
 from streams.evaluate.engine import FragmentEngine
+from streams.evaluate.panes.evaluation import Panes
+from streams.evaluate.protocol import Evaluation, Pass
+from streams.evaluate.stepwise.incremental import Incremental
 from streams.language import parse
 from streams.plan.compiler import compile_statement
 from streams.plan.program import Program
@@ -58,6 +64,10 @@ SIZES = (10, 1_000, 100_000, 1_000_000)
 QUICK_SIZES = (10, 1_000)
 SLIDING_TUPLES, QUICK_SLIDING_TUPLES = 200_000, 5_000
 """Tuples that are timed, after those that fill the window."""
+
+NAIVE_SIZES = (10, 100, 1_000)
+"""Windows over which naive aggregates are timed, which read all of it for each tuple."""
+NAIVE_TUPLES = 1_000
 
 CHUNK_TUPLES = 5_000
 """Tuples that are evaluated at once, each with a watermark of its own."""
@@ -126,17 +136,29 @@ def statement(texts: Sequence[str], count: int) -> str:
 
 
 def _compared(figure: str, texts: Sequence[str], count: int) -> dict[str, float]:
-    (parsed,) = parse(statement(texts, count))
-    program = compile_statement(parsed, {"s": columns})
-    ways = windows({"pushdown": program, "naive": replace(program, naive=True)}, tuples(count))
-    if ways["pushdown"].rows != ways["naive"].rows:
-        raise DifferentResults(f"{ways['pushdown'].rows} pushed down, {ways['naive'].rows} naive")
+    found = windows(evaluations(statement(texts, count)), tuples(count))
+    different = {str(one.rows) for one in found.values()}
+    if len(different) > 1:
+        raise DifferentResults(" and ".join(f"{way}: {one.rows}" for way, one in found.items()))
     flat: dict[str, float] = {}
-    for way, found in ways.items():
-        flat[f"{figure}.{count}.{way}.whole_ms"] = found.whole_ms
-        flat[f"{figure}.{count}.{way}.emission_ms"] = found.emission_ms
-        flat[f"{figure}.{count}.{way}.held_bytes"] = found.held_bytes
+    for way, one in found.items():
+        flat[f"{figure}.{count}.{way}.whole_ms"] = one.whole_ms
+        flat[f"{figure}.{count}.{way}.emission_ms"] = one.emission_ms
+        flat[f"{figure}.{count}.{way}.held_bytes"] = one.held_bytes
     return flat
+
+
+def evaluations(text: str) -> Mapping[str, Callable[[], Evaluation]]:
+    """The ways to evaluate a statement, each of which makes an evaluation."""
+    (parsed,) = parse(text)
+    program = compile_statement(parsed, {"s": columns})
+    schema = stream_schema(program.columns)
+    return {
+        "pushdown": lambda: Panes(program, schema),
+        "naive_panes": lambda: NaivePanes(program, schema),
+        "pushdown_stepwise": lambda: Incremental(program, schema),
+        "naive": lambda: Incremental(replace(program, naive=True), schema),
+    }
 
 
 def tuples(count: int, seed: int = 1) -> pa.RecordBatch:
@@ -154,50 +176,51 @@ def tuples(count: int, seed: int = 1) -> pa.RecordBatch:
     )
 
 
-def windows(programs: Mapping[str, Program], batch: pa.RecordBatch) -> dict[str, Window]:
+def windows(
+    ways: Mapping[str, Callable[[], Evaluation]], batch: pa.RecordBatch
+) -> dict[str, Window]:
     """Evaluate a window in several ways: some times for the time, once for memory."""
-    times = {way: list[tuple[float, float, list[dict[str, object]]]]() for way in programs}
+    times = {way: list[tuple[float, float, list[dict[str, object]]]]() for way in ways}
     for _ in range(REPETITIONS):
-        for way, program in programs.items():
-            times[way].append(_timed(program, batch))
+        for way, make in ways.items():
+            times[way].append(_timed(make(), batch))
     return {
         way: Window(
             whole_ms=min(one[0] for one in times[way]) * 1e3,
             emission_ms=min(one[1] for one in times[way]) * 1e3,
-            held_bytes=_held_bytes(program, batch),
+            held_bytes=_held_bytes(make, batch),
             rows=times[way][0][2],
         )
-        for way, program in programs.items()
+        for way, make in ways.items()
     }
 
 
-def _held_bytes(program: Program, batch: pa.RecordBatch) -> int:
+def _held_bytes(make: Callable[[], Evaluation], batch: pa.RecordBatch) -> int:
+    arrow_bytes = pa.total_allocated_bytes()
     tracemalloc.start()
-    engine = FragmentEngine(program)
-    _fill(engine, batch)
+    evaluation = make()
+    _fill(evaluation, batch)
     held_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return held_bytes
+    return held_bytes + pa.total_allocated_bytes() - arrow_bytes
 
 
-def _timed(program: Program, batch: pa.RecordBatch) -> tuple[float, float, list[dict[str, object]]]:
-    engine = FragmentEngine(program)
+def _timed(
+    evaluation: Evaluation, batch: pa.RecordBatch
+) -> tuple[float, float, list[dict[str, object]]]:
     begun = time.perf_counter()
-    _fill(engine, batch)
+    _fill(evaluation, batch)
     ending = time.perf_counter()
-    last = batch.slice(batch.num_rows - 1)
-    engine.offer("s", chunk(last, batch.num_rows - 1))
-    evaluated = engine.advance(1)
+    last, end = batch.slice(batch.num_rows - 1), batch.num_rows
+    emitted = evaluation.run(Pass({"s": last}, {"s": end - 1}, end))
     ended = time.perf_counter()
-    assert evaluated is not None
-    return ended - begun, ended - ending, evaluated.rows.to_pylist()
+    return ended - begun, ended - ending, emitted.to_pylist()
 
 
-def _fill(engine: FragmentEngine, batch: pa.RecordBatch) -> None:
+def _fill(evaluation: Evaluation, batch: pa.RecordBatch) -> None:
     """Evaluate all tuples but the last one, which ends the window."""
-    engine.offer("s", chunk(batch.slice(0, batch.num_rows - 1), 0))
-    while engine.advance(1 << 20) is not None:
-        pass
+    filled = batch.num_rows - 1
+    evaluation.run(Pass({"s": batch.slice(0, filled)}, {"s": 0}, filled))
 
 
 def chunk(rows: pa.RecordBatch, first_seq: int) -> Chunk:
@@ -220,18 +243,33 @@ def _sliding(settings: Settings) -> dict[str, float]:
         }
         for way, body in slides.items():
             settings.say(f"sliding: {way}, {size} tuples")
-            text = f"REGISTER QUERY q {body};"
-            (parsed,) = parse(text)
-            program = compile_statement(parsed, {"s": readings})
+            program = _over_readings(body)
             passes = {way: (timed, CHUNK_TUPLES)}
             if way != "panes":
                 passes[f"{way}_64"] = min(timed, HOST_TIMED), HOST_TUPLES
             for key, (count, at_once) in passes.items():
-                seconds, last = slide(program, size, count, at_once)
-                flat[f"sliding.{size}.{key}.us_tuple"] = seconds / count * 1e6
-                if find_spec("duckdb") is not None:
-                    check(last, size, size + count)
-                    flat[f"sliding.{size}.{key}.correct"] = 1
+                flat |= _slid(program, f"sliding.{size}.{key}", size, count, at_once)
+    for size in NAIVE_SIZES:
+        settings.say(f"sliding: naive, {size} tuples")
+        each = _over_readings(f"ISTREAM(SELECT {AGGREGATES} FROM s [RANGE {size} MILLISECONDS])")
+        for key, program in (("naive", replace(each, naive=True)), ("each", each)):
+            if f"sliding.{size}.{key}.us_tuple" not in flat:
+                key = f"sliding.{size}.{key}"
+                flat |= _slid(program, key, size, NAIVE_TUPLES, CHUNK_TUPLES)
+    return flat
+
+
+def _over_readings(body: str) -> Program:
+    (parsed,) = parse(f"REGISTER QUERY q {body};")
+    return compile_statement(parsed, {"s": readings})
+
+
+def _slid(program: Program, key: str, size: int, count: int, at_once: int) -> dict[str, float]:
+    seconds, last = slide(program, size, count, at_once)
+    flat = {f"{key}.us_tuple": seconds / count * 1e6}
+    if find_spec("duckdb") is not None:
+        check(last, size, size + count)
+        flat[f"{key}.correct"] = 1
     return flat
 
 

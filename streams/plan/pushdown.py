@@ -8,6 +8,8 @@ rows, l of which are equal,
 
     naive: m · n values for each group,    pushed down: m - l + 1 values.
 
+Stepwise, a window with SLIDE hands its rows on at its boundaries, and they are folded there.
+
 A value that may have to be corrected because rows leave the window needs more: `min` and `max`, for
 one, keep what may become the least or greatest value (`streams.aggregates.two_stacks`,
 `streams.aggregates.accumulators`).
@@ -24,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from streams.expressions.typed import InputColumn, relocated
-from streams.plan.program import ChildPlan, GroupPlan, Program, SelectPlan
+from streams.plan.program import ChildPlan, GroupPlan, Program, SelectPlan, UnionPlan
 
 
 def computed_once(selects: Sequence[SelectPlan]) -> tuple[SelectPlan, ...]:
@@ -82,8 +84,8 @@ class Pushdown:
     Attributes
     ----------
     into
-        The operators that fold rows, the last of which hands them on: window, selection, join,
-        projection.
+        The operators that fold rows, the last of which hands them on: window, union, selection,
+        join, projection.
     written, kept
         Number of aggregates in the text, and of those that are computed: equal ones are one.
     """
@@ -108,6 +110,8 @@ def pushdowns(program: Program) -> tuple[Pushdown, ...]:
         if (group := select.group) is None or not group.aggregates:
             continue
         into = ["window"]
+        if any(_is_union(program, source.window) for source in select.sources):
+            into.append("union")
         if any(source.condition is not None for source in select.sources):
             into.append("selection")
         if len(select.sources) > 1:
@@ -118,3 +122,11 @@ def pushdowns(program: Program) -> tuple[Pushdown, ...]:
             into=tuple(into), written=group.written, kept=len(group.aggregates)
         )
     return tuple(found.values())
+
+
+def _is_union(program: Program, source: int) -> bool:
+    """Whether a source is a sub-query that puts the rows of several selects together."""
+    if source < len(program.windows):
+        return False
+    relation = program.relations[source - len(program.windows)]
+    return isinstance(relation, UnionPlan) and len(relation.selects) > 1

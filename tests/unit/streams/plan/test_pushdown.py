@@ -46,6 +46,14 @@ UNION = (
             ),
         ),
         (
+            "RSTREAM(SELECT count(*) AS n FROM (SELECT k FROM s [NOW] UNION ALL "
+            "SELECT k FROM t [NOW]) AS u)",
+            (
+                "aggregates folded in window + union: 1 value is kept for each group, instead of "
+                "1 for each of its rows",
+            ),
+        ),
+        (
             UNION,
             (
                 "aggregates folded in window + selection: 3 values are kept for each group, "
@@ -107,3 +115,25 @@ def test_naive_aggregates_give_the_same(listed: str, window: str) -> None:
     assert way_of(naive) is EvaluationWay.STEPWISE
     assert pushdowns(naive) == ()
     assert output(naive, {"s": given}, 40) == output(compiled, {"s": given}, 40) != []
+
+
+@pytest.mark.parametrize("window", ["RANGE 9 MILLISECONDS", "ROWS 4", "ROWS 3 SLIDE 3"])
+def test_one_statement_aggregates_a_union(window: str) -> None:
+    given = [(at, "abc"[at % 3], at % 5 if at % 4 else None, at * 0.1, None) for at in range(1, 30)]
+    aggregates = "SELECT k, count(*) AS n, sum(i) AS t, max(i) AS m, max(i) + 1 AS more FROM"
+    both = f"(SELECT k, i FROM s [{window}] UNION ALL SELECT k, i FROM s [{window}] WHERE i > 1)"
+    compiled = program(f"ISTREAM({aggregates} {both} AS u GROUP BY k)")
+    (pushdown,) = pushdowns(compiled)
+    assert (pushdown.into, pushdown.written, pushdown.kept) == (("window", "union"), 4, 3)
+    rows = output(compiled, {"s": given}, 40)
+    assert output(replace(compiled, naive=True), {"s": given}, 40) == rows != []
+
+
+def test_a_window_by_number_is_emptied_at_each_emission() -> None:
+    given = [(at, "a", at, None, None) for at in range(1, 10)]
+    emptied = program("RSTREAM(SELECT count(*) AS n, sum(i) AS t FROM s [ROWS 3 SLIDE 3])")
+    assert output(emptied, {"s": given}) == [(3, 3, 6), (6, 3, 15), (9, 3, 24)]
+    slides = program("RSTREAM(SELECT count(*) AS n, sum(i) AS t FROM s [ROWS 4 SLIDE 2])")
+    assert output(slides, {"s": given}) == [(2, 2, 3), (4, 4, 10), (6, 4, 18), (8, 4, 26)]
+    for one in (emptied, slides):
+        assert output(replace(one, naive=True), {"s": given}) == output(one, {"s": given})
