@@ -32,13 +32,18 @@ def fragment(
     cost_us: float = 20.0,
     generation: int = 1,
     epoch: int = 1,
+    real_time: str = "",
 ) -> FragmentAssignment:
-    """A replica that passes on the tuples of some streams, whose names are separated by spaces."""
-    parts = [f"SELECT number FROM {stream} [NOW]" for stream in reads.split()]
+    """A replica that passes on the tuples of some streams, whose names are separated by spaces.
+
+    With `RTSPEC …` it shows the newest one of each.
+    """
+    window = "ROWS 1" if real_time else "NOW"
+    parts = [f"SELECT number FROM {stream} [{window}]" for stream in reads.split()]
     return FragmentAssignment(
         query="q",
         fragment=name,
-        statement=f"REGISTER QUERY {name} RSTREAM({' UNION ALL '.join(parts)});",
+        statement=f"REGISTER QUERY {name} RSTREAM({' UNION ALL '.join(parts)}) {real_time};",
         inputs=dict.fromkeys(reads.split(), COLUMNS),
         role="primary" if role == "primary" else "secondary",
         epoch=epoch,

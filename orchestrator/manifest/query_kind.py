@@ -21,6 +21,7 @@ from orchestrator.records import (
     Scheme,
     Standby,
 )
+from streams.language import QueryError, parse
 from streams.language.names import is_plain
 from streams.plan.program import REJECTED_SUFFIX
 from streams.scheduling.batching import NAMES, PATTERN
@@ -33,6 +34,7 @@ def read_query(document: Field, section: Section) -> QueryManifest:
     if not read:
         outputs.refuse("names no output", "Name at least one stream and its site.")
     statements = section.need("statements")
+    deadlines_ms = _deadlines_ms(statements, outputs, read)
     # A block scalar begins on the line after its `|`.
     style = getattr(statements.node, "style", None)
     return QueryManifest(
@@ -45,12 +47,42 @@ def read_query(document: Field, section: Section) -> QueryManifest:
             outputs={s: read[s]["site"] for s in read},
             sinks={s: read[s]["to"] for s in read if "to" in read[s]},
             deadline_ms=section.need("deadline").interval_ms(),
-            deadlines_ms={s: read[s]["deadline"] for s in read if "deadline" in read[s]},
+            deadlines_ms=deadlines_ms,
             overflow={s: read[s]["overflow"] for s in read if "overflow" in read[s]},
             recovery_bound_ms=section.need("recovery").interval_ms(),
             **section.given(_expectations),
         ),
     )
+
+
+def _deadlines_ms(
+    statements: Field, outputs: Field, read: dict[str, dict[str, Any]]
+) -> dict[str, float]:
+    """The deadlines of outputs that have their own; a periodic statement may state its one."""
+    found = {name: one["deadline"] for name, one in read.items() if "deadline" in one}
+    try:
+        parsed = parse(statements.text())
+    except QueryError:
+        # Whoever compiles them says what is wrong.
+        return found
+    for statement in parsed:
+        real_time, name = statement.body.real_time, statement.name
+        if real_time is None or real_time.deadline_ms is None:
+            continue
+        if name not in read:
+            statements.refuse(
+                f"gives {name} a DEADLINE, which is no output",
+                f"Leave DEADLINE out there, or name {name} in `outputs`: a deadline is that of "
+                "results at a site.",
+            )
+        if found.setdefault(name, real_time.deadline_ms) != real_time.deadline_ms:
+            field = next(field for key, field in outputs.entries() if key.text() == name)
+            field.refuse(
+                f"has a deadline of {found[name]:g} ms, and DEADLINE {real_time.deadline_ms} ms in "
+                "its statement",
+                "Write it in one of the two places.",
+            )
+    return found
 
 
 def _stream_out(field: Field) -> str:

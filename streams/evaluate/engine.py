@@ -24,6 +24,7 @@ from foundation.arrays import IntArray, rising
 from streams.evaluate.input_queue import InputQueue
 from streams.evaluate.joins.lookup_join import LookupJoin
 from streams.evaluate.joins.window_join import WindowJoin
+from streams.evaluate.limited_releases import LimitedReleases
 from streams.evaluate.loop import LoopEvaluation
 from streams.evaluate.newest import Newest
 from streams.evaluate.panes.evaluation import Panes
@@ -147,7 +148,12 @@ class FragmentEngine:
     def _new_inner(self) -> Evaluation:
         program = self._program.of or self._program
         schema = stream_schema(program.columns)
-        return _ways[way_of(program)](program, schema)
+
+        def new() -> Evaluation:
+            return _ways[way_of(program)](program, schema)
+
+        releases = program.releases
+        return new() if releases is None else LimitedReleases(new, releases)
 
     def evaluates(self, program: Program) -> bool:
         """Whether it is an engine for this program."""

@@ -278,12 +278,43 @@ class StreamDelay(Phrase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RealTime(Phrase):
+    """`RTSPEC STIME … ETIME … PERIOD … OFFSET … DEADLINE … IMPORTANCE …`: a periodic statement.
+
+    Its *releases* are at multiples of the period, plus the offset. Each shows the whole relation.
+
+    Attributes
+    ----------
+    begins_ms, ends_ms
+        STIME and ETIME: releases lie between them, counted from the first tuple that the statement
+        reads, ms; without an end, for ever.
+    period_ms, offset_ms
+        The offset is less than the period, ms.
+    deadline_ms
+        How long after a release its result is at its site, ms; None: as the query's manifest says.
+    importance
+        Greater is more important; it counts where not all can be in time.
+    """
+
+    period_ms: int
+    offset_ms: int = 0
+    begins_ms: int = 0
+    ends_ms: int | None = None
+    deadline_ms: int | None = None
+    importance: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamExpression(Phrase):
-    """ISTREAM, DSTREAM or RSTREAM of the union of selects; the phrase ends before the delay."""
+    """ISTREAM, DSTREAM or RSTREAM of the union of selects.
+
+    The phrase ends before the delay and before RTSPEC.
+    """
 
     to_stream: ToStream
     selects: tuple[Select, ...]
     delay: StreamDelay | None = None
+    real_time: RealTime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,7 @@ def with_loops(
         return tuple(statements)
     for names in loops:
         _check_delays(streams, names)
+        _check_periods(streams, names)
     inside = {name: place for place, names in enumerate(loops) for name in names}
     read = {
         stream
@@ -191,6 +192,18 @@ def _check_delays(streams: Mapping[str, Statement], names: Set[str]) -> None:
         f"of {' and of '.join(added)}; vivace validate --insert-delays does so"
     )
     raise QueryError(streams[first].source, streams[first].start, message)
+
+
+def _check_periods(streams: Mapping[str, Statement], names: Set[str]) -> None:
+    """Refuse a loop with a periodic statement: instants lie between its releases."""
+    for name in streams:
+        real_time = streams[name].body.real_time
+        if name in names and real_time is not None:
+            message = (
+                f"{name} is part of a loop, which has no releases: make a stream of it there, and "
+                "let a periodic statement outside of the loop read that"
+            )
+            raise QueryError(streams[name].source, real_time.start, message)
 
 
 def _reads(streams: Mapping[str, Statement], names: Set[str]) -> dict[str, set[str]]:

@@ -25,6 +25,7 @@ from streams.language.ast import (
     OuterJoin,
     Quantifier,
     Ranked,
+    RealTime,
     RelationExpression,
     Select,
     SetOperation,
@@ -275,13 +276,56 @@ class _Builder(Transformer[Token, Any]):
         return _only(items, Statement)
 
     def statement(self, meta: Meta, items: list[Any]) -> Statement:
-        body = items[-1]
-        if is_relation := isinstance(body, RelationExpression):
+        body, *after = items[3:]
+        is_relation = isinstance(body, RelationExpression) and not after
+        if isinstance(body, RelationExpression):
+            # Each release of a periodic statement shows the whole relation.
+            to_stream = ToStream.ISTREAM if is_relation else ToStream.RSTREAM
             whole = _Span(start=body.start, end=body.end)
-            body = StreamExpression(**whole, to_stream=ToStream.ISTREAM, selects=body.selects)
-        elif isinstance(body, StreamDelay):
-            body = replace(items[-2], delay=body)
+            body = StreamExpression(**whole, to_stream=to_stream, selects=body.selects)
+        for one in _only(after, StreamDelay):
+            body = replace(body, delay=one)
+        for one in _only(after, RealTime):
+            if body.to_stream is not ToStream.RSTREAM:
+                word = body.to_stream.name
+                message = f"a release shows the whole relation: write RSTREAM in place of {word}"
+                raise QueryError(self._text, body.start, message)
+            body = replace(body, real_time=one)
         return self._statement(meta, items, body, is_relation=is_relation)
+
+    def real_time(self, meta: Meta, items: list[Any]) -> RealTime:
+        parts: dict[str, int] = {}
+        for item in _clauses(items):
+            parts.update(item)
+        begins_ms, ends_ms = parts.get("begins_ms", 0), parts.get("ends_ms")
+        if ends_ms is not None and ends_ms < begins_ms:
+            message = "ETIME is before STIME: nothing would be released"
+            raise QueryError(self._text, meta.start_pos, message)
+        return RealTime(**_at(meta), **parts)
+
+    def stime(self, meta: Meta, items: list[Any]) -> dict[str, int]:
+        return {"begins_ms": self._length_ms(items, "STIME", least=0)}
+
+    def etime(self, meta: Meta, items: list[Any]) -> dict[str, int]:
+        return {"ends_ms": self._length_ms(items, "ETIME", least=0)}
+
+    def period(self, meta: Meta, items: list[Any]) -> dict[str, int]:
+        parts = {"period_ms": self._length_ms(items, "PERIOD")}
+        for item in _clauses(items):
+            parts.update(item)
+        if parts.get("offset_ms", 0) >= parts["period_ms"]:
+            raise QueryError(self._text, meta.start_pos, "OFFSET must be less than PERIOD")
+        return parts
+
+    def deadline(self, meta: Meta, items: list[Any]) -> dict[str, int]:
+        return {"deadline_ms": self._length_ms(items, "DEADLINE")}
+
+    def importance(self, meta: Meta, items: list[Any]) -> dict[str, int]:
+        return {"importance": self._whole(items[1], "IMPORTANCE", least=0)}
+
+    def _length_ms(self, items: list[Any], what: str, *, least: int = 1) -> int:
+        """A whole number and a unit of time after a word."""
+        return self._whole(items[1], what, least=least) * milliseconds[items[2].type]
 
     def _statement(
         self,

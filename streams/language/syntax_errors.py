@@ -53,6 +53,9 @@ SET_SIGNS = frozenset({"INTERSECT", "EXCEPT"})
 AFTER_NAMES = frozenset({",", ")", ".", ";", "=", "<", ">", "FROM", "AS"})
 """What follows a word that is meant as the name of a column."""
 
+RTSPEC_CLAUSES = ("STIME", "ETIME", "PERIOD", "DEADLINE", "IMPORTANCE")
+"""In their order."""
+
 BEGINNINGS = frozenset({"CASE", "NOT", "DISTINCT"})
 """Words that pass for the beginning of something longer until the word after them."""
 
@@ -156,7 +159,11 @@ def _explained(before: str, word: str, after: str, expected: set[str]) -> str:
     if "*" in (word, last) and word in "*," and last in ("*", "."):
         return f"{found}; * stands alone: list the columns"
     if "SECONDS" in expected and re.fullmatch(r"\.\d+", word):
-        return f"{found}; windows take whole numbers: write it in MILLISECONDS"
+        return f"{found}; lengths of time are whole numbers: write it in MILLISECONDS"
+    if upper in RTSPEC_CLAUSES and re.search(r"\bRTSPEC\b", before, re.IGNORECASE):
+        return f"{found}; the clauses of RTSPEC stand in the order {', '.join(RTSPEC_CLAUSES)}"
+    if upper == "RTSPEC" and "RPAR" in expected:
+        return f"{found}; it stands after the last parenthesis: RSTREAM(SELECT …) RTSPEC …"
     if upper == "HAVING" and re.search(r"\bTOP\s+\d+\s+BY\b", before, re.IGNORECASE):
         return f"{found}; HAVING stands before TOP"
     if upper == "PARTITION" and re.search(r"\bTOP\s+\d+\s*$", before, re.IGNORECASE):

@@ -88,8 +88,11 @@ def expressions_of(select: Select) -> Iterator[Expression]:
 
 
 def is_flat(statement: Statement) -> bool:
-    """Whether a statement has one level: streams with windows, selects, and what unites these."""
-    if statement.loop is not None:
+    """Whether a statement has one level: streams with windows, selects, and what unites these.
+
+    A periodic one has more: its releases.
+    """
+    if statement.loop is not None or statement.body.real_time is not None:
         return False
     selects = statement.body.selects
     return all(

@@ -1,4 +1,7 @@
-"""RSTREAM: the whole relation, at every timestamp at which one of its windows changed."""
+"""RSTREAM: the whole relation, at every timestamp at which one of its windows changed.
+
+Of a periodic statement, at its releases.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,13 @@ class RelationToStream(IdentifiedRows):
         change
             The change of the relation.
         steps_ms
-            The timestamps at which a window changed or tuples arrived, rising. No change is at
-            another timestamp.
+            The timestamps at which it is emitted, rising.
         """
         relation = self.relation
         if change is not None:
             self.step(change)
+        if not len(steps_ms):
+            return None
         entered_ms, left_ms = relation.entered_ms, relation.left_ms
         steps: list[int] = steps_ms.tolist()
         places = [np.flatnonzero((entered_ms <= at_ms) & (at_ms < left_ms)) for at_ms in steps]

@@ -48,7 +48,7 @@ def way_of(program: Program) -> EvaluationWay:
     """The way to evaluate a program."""
     if program.loop is not None:
         return EvaluationWay.LOOP
-    if program.naive or program.relations:
+    if program.naive or program.relations or not _slides_with_releases(program):
         return EvaluationWay.STEPWISE
     only = _one_window(program)
     if only is not None and _adds_up_panes(*only):
@@ -64,6 +64,17 @@ def way_of(program: Program) -> EvaluationWay:
     if not join_conditions(program)[0]:
         return EvaluationWay.STEPWISE
     return EvaluationWay.LOOKUP if _looks_up(program) else EvaluationWay.JOIN
+
+
+def _slides_with_releases(program: Program) -> bool:
+    """Whether all windows change at the releases of a periodic program, and at no other times."""
+    releases = program.releases
+    return releases is None or all(
+        window.range_ms is not None
+        and window.rows is None
+        and (window.slide_ms, window.offset_ms) == (releases.period_ms, releases.offset_ms)
+        for window in program.windows
+    )
 
 
 def ranks_panes(program: Program) -> bool:

@@ -30,15 +30,13 @@ from streams.language.names import written_name
 from streams.plan.loops import compiled_loop
 from streams.plan.numbering import numbered
 from streams.plan.outer_joins import identified, joined
+from streams.plan.periods import MOST_SLIDES, sliding
 from streams.plan.program import ENDS, Program
 from streams.plan.relations import Chosen, Columns, Combined, Node, Resolved, United, Windowed
 from streams.plan.resolver import Resolver, Scope, ScopeColumn, Surrounding
 from streams.plan.sub_queries import Attachments, attached_to, moved_to, names_outer
 from streams.vectors.chunk import TIMESTAMP
 from streams.vectors.reserved import taken
-
-MOST_SLIDES = 100_000
-"""Most boundaries within a window's range: at each of them the statement is evaluated."""
 
 Catalogue = Mapping[str, Mapping[str, str]]
 """Stream → column → type, one of `streams.vectors.chunk.type_names`."""
@@ -77,7 +75,7 @@ def compile_statement(statement: Statement, catalogue: Catalogue) -> Program:
 
 
 def _compiled(statement: Statement, catalogue: Catalogue) -> Program:
-    return _Compiler(statement, catalogue).compile()
+    return _Compiler(sliding(statement), catalogue).compile()
 
 
 class _Compiler:

@@ -22,12 +22,13 @@ from streams.expressions.typed import (
     fields,
     relocated,
 )
-from streams.language.ast import Statement
+from streams.language.ast import RealTime, Statement
 from streams.language.walk import functions_of
 from streams.plan.program import (
     MatchPlan,
     Program,
     RelationPlan,
+    ReleasePlan,
     SelectPlan,
     SetPlan,
     SourcePlan,
@@ -65,6 +66,19 @@ def numbered(
     return _Numbering(root, catalogue).program(statement, root)
 
 
+def _releases(real_time: RealTime | None) -> ReleasePlan | None:
+    if real_time is None:
+        return None
+    return ReleasePlan(
+        period_ms=real_time.period_ms,
+        offset_ms=real_time.offset_ms,
+        begins_ms=real_time.begins_ms,
+        ends_ms=real_time.ends_ms,
+        deadline_ms=real_time.deadline_ms,
+        importance=real_time.importance,
+    )
+
+
 class _Numbering:
     """Numbers the windows and relations of one statement."""
 
@@ -99,6 +113,7 @@ class _Numbering:
             to_stream=statement.body.to_stream,
             relations=tuple(self._relations),
             functions=fingerprints(functions_of(statement)),
+            releases=_releases(statement.body.real_time),
         )
 
     def _window(self, leaf: Windowed) -> WindowPlan:

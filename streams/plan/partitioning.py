@@ -59,6 +59,8 @@ def partitionings(program: Program) -> list[Partitioning]:
     """
     if program.loop is not None:
         raise Interacting("its statements read each other in a loop")
+    if program.releases is not None:
+        raise Interacting("its releases are counted from the first tuple of all")
     if program.relations:
         raise Interacting("it has sub-queries, outer joins or operations on relations")
     if program.to_stream is ToStream.RSTREAM and not _evaluated_alike(program):

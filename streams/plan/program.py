@@ -315,6 +315,22 @@ class LoopPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasePlan:
+    """When a periodic statement shows its relation; attributes as in `RealTime`."""
+
+    period_ms: int
+    offset_ms: int
+    begins_ms: int
+    ends_ms: int | None
+    deadline_ms: int | None
+    importance: int
+
+    def next_from(self, at_ms: int) -> int:
+        """The first release at or past a timestamp, as if they had no beginning and no end."""
+        return at_ms + (self.offset_ms - at_ms) % self.period_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A compiled statement.
 
@@ -349,6 +365,9 @@ class Program:
         The program whose rejected tuples this one gives (`rejections`); None: it gives results.
     loop
         What it consists of if it is a loop; it has no windows, selects and relations then.
+    releases
+        When it shows its relation if it is periodic. Its windows with a range slide by the period,
+        unless they count rows or slide by themselves.
     """
 
     name: str
@@ -366,6 +385,7 @@ class Program:
     skips: bool = False
     of: Program | None = None
     loop: LoopPlan | None = None
+    releases: ReleasePlan | None = None
 
     @property
     def rejections(self) -> Program:
@@ -390,12 +410,12 @@ class Program:
         return max(
             (window.range_ms or window.session_ms or 0) + (window.slide_ms or 0)
             for window in self.windows
-        )
+        ) + (0 if self.releases is None else self.releases.period_ms)
 
     @property
     def keeps(self) -> tuple[str, ...]:
         """Inputs of which it keeps tuples for later timestamps."""
-        if self.loop is not None:
+        if self.loop is not None or self.releases is not None:
             return self.inputs
         kept = (window.stream for window in self.windows if window.range_ms != 1)
         return tuple(dict.fromkeys(kept))
@@ -403,7 +423,7 @@ class Program:
     @property
     def reach_ms(self) -> int | None:
         """How much older than a result a tuple may be on which it depends; None: by any time."""
-        if self.loop is not None:
+        if self.loop is not None or self.releases is not None:
             return None
         ranges_ms: list[int] = []
         for window in self.windows:
@@ -469,6 +489,7 @@ class Program:
         return (
             self.to_stream is ToStream.RSTREAM
             and self.loop is None
+            and self.releases is None
             and not self.relations
             and all(len(select.sources) == 1 and select.group is None for select in self.selects)
             and all(

@@ -14,8 +14,11 @@ d_T          (the caller's)  sub-deadline of the task (`tasks.Task.sub_deadline_
 D(p,T)       deadline_us     by when it must be done
 ===========  ==============  ===========================================================
 
-*Earliest deadline first* (EDF) runs the instance with the earliest D. Among equal deadlines it
-continues with the task that ran last. First come first served exists for comparison.
+*Earliest deadline first* (EDF) runs the instance with the earliest D. Among equal deadlines the
+most important comes first; among equals it continues with the task that ran last. First come first
+served, and *earliest release time first* (ERTF) of Kawashima and Saruwatari (pushdown aggregates,
+§7.1.2), exist for comparison. Only released work is in the queue. (As printed, ERTF also has
+threads that are not released yet, and picks them again and again.)
 
 Secondaries cause work too: the tuples that a secondary has not processed when its primary dies
 lengthen the recovery time (Q·p). Their instances have deadlines of their own, but consumers wait
@@ -27,12 +30,13 @@ always late, standby work waits.
 EDF is at its worst when not everything can be in time: it runs what is most overdue first, until
 everything is late. Overdue work is therefore *deferred*: among primaries, those whose deadline has
 passed wait for those that can be in time, unless these stay in time even so. Of overdue ones the
-least backlog comes first, so that those that can catch up soon do. Nothing is dropped, and while
-nothing is overdue the order is that of EDF. So that nobody starves, overdue work gets `FLOOR` of
-the time in any case. (Adaptive batching, §3.3, drops overdue tuples. Two replicas would drop
-different ones; deferring changes only the order among tasks.)
+most important comes first; of equally important ones the least backlog, so that those that can
+catch up soon do. Nothing is dropped, and while nothing is overdue the order is that of EDF. So that
+nobody starves, overdue work gets `FLOOR` of the time in any case. (Adaptive batching, §3.3, drops
+overdue tuples. Two replicas would drop different ones; deferring changes only the order among
+tasks.)
 
-First come first served treats primaries and secondaries alike.
+First come first served and ERTF treat primaries and secondaries alike.
 """
 
 from __future__ import annotations
@@ -50,7 +54,9 @@ class Policy(Enum):
     EDF = "edf"
     """Earliest deadline first."""
     FIFO = "fifo"
-    """First released, first run."""
+    """First come into the system, first run."""
+    ERTF = "ertf"
+    """Earliest release time first: as FIFO, by the arrival at the task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +75,8 @@ class Instance:
         Whether this is a secondary's work, for whose results no consumer waits.
     cost_us
         Expected duration of all pending work of the task, µs, ≥ 0.
+    importance
+        Greater is more important.
     """
 
     task: str
@@ -76,6 +84,7 @@ class Instance:
     deadline_us: int
     standby: bool
     cost_us: float
+    importance: int = 0
 
 
 FLOOR = 0.05
@@ -98,8 +107,8 @@ class _Urgent:
 
     waiting: Mapping[str, Instance]
     _added: int = 0
-    _heap: list[tuple[int, int, int, int, Instance]] = field(
-        default_factory=list[tuple[int, int, int, int, Instance]]
+    _heap: list[tuple[int, int, int, int, int, Instance]] = field(
+        default_factory=list[tuple[int, int, int, int, int, Instance]]
     )
 
     def add(self, instance: Instance, order: int) -> None:
@@ -108,12 +117,14 @@ class _Urgent:
             self._heap = [each for each in self._heap if self._waits(each[-1])]
             heapify(self._heap)
         self._added += 1
-        key = instance.deadline_us, instance.released_us, order, self._added
+        key = (instance.deadline_us, -instance.importance)
+        key = (*key, instance.released_us, order, self._added)
         heappush(self._heap, (*key, instance))
 
     @property
     def first(self) -> Instance | None:
-        """The one with the earliest deadline; of equals the first released, then the first come."""
+        """The one with the earliest deadline; of equals the most important, the first released, the
+        first come."""
         heap = self._heap
         while heap:
             if self._waits(heap[0][-1]):
@@ -236,7 +247,7 @@ class RunQueue:
         in_time = [each for each in primaries if each.deadline_us >= now_us]
         least = min(
             (each for each in primaries if each.deadline_us < now_us),
-            key=lambda one: (one.cost_us, *self._urgency(one)),
+            key=lambda one: (-one.importance, one.cost_us, *self._urgency(one)),
         )
         if least.cost_us <= _latest_us(in_time) - now_us:
             return least
@@ -260,7 +271,8 @@ class RunQueue:
         last = self._waiting.get(self._last)
         if last is None or last.standby is not first.standby:
             return first
-        return last if last.deadline_us == first.deadline_us else first
+        as_urgent = (last.deadline_us, last.importance) == (first.deadline_us, first.importance)
+        return last if as_urgent else first
 
     def _slack_us(self, now_us: int) -> float:
         """The longest delay after which all primaries are still in time; negative if one is late
@@ -273,9 +285,10 @@ class RunQueue:
         """Sort key: the instance that was released first is least."""
         return instance.released_us, instance.task != self._last
 
-    def _urgency(self, instance: Instance) -> tuple[int, bool, int]:
+    def _urgency(self, instance: Instance) -> tuple[int, int, bool, int]:
         """Sort key: the instance to run first is least; equals are in order of arrival."""
-        return instance.deadline_us, instance.task != self._last, instance.released_us
+        key = instance.deadline_us, -instance.importance
+        return (*key, instance.task != self._last, instance.released_us)
 
 
 def _latest_us(instances: Iterable[Instance]) -> float:

@@ -14,6 +14,10 @@ their output travels together. Hosts that share a clock rest alike, so that the 
 of hosts do not add up. A policy of `streams.scheduling.batching` says how long rests last: the
 cluster's, or the query's own. An SDMR monitor counts the arrivals that left their task too late,
 and policies adapt to that.
+
+A task that ends in a periodic statement is *released* by the watermark that passes one of its
+releases: its deadline counts from there, and it starts at once. Input that comes in between only
+changes windows; it rests as usual, and no result waits for it.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import pyarrow as pa
 from ha.roles import ReplicaRole
 from orchestrator.host.core.hosted_replica import HostedReplica
 from orchestrator.records import BatchingStatus, CostStatus, ReplicaLoad
+from streams.plan.program import ReleasePlan
 from streams.scheduling.batching import (
     GAMMA_US,
     MEASURED,
@@ -87,6 +92,25 @@ class Dispatch:
     tuples: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """Input that has entered a task together, and has not left it.
+
+    Attributes
+    ----------
+    watermark_ms
+        It is complete up to there.
+    at_us
+        When it had entered.
+    releases
+        Whether results wait for it: always, unless the task is periodic.
+    """
+
+    watermark_ms: int
+    at_us: int
+    releases: bool
+
+
 @dataclass(slots=True)
 class _Task:
     """A chain of operators with one sub-deadline.
@@ -98,7 +122,7 @@ class _Task:
     sub_deadline_us
         d_T.
     entered
-        (watermark, time): input up to the watermark had entered by that time, and has not left yet.
+        What has entered and not left yet, oldest first.
     patience_us
         How long input may wait before the task is behind.
     standby_lag_us
@@ -111,6 +135,10 @@ class _Task:
         Says how long it rests.
     rest_us
         How long its last rest was to be.
+    releases
+        Of its last operator, if that is periodic.
+    importance
+        The greatest of its operators'.
     """
 
     name: str
@@ -120,7 +148,9 @@ class _Task:
     patience_us: int
     policy: BatchingPolicy
     policy_name: str
-    entered: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
+    releases: ReleasePlan | None = None
+    importance: int = 0
+    entered: deque[_Arrival] = field(default_factory=deque[_Arrival])
     rests_until_us: int = 0
     idles_until_us: int = 0
     restless: int = 0
@@ -140,6 +170,11 @@ class _Task:
     def due_us(self) -> float:
         """How long after its arrival input must be evaluated: a standby may rest meanwhile."""
         return self.sub_deadline_us * (STANDBY_LAGS[0] if self.standby else 1.0)
+
+    @property
+    def released_us(self) -> int | None:
+        """When the oldest input entered for which results wait; None if there is none."""
+        return next((one.at_us for one in self.entered if one.releases), None)
 
     @property
     def identity(self) -> object:
@@ -262,10 +297,14 @@ class Dispatcher:
         self._enqueue_or_rest(task, now_us)
 
     def rests(self, fragment: str) -> bool:
-        """Whether a replica has work and rests: until that ends, more data changes nothing."""
+        """Whether a replica has work and rests: until that ends, more data changes nothing.
+
+        More data may release a periodic task.
+        """
         task = self._task_of.get(fragment)
         return (
             task is not None
+            and task.releases is None
             and fragment == task.name
             and fragment in self._ready
             and self._resting.get(fragment) == self._until_us(task)
@@ -274,9 +313,11 @@ class Dispatcher:
     def _enter(self, task: _Task, now_us: int) -> None:
         """Note up to where input of a task has entered by now."""
         input_watermark_ms = self._replicas[task.name].replica.engine.input_watermark_ms
-        entered_ms = task.entered[-1][0] if task.entered else self._left_ms(task)
+        entered_ms = task.entered[-1].watermark_ms if task.entered else self._left_ms(task)
         if input_watermark_ms > entered_ms:
-            task.entered.append((input_watermark_ms, now_us))
+            plan = task.releases
+            released = plan is None or plan.next_from(entered_ms + 1) <= input_watermark_ms
+            task.entered.append(_Arrival(input_watermark_ms, now_us, released))
 
     @property
     def next_us(self) -> int | None:
@@ -378,7 +419,7 @@ class Dispatcher:
         task = self._tasks.get(fragment)
         if task is None or not task.entered:
             return False
-        return now_us - task.entered[0][1] > task.patience_us
+        return now_us - task.entered[0].at_us > task.patience_us
 
     def count(self, fragment: str, tuples: int, timestamps: int, emitted: pa.RecordBatch) -> None:
         """Count an evaluation, the tuples that it took, and those that it emitted."""
@@ -447,8 +488,9 @@ class Dispatcher:
                     elsewhere_ms=min(elsewhere, default=None),
                 )
             )
-        # Only earliest deadline first schedules chains; the other order schedules operators.
-        groups = [operators] if self._policy is Policy.EDF else [[one] for one in operators]
+        # First come first served knows no chains: it goes by the age of tuples.
+        chains = self._policy is not Policy.FIFO
+        groups = [operators] if chains else [[one] for one in operators]
         return [
             self._task(
                 task.operators,
@@ -479,6 +521,7 @@ class Dispatcher:
             # While it rests, it is not behind.
             waits_ms *= STANDBY_LAGS[1]
         policy = self._replicas[operators[0]].assignment.batching or self._batching
+        periods = [self._replicas[name].replica.program.releases for name in operators]
         return _Task(
             name=operators[0],
             operators=operators,
@@ -492,6 +535,9 @@ class Dispatcher:
             patience_us=max(round(waits_ms * 1000), BEHIND_US),
             policy=self._measured if policy == MEASURED else self._policy_of(policy),
             policy_name=policy,
+            # A standby has a lag, whatever its results show.
+            releases=None if deadline_ms is None else periods[-1],
+            importance=max((each.importance for each in periods if each is not None), default=0),
         )
 
     def _enqueue_or_rest(self, task: _Task, now_us: int) -> None:
@@ -506,12 +552,19 @@ class Dispatcher:
 
     def _until_us(self, task: _Task) -> int:
         """Until when a task rests, given its waiting input."""
+        if task.releases is not None and task.released_us is not None:
+            return 0
         has_tuples = self._replicas[task.name].replica.engine.waiting
         return task.rests_until_us if has_tuples else task.idles_until_us
 
     def _enqueue(self, task: _Task, now_us: int) -> None:
         self._resting.pop(task.name, None)
-        released_us = task.entered[0][1] if task.entered else now_us
+        released_us, waits_us = task.released_us, task.sub_deadline_us
+        if released_us is None:
+            released_us = now_us
+            if task.releases is not None:
+                # No result waits for it before the next release.
+                waits_us += task.releases.period_ms * 1000
         if self._policy is Policy.FIFO:
             released_us = now_us
             # In the order in which tuples entered the system, not this operator: newer tuples must
@@ -523,9 +576,10 @@ class Dispatcher:
             Instance(
                 task=task.name,
                 released_us=released_us,
-                deadline_us=released_us + task.sub_deadline_us,
+                deadline_us=released_us + waits_us,
                 standby=task.standby,
                 cost_us=self._pending_us(task),
+                importance=task.importance,
             )
         )
 
@@ -555,11 +609,12 @@ class Dispatcher:
                 task.policy.adapt(self.sdmr.sdmr(task.name, now_us), self.figures)
 
     def _leave(self, task: _Task) -> list[int]:
-        """Note that input has left a task; when the arrivals had entered that did."""
+        """Note that input has left a task; when those had entered that results waited for."""
         left_ms = self._left_ms(task)
         found: list[int] = []
-        while task.entered and task.entered[0][0] <= left_ms:
-            found.append(task.entered.popleft()[1])
+        while task.entered and task.entered[0].watermark_ms <= left_ms:
+            left = task.entered.popleft()
+            found += [left.at_us] if left.releases else []
         return found
 
     def _once_us(self, fragment: str, now_us: int) -> float:

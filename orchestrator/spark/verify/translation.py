@@ -107,6 +107,8 @@ def translate(statement: Statement, columns: Mapping[str, str], catalogue: Catal
     Inexpressible
         SQL cannot say it.
     """
+    if statement.body.real_time is not None:
+        raise Inexpressible("releases of periodic statements are not translated")
     if not is_flat(statement):
         raise Inexpressible(
             "sub-queries, outer joins and operations on relations are not translated"

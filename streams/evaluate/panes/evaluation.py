@@ -29,6 +29,7 @@ from streams.operators.changes_to_stream import ChangesToStream
 from streams.operators.filter import Filter
 from streams.operators.project import Project
 from streams.operators.relation_to_stream import RelationToStream
+from streams.operators.releases import SILENT_PERIODS
 from streams.operators.top import TopRows
 from streams.plan.program import Program
 from streams.vectors.arrays import Codes, sound
@@ -76,6 +77,10 @@ class Panes(Evaluation):
         """The last boundary at which the window was evaluated."""
         self._started = False
         """Whether it has been evaluated."""
+        self._repeats = program.releases is not None and not group.keys
+        """Whether the only group is shown at every release, also when the window is empty."""
+        self._shows_until_ms = -FOREVER_MS
+        """The last of these releases, if no more tuples arrive."""
         self._shown: Codes = no_codes
         """The groups of the relation, in the order in which their rows were inserted."""
         self._results = Results([one.kind for one in group.aggregates])
@@ -138,6 +143,8 @@ class Panes(Evaluation):
                 self._evaluate_until(end_ms - self._pane_ms, emitted)
             end = first + int(np.count_nonzero(wanted[begin:stop])) if packs else stop
             window.add(tuples, first, end, end_ms)
+            if self._repeats:
+                self._go_on_showing(self._boundary_from(end_ms))
             begin, first = stop, end
 
     def _tuples(
@@ -154,6 +161,13 @@ class Panes(Evaluation):
             [one.encode(columns, codes) for one in window.distincts],
             np.empty(len(codes), dtype=np.int32),
         )
+
+    def _go_on_showing(self, release_ms: int) -> None:
+        """Show the only group at every release from a tuple's first one on."""
+        if self._boundary_ms >= self._shows_until_ms:
+            # After a silence, those up to it are left out.
+            self._boundary_ms = release_ms - self._slide_ms
+        self._shows_until_ms = release_ms + SILENT_PERIODS * self._slide_ms
 
     def _compact(self) -> None:
         made = self._window.compact()
@@ -181,6 +195,8 @@ class Panes(Evaluation):
             if self._to_stream is not ToStream.RSTREAM:
                 held_ms = self._boundary_from(window.held[0].end_ms + self._range_ms)
             next_ms = min(next_ms, held_ms)
+        elif self._started and self._boundary_ms < self._shows_until_ms:
+            next_ms = min(next_ms, self._boundary_ms + self._slide_ms)
         return next_ms
 
     def _evaluate_until(self, until_ms: int, emitted: list[Emitted]) -> None:
@@ -203,7 +219,7 @@ class Panes(Evaluation):
             pane = window.pending.popleft()
             if self._boundary_from(pane.end_ms + self._range_ms) > boundary_ms:
                 entering.append(pane)
-        if not leaving and not entering and not window.held:
+        if not leaving and not entering and not window.held and not self._repeats:
             # Tuples between two windows: nothing to see.
             return None
         touched = window.in_order([*leaving, *entering])
@@ -327,9 +343,11 @@ class Panes(Evaluation):
         """The panes with their groups, and the order of the relation."""
         window = self._window
         values = {
-            "boundary_ms": self._boundary_ms if window.held else None,
+            "boundary_ms": self._boundary_ms if window.held or self._repeats else None,
             "started": self._started,
         }
+        if self._repeats:
+            values["shows_until_ms"] = self._shows_until_ms
         # Without keys the order is that of one row.
         return save_window(window, values, self._shown if self._key_plans else no_codes)
 
@@ -340,6 +358,7 @@ class Panes(Evaluation):
             boundary_ms = state.values["boundary_ms"]
             self._boundary_ms = -FOREVER_MS if boundary_ms is None else int(boundary_ms)
             self._started = bool(state.values["started"])
+            self._shows_until_ms = int(state.values.get("shows_until_ms", -FOREVER_MS))
         shown = loader.load(state)
         if shown is not None:
             self._shown = np.concatenate([self._shown, shown])

@@ -25,6 +25,7 @@ from streams.operators.hop_window import HopWindow
 from streams.operators.partition_window import PartitionWindow
 from streams.operators.ranked_window import RankedWindow
 from streams.operators.relation_to_stream import RelationToStream
+from streams.operators.releases import SILENT_PERIODS, Releases
 from streams.operators.session_window import SessionWindow
 from streams.operators.slide_window import SlideWindow
 from streams.operators.window import (
@@ -66,6 +67,11 @@ class Incremental(Evaluation):
             for plan in program.windows
             if program.to_stream is ToStream.RSTREAM and plan.range_ms and plan.slide_ms
         ]
+        self._releases: Releases | None = None
+        if program.releases is not None:
+            self._releases = Releases(program.releases)
+            period_ms = program.releases.period_ms
+            sliding.append((SILENT_PERIODS * period_ms, period_ms))
         self._reach_ms = max((range_ms for range_ms, _ in sliding), default=0)
         """How long a tuple has RSTREAM evaluated at each boundary; 0 without boundaries."""
         self._least_slide_ms = min((slide_ms for _, slide_ms in sliding), default=1)
@@ -95,7 +101,8 @@ class Incremental(Evaluation):
 
     def next_expiry_ms(self) -> int:
         """The next firing point, if no tuple arrives before it."""
-        return min(window.next_expiry_ms() for window in self._windows)
+        next_ms = min(window.next_expiry_ms() for window in self._windows)
+        return next_ms if self._releases is None else min(next_ms, self._releases.next_ms())
 
     def _passes(
         self, arrived: Mapping[str, Arrived], until_ms: int
@@ -148,6 +155,12 @@ class Incremental(Evaluation):
                 if len(evaluated_ms):
                     times_ms.append(evaluated_ms)
             deltas.append(delta)
+        shown_ms: IntArray | None = None
+        if self._releases is not None:
+            came_ms = rising(np.concatenate([one.timestamps for one in arrived.values()]))
+            shown_ms = self._releases.due(came_ms, until_ms)
+            if len(shown_ms):
+                times_ms.append(shown_ms)
         if not times_ms:
             return None
         first_ms = min(int(times.min()) for times in times_ms)
@@ -155,7 +168,9 @@ class Incremental(Evaluation):
             deltas.append(relation.step(deltas, first_ms))
         change = self._selects.step(deltas, first_ms)
         if isinstance(self._to_stream, RelationToStream):
-            return self._to_stream.emitted(change, rising(np.concatenate(times_ms)))
+            if shown_ms is None:
+                shown_ms = rising(np.concatenate(times_ms))
+            return self._to_stream.emitted(change, shown_ms)
         return self._to_stream.step(change)
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
@@ -168,6 +183,8 @@ class Incremental(Evaluation):
         yield from self._selects.stateful()
         if isinstance(self._to_stream, RelationToStream):
             yield "to-stream", self._to_stream
+        if self._releases is not None:
+            yield "releases", self._releases
 
 
 class _Input:

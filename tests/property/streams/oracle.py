@@ -26,6 +26,7 @@ from streams.language.ast import (
     Literal,
     OuterJoin,
     Quantifier,
+    RealTime,
     RelationExpression,
     Select,
     SetOperation,
@@ -80,7 +81,12 @@ def evaluate(statement: Statement, inputs: Inputs, until_ms: int) -> dict[int, C
 
 
 def timestamps_to_evaluate(statement: Statement, streams: Inputs, until_ms: int) -> list[int]:
-    """Timestamps with tuples, and those at which a row leaves a window by its age."""
+    """Timestamps with tuples, and those at which a row leaves a window by its age.
+
+    Of a periodic statement, its releases.
+    """
+    if statement.body.real_time is not None:
+        return releases(statement.body.real_time, streams, until_ms)
     found: set[int] = set()
     for source in leaves_of(statement.body.selects):
         assert source.window is not None
@@ -109,6 +115,18 @@ def timestamps_to_evaluate(statement: Statement, streams: Inputs, until_ms: int)
             if any(kept is row for _, kept in held):
                 found.add(timestamp + span)
     return sorted(timestamp_ms for timestamp_ms in found if timestamp_ms <= until_ms)
+
+
+def releases(spec: RealTime, streams: Inputs, until_ms: int) -> list[int]:
+    """The multiples of the period plus the offset, from STIME to ETIME after the first tuple."""
+    times = [timestamp for tuples in streams.values() for timestamp, _ in tuples]
+    first_ms = min(times, default=until_ms + 1)
+    last_ms = until_ms if spec.ends_ms is None else min(until_ms, first_ms + spec.ends_ms)
+    return [
+        at_ms
+        for at_ms in range(first_ms + spec.begins_ms, last_ms + 1)
+        if (at_ms - spec.offset_ms) % spec.period_ms == 0
+    ]
 
 
 def window(spec: Window, tuples: Sequence[Tuple], timestamp_ms: int) -> list[Tuple]:

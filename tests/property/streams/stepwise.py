@@ -44,6 +44,7 @@ class Stepwise:
         self._shown: list[dict[Values, Values]] = [{} for _ in program.selects]
         self._tops: list[dict[Values, list[tuple[Any, Values]]]] = [{} for _ in program.selects]
         self._relation: list[Values] = []
+        self._releases: frozenset[int] = frozenset()
 
     def run(
         self, inputs: Mapping[str, Sequence[tuple[int, Values]]], until_ms: int
@@ -55,6 +56,8 @@ class Stepwise:
                 at = arriving.setdefault(timestamp_ms, {})
                 at.setdefault(stream, []).append((identity, timestamp_ms, tuple(map(_read, row))))
         waiting = sorted(arriving)
+        self._releases = frozenset(self._released(waiting, until_ms))
+        periodic = self._program.releases is not None
         now_ms = NO_WATERMARK
         while True:
             now_ms = min(waiting[:1] + self._firing(now_ms), default=until_ms + 1)
@@ -72,11 +75,23 @@ class Stepwise:
                 self._rows[index] += arrived.get(plan.stream, [])
             if any(changed) or now_ms in self._firing(now_ms - 1):
                 for row in self._step(now_ms):
-                    yield now_ms, row
+                    if not periodic or now_ms in self._releases:
+                        yield now_ms, row
+
+    def _released(self, times_ms: Sequence[int], until_ms: int) -> Iterator[int]:
+        """The releases of a periodic program whose tuples have these timestamps."""
+        plan = self._program.releases
+        if plan is None or not times_ms:
+            return
+        begin_ms = times_ms[0] + plan.begins_ms
+        end_ms = until_ms if plan.ends_ms is None else min(until_ms, times_ms[0] + plan.ends_ms)
+        for at_ms in range(begin_ms, end_ms + 1):
+            if (at_ms - plan.offset_ms) % plan.period_ms == 0:
+                yield at_ms
 
     def _firing(self, after_ms: int) -> list[int]:
         """Timestamps at which rows leave windows by their age, and boundaries of windows."""
-        found: list[int] = []
+        found: list[int] = [*self._releases]
         for plan, rows, held in zip(self._program.windows, self._rows, self._held, strict=True):
             if plan.session_ms is not None:
                 found += [end_ms + late for end_ms in _ends(plan, rows) for late in (0, 1)]

@@ -226,6 +226,42 @@ shapes |= {
         "CAST(CAST(x AS string) AS float) AS g FROM s [NOW])"
     ),
 }
+shapes |= {
+    "periodic": (
+        "RSTREAM(SELECT k, count(*) AS n, sum(x) AS t FROM s [RANGE 5 MILLISECONDS] "
+        "WHERE i > 0 GROUP BY k) RTSPEC PERIOD 2 MILLISECONDS OFFSET 1 MILLISECOND"
+    ),
+    "periodic without groups": (
+        "RSTREAM(SELECT count(*) AS n, max(i) AS m FROM s [RANGE 2 MILLISECONDS] WHERE b) "
+        "RTSPEC STIME 1 MILLISECOND ETIME 9 MILLISECONDS PERIOD 3 MILLISECONDS"
+    ),
+    "periodic, of now": (
+        "SELECT count(*) AS n, avg(x) AS a FROM s [NOW] RTSPEC PERIOD 2 MILLISECONDS"
+    ),
+    "periodic join": (
+        "RSTREAM(SELECT s.k AS k, s.i AS i, t.x AS x FROM s [RANGE 3 MILLISECONDS], "
+        "t [RANGE 3 MILLISECONDS] WHERE s.k = t.k AND s.x < t.i) "
+        "RTSPEC ETIME 8 MILLISECONDS PERIOD 3 MILLISECONDS"
+    ),
+    "periodic join of others": (
+        "RSTREAM(SELECT s.k AS k, t.i AS j, count(*) AS n FROM s [ROWS 2], "
+        "t [RANGE 4 MILLISECONDS] WHERE s.i <> t.i GROUP BY s.k, t.i) "
+        "RTSPEC PERIOD 2 MILLISECONDS IMPORTANCE 3"
+    ),
+    "periodic, newest": (
+        "RSTREAM(SELECT * FROM s [PARTITION BY k ROWS 1]) RTSPEC STIME 4 MILLISECONDS "
+        "PERIOD 5 MILLISECONDS OFFSET 2 MILLISECONDS DEADLINE 1 SECOND"
+    ),
+    "periodic over windows that slide": (
+        "RSTREAM(SELECT k, i FROM s [RANGE 6 MILLISECONDS SLIDE 3 MILLISECONDS] UNION ALL "
+        "SELECT k, count(*) AS n FROM t [ROWS 4 SLIDE 2] GROUP BY k) RTSPEC PERIOD 2 MILLISECONDS"
+    ),
+    "periodic, all of it": (
+        "RSTREAM(SELECT count(*) AS n, sum(i) AS t FROM s [UNBOUNDED] UNION ALL "
+        "SELECT count(*) AS n, max(i) AS t FROM t [RANGE 2 MILLISECONDS]) "
+        "RTSPEC ETIME 6 MILLISECONDS PERIOD 1 MILLISECOND"
+    ),
+}
 rows = st.fixed_dictionaries(
     {
         "k": st.sampled_from(["a", "b", "ç", None]),

@@ -159,6 +159,35 @@ def test_outputs_may_have_deadlines_and_fragments_nodes_of_their_own(folder: Pat
     assert record.primaries == {"alerts": ("second", "france-central")}
 
 
+PERIODIC = "[NOW]) RTSPEC PERIOD 1 SECOND DEADLINE 40 MILLISECONDS"
+
+
+def test_a_periodic_statement_may_state_the_deadline_of_its_output(folder: Path) -> None:
+    (query,) = changed(folder, ("[NOW])", PERIODIC)).queries
+    assert query.record.deadline_of("alerts") == 40
+    same = ("{alerts: receiver}", "{alerts: {site: receiver, deadline: 40 ms}}")
+    (again,) = changed(folder, ("[NOW])", PERIODIC), same).queries
+    assert again.record == query.record
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            "{alerts: receiver}",
+            "{alerts: {site: receiver, deadline: 30 ms}}",
+            "has a deadline of 30 ms, and DEADLINE 40 ms in its statement. Write it in one of the",
+        ),
+        ("{alerts: receiver}", "{more: receiver}", "gives alerts a DEADLINE, which is no output"),
+    ],
+)
+def test_a_deadline_is_written_once_and_is_that_of_an_output(
+    folder: Path, old: str, new: str, told: str
+) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        changed(folder, ("[NOW])", PERIODIC), (old, new))
+
+
 @pytest.mark.parametrize("partial", Partial)
 def test_an_owner_says_whether_statements_are_split(folder: Path, partial: Partial) -> None:
     written = f"partial: {partial.value}\nestimates: {{"

@@ -202,7 +202,7 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
         ("SELECT sum(a) n FROM s [NOW]", "write AS before a new name: AS n"),
         ("SELECT s.* FROM s [NOW]", "* stands alone: list the columns"),
         ("SELECT *, a FROM s [NOW]", "* stands alone: list the columns"),
-        ("SELECT a FROM s [RANGE 1.5 SECONDS]", "windows take whole numbers: write it in MILLI"),
+        ("SELECT a FROM s [RANGE 1.5 SECONDS]", "are whole numbers: write it in MILLI"),
         ("SELECT count(*) FILTER (WHERE a) AS n FROM s [NOW]", "no FILTER yet; count what CASE"),
         ("SELECT a FROM s [NOW] WHERE a == 1", "write a single ="),
         ("SELECT /* c  a FROM s [NOW]", "the comment does not end; close it with */"),

@@ -9,10 +9,21 @@ from streams.scheduling.tasks import TaskOperator, extract_tasks
 
 
 def instance(
-    task: str, *, released: int = 0, deadline: int = 100, standby: bool = False, cost: float = 1
+    task: str,
+    *,
+    released: int = 0,
+    deadline: int = 100,
+    standby: bool = False,
+    cost: float = 1,
+    importance: int = 0,
 ) -> Instance:
     return Instance(
-        task=task, released_us=released, deadline_us=deadline, standby=standby, cost_us=cost
+        task=task,
+        released_us=released,
+        deadline_us=deadline,
+        standby=standby,
+        cost_us=cost,
+        importance=importance,
     )
 
 
@@ -60,6 +71,37 @@ def test_fifo_runs_the_earliest_release_first_and_of_equals_the_first_to_come() 
         instance("c", released=1, deadline=90),
     )
     assert order(queue) == ["c", "b", "a", "d"]
+
+
+def test_ertf_runs_the_earliest_release_first_whatever_is_due() -> None:
+    queue = queue_of(
+        Policy.ERTF,
+        instance("loose", released=1, deadline=90),
+        instance("tight", released=2, deadline=3, importance=9),
+    )
+    assert order(queue) == ["loose", "tight"]
+
+
+def test_importance_decides_between_equal_deadlines_and_among_overdue_work_alone() -> None:
+    some = (instance("a", deadline=20), instance("b", deadline=20, importance=1))
+    assert order(queue_of(Policy.EDF, *some)) == ["b", "a"]
+    # Whatever can be in time comes first, however unimportant.
+    due = instance("c", deadline=19)
+    assert order(queue_of(Policy.EDF, *some, due)) == ["c", "b", "a"]
+    late = (
+        instance("least", deadline=1, cost=2),
+        instance("important", deadline=2, cost=9, importance=2),
+        instance("due", deadline=30, cost=30),
+    )
+    assert order(queue_of(Policy.EDF, *late), 5) == ["due", "important", "least"]
+
+
+def test_a_more_important_task_takes_over_from_an_equally_urgent_one() -> None:
+    queue = queue_of(Policy.EDF, instance("a", deadline=20))
+    assert queue.pop(0) is not None
+    queue.put(instance("a", deadline=20))
+    queue.put(instance("b", deadline=20, importance=1))
+    assert order(queue) == ["b", "a"]
 
 
 def test_second_instance_of_a_waiting_task_joins_the_first() -> None:

@@ -40,12 +40,25 @@ def few_tuples(rng: np.random.Generator) -> Rows:
     return list(zip(timestamps, zip(*picked, strict=True), strict=True))
 
 
+def periodic(rng: np.random.Generator, statement: str) -> str:
+    """The same relation, shown at releases."""
+    body = statement[statement.index("(") :]
+    begin, length = int(rng.choice([0, 0, 2, 5])), int(rng.choice([1, 4, 12]))
+    limits = f"STIME {begin} MILLISECONDS " if begin else ""
+    limits += f"ETIME {begin + length} MILLISECONDS " if rng.random() < 0.4 else ""
+    period = int(rng.integers(1, 6))
+    offset = f" OFFSET {int(rng.integers(period))} MILLISECONDS" if rng.random() < 0.5 else ""
+    return f"RSTREAM{body} RTSPEC {limits}PERIOD {period} MILLISECONDS{offset}"
+
+
+@pytest.mark.parametrize("released", [False, True], ids=["", "periodic"])
 @pytest.mark.parametrize("focus", list(Focus), ids=lambda focus: focus.name.lower())
-def test_random_relations(focus: Focus) -> None:
+def test_random_relations(focus: Focus, *, released: bool) -> None:
     first = int(os.environ.get("RELATION_SEED", "0"))
     for seed in range(first, first + PROGRAMS):
         rng = np.random.default_rng(seed)
-        text = f"REGISTER QUERY q {Programs(rng, focus).statement()};"
+        body = Programs(rng, focus).statement()
+        text = f"REGISTER QUERY q {periodic(rng, body) if released else body};"
         told = f"seed {seed}: {text}"
         try:
             (statement,) = parse(text)

@@ -583,3 +583,73 @@ def test_a_standby_that_rests_is_not_behind() -> None:
     assert not host.dispatcher.is_behind("f0", rests_until_us)
     # It could have rested for four times its lag.
     assert host.dispatcher.is_behind("f0", 4 * 1200 * MS + 1)
+
+
+PERIOD = "RTSPEC PERIOD 100 MILLISECONDS"
+
+
+def test_a_periodic_task_rests_until_a_watermark_passes_a_release() -> None:
+    host = QuietHost(fragment("a", sub_deadline_ms=50.0, real_time=PERIOD), batch_ms=10)
+    host.now_us = 1 * MS
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.steps() == ["a"]
+    host.arrive("s", chunk(1, [(2, 1)]))
+    # Input that only changes the window rests, and may be put off no longer than other input.
+    assert host.steps() == []
+    assert host.dispatcher.next_us == 10 * MS
+    assert not host.dispatcher.rests("a")
+    host.now_us = 3 * MS
+    host.arrive("s", chunk(2, [(100, 1)]))
+    assert host.steps() == ["a"]
+
+
+def test_the_deadline_of_a_release_counts_from_the_watermark_that_passes_it() -> None:
+    host = QuietHost(
+        fragment("periodic", sub_deadline_ms=20.0, real_time=PERIOD),
+        fragment("other", "t", sub_deadline_ms=20.0),
+    )
+    # What comes first may pass releases: where the stream begins is not known yet.
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.steps() == ["periodic"]
+    host.arrive("s", chunk(1, [(2, 1)]))
+    host.now_us = 8 * MS
+    host.arrive("t", chunk(0, [(1, 1)]))
+    host.now_us = 10 * MS
+    host.arrive("s", chunk(2, [(101, 1)]))
+    # Its input came at 0, but no result waited for it before 10 ms.
+    assert host.steps() == ["other", "periodic"]
+
+
+def test_only_releases_count_as_arrivals_that_can_be_late() -> None:
+    host = QuietHost(fragment("a", sub_deadline_ms=5.0, real_time=PERIOD))
+    host.arrive("s", chunk(0, [(1, 1)]))
+    assert host.steps() == ["a"]
+    decided = host.dispatcher.sdmr.host
+    assert (decided.completed, decided.misses) == (1, 0)
+    host.arrive("s", chunk(1, [(99, 1)]))
+    host.now_us = 90 * MS
+    assert host.steps() == ["a"]
+    assert (decided.completed, decided.misses) == (1, 0)
+    host.arrive("s", chunk(2, [(250, 1)]))
+    assert host.steps(took_us=6 * MS) == ["a"]
+    assert (decided.completed, decided.misses) == (2, 1)
+
+
+def test_of_equally_urgent_periodic_tasks_the_more_important_runs_first() -> None:
+    both = [
+        fragment(name, sub_deadline_ms=20.0, real_time=f"{PERIOD} IMPORTANCE {importance}")
+        for name, importance in (("a", 0), ("b", 5))
+    ]
+    host = QuietHost(*both)
+    host.arrive("s", chunk(0, [(1, 1), (100, 1)]))
+    assert host.steps() == ["b", "a"]
+
+
+def test_ertf_ignores_deadlines() -> None:
+    tight = fragment("tight", "t", sub_deadline_ms=5.0)
+    for policy, ran in ((Policy.EDF, ["tight", "loose"]), (Policy.ERTF, ["loose", "tight"])):
+        host = QuietHost(fragment("loose", "s", sub_deadline_ms=50.0), tight, policy=policy)
+        host.arrive("s", chunk(0, [(9, 1)]))
+        host.now_us = 1 * MS
+        host.arrive("t", chunk(0, [(2, 1)]))
+        assert host.steps() == ran

@@ -1,0 +1,90 @@
+"""The time in which a periodic statement has releases: from STIME to ETIME.
+
+Both are counted from the first tuple that the statement reads, of whichever input. That timestamp
+is part of its state, so it is the same for both replicas, however they cut their input. Past ETIME
+nothing is evaluated any more, and no state is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from streams.evaluate.protocol import Evaluation, Pass
+from streams.plan.program import ReleasePlan
+from streams.vectors.chunk import FOREVER_MS, TIMESTAMP
+from streams.vectors.state import Pieces, State, Stateful
+
+
+class LimitedReleases(Evaluation):
+    """Evaluates as another evaluation does, and shows what lies between STIME and ETIME.
+
+    Parameters
+    ----------
+    new
+        Makes the other one, without state.
+    """
+
+    def __init__(self, new: Callable[[], Evaluation], plan: ReleasePlan) -> None:
+        self._new, self._plan = new, plan
+        self._inner = new()
+        self._first_ms: int | None = None
+        """The timestamp of the first tuple; None: none has come."""
+        self._over = False
+
+    def run(self, given: Pass) -> pa.RecordBatch:
+        """See `Evaluation`."""
+        if self._first_ms is None:
+            came = [rows for rows in given.taken.values() if rows is not None]
+            self._first_ms = min((one.column(TIMESTAMP)[0].as_py() for one in came), default=None)
+        if self._over:
+            given = given.without(tuple(given.taken))
+            # Without tuples and state it has nothing to show.
+            return self._inner.run(given)
+        rows = self._inner.run(given)
+        if rows.num_rows:
+            times_ms = rows.column(TIMESTAMP).to_numpy(zero_copy_only=False)
+            begin = int(times_ms.searchsorted(self._begins_ms))
+            end = int(times_ms.searchsorted(self._ends_ms, side="right"))
+            rows = rows.slice(begin, max(end - begin, 0))
+        if given.until_ms >= self._ends_ms:
+            self._inner, self._over = self._new(), True
+        return rows
+
+    @property
+    def _begins_ms(self) -> int:
+        return -FOREVER_MS if self._first_ms is None else self._first_ms + self._plan.begins_ms
+
+    @property
+    def _ends_ms(self) -> int:
+        if self._first_ms is None or self._plan.ends_ms is None:
+            return FOREVER_MS
+        return self._first_ms + self._plan.ends_ms
+
+    def stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """The operators that have state, by name, and the first tuple's timestamp."""
+        yield from self._inner.stateful()
+        yield "first-tuple", self
+
+    def held(self) -> int:
+        """Number of rows that it keeps itself."""
+        return 0
+
+    def save(self) -> Pieces:
+        """The timestamp of the first tuple, and whether ETIME is past."""
+        values = {"first_ms": self._first_ms, "over": self._over}
+
+        def pieces() -> Iterator[State]:
+            yield State(values=values)
+
+        return pieces
+
+    def load(self, state: State) -> None:
+        """Take what was saved."""
+        first_ms = state.values["first_ms"]
+        self._first_ms = None if first_ms is None else int(first_ms)
+        self._over = bool(state.values["over"])
+
+    def loaded(self) -> None:
+        """Nothing is left to do."""
