@@ -16,7 +16,7 @@ JSON_FILE := $(if $(JSON),--json-file $(JSON))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup data demo size-check test test-long check lint format monitoring monitoring-live rebalancing automation round-trip standalone image setup-platform chart chart-cluster chart-real platform run-docs elsewhere simulate mutate fuzz fuzz-api clean
+.PHONY: help setup data demo size-check test test-long check lint format monitoring monitoring-live rebalancing automation round-trip standalone image setup-platform chart chart-cluster chart-real platform run-docs elsewhere papers simulate mutate fuzz fuzz-api clean
 
 help: ## List the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -95,6 +95,9 @@ bench-%: setup ## Run the benchmark of that name; JSON=FILE keeps its figures, A
 	@$(BIN)/python -m bench run $* $(if $(JSON),--json $(JSON)) $(ARGS)
 
 bench-drills: data
+
+papers: setup ## Every table and figure of the five papers, ours beside theirs, as a page; ARGS=--quick
+	@$(BIN)/python -m bench papers $(ARGS)
 
 elsewhere: setup ## Every verb from a network namespace that reaches nothing but the HTTP API; takes root
 	@$(BIN)/pytest -m round_trip tests/round_trip/test_elsewhere.py -rs $(ARGS)

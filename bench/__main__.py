@@ -1,4 +1,4 @@
-"""`python -m bench list` and `python -m bench run NAME`, with the options that `--help` lists."""
+"""`python -m bench list`, `run NAME` and `papers`, with the options that `--help` lists."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bench.papers.command import papers
 from bench.registry import Settings, benchmarks, find
 from bench.report import ROOT, report, write
 from orchestrator.errors import InvalidInput, VivaceError
@@ -84,6 +85,24 @@ def run(
         table.add_row(key, f"{value:,.6g}")
     out.print(table)
     out.print(f"written to {folder}", soft_wrap=True)
+
+
+@application.command("papers")
+def show_papers(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer repetitions, and no Spark: within five minutes.")
+    ] = False,
+    reuse: Annotated[
+        bool, typer.Option("--reuse", help="Take reports of other commits, where there are any.")
+    ] = False,
+) -> None:
+    """Every table and figure of the five papers, ours beside theirs, as one page."""
+    folder = ROOT / "build" / "papers"
+    failed = papers(folder, quick=quick, reuse=reuse, say=_log)
+    out.print(f"written to {folder / 'index.html'}", soft_wrap=True)
+    if failed:
+        err.print(f"error: failed: {', '.join(failed)}; see the logs in {folder / 'reports'}")
+        raise typer.Exit(1)
 
 
 def _log(phrase: str) -> None:

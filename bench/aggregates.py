@@ -12,7 +12,8 @@ it, as Python's allocator and Arrow's count it.
 
 `sliding` measures windows of 10 to 1,000,000 tuples that slide by a tenth of their length
 (`panes`), and by one tuple (`each`, and `each_sums` without the maximum, evaluated stepwise): the
-cost of a tuple. `naive` is `each` with naive aggregates, which read the window for every tuple.
+cost of a tuple. `naive` is `each` with naive aggregates, which read the window for every tuple, in
+windows of up to 1,000.
 
 `partial`, `floats` and `union` compare the bytes over links with and without partial aggregation
 at the producers (`bench.aggregates_partial`).
@@ -100,7 +101,7 @@ class Window:
     rows: list[dict[str, object]]
 
 
-@benchmark("aggregates", kinds=("fig5", "fig6", "sliding", "partial", "floats", "union"))
+@benchmark("aggregates", kinds=("fig5", "fig6", "sliding", "naive", "partial", "floats", "union"))
 def aggregates(settings: Settings) -> Figures:
     """Aggregates pushed down against naive ones; cost of a tuple in windows of any size."""
     require_kernels()
@@ -113,6 +114,10 @@ def aggregates(settings: Settings) -> Figures:
             flat |= _compared(figure, texts, count)
     if not settings.only or "sliding" in settings.only:
         flat |= _sliding(settings)
+    if not settings.only or "naive" in settings.only:
+        for size in NAIVE_SIZES:
+            settings.say(f"naive: {size} tuples")
+            flat = _naive(size) | flat
     if not settings.only or "partial" in settings.only:
         flat |= partials(settings)
     if not settings.only or "floats" in settings.only:
@@ -249,14 +254,16 @@ def _sliding(settings: Settings) -> dict[str, float]:
                 passes[f"{way}_64"] = min(timed, HOST_TIMED), HOST_TUPLES
             for key, (count, at_once) in passes.items():
                 flat |= _slid(program, f"sliding.{size}.{key}", size, count, at_once)
-    for size in NAIVE_SIZES:
-        settings.say(f"sliding: naive, {size} tuples")
-        each = _over_readings(f"ISTREAM(SELECT {AGGREGATES} FROM s [RANGE {size} MILLISECONDS])")
-        for key, program in (("naive", replace(each, naive=True)), ("each", each)):
-            if f"sliding.{size}.{key}.us_tuple" not in flat:
-                key = f"sliding.{size}.{key}"
-                flat |= _slid(program, key, size, NAIVE_TUPLES, CHUNK_TUPLES)
     return flat
+
+
+def _naive(size: int) -> dict[str, float]:
+    """A result for every tuple, with naive aggregates and with others."""
+    each = _over_readings(f"ISTREAM(SELECT {AGGREGATES} FROM s [RANGE {size} MILLISECONDS])")
+    naive = replace(each, naive=True)
+    return _slid(naive, f"sliding.{size}.naive", size, NAIVE_TUPLES, CHUNK_TUPLES) | _slid(
+        each, f"sliding.{size}.each", size, NAIVE_TUPLES, CHUNK_TUPLES
+    )
 
 
 def _over_readings(body: str) -> Program:

@@ -47,6 +47,9 @@ QUICK_SEEDS = 2
 SCHEMES = {"as": Scheme.ACTIVE, "asas": Scheme.ADAPTIVE}
 """Second part of the figures' keys."""
 
+STEP_QUERIES = 10
+"""Between two points of the curves of Fig. 10 and 11."""
+
 CANDIDATE_QUERIES = 20
 """Queries of each network that the loss by the choice of candidates is measured on."""
 
@@ -154,6 +157,9 @@ def figures(trials: list[Trial]) -> dict[str, float]:
             usage = np.array([a.network_usage.sum() for a in seen])
             flat[f"{key}.network_usage"] = float(usage.mean())
             flat[f"{key}.network_usage_std"] = float(usage.std())
+            for count in range(STEP_QUERIES, len(seen[0].network_usage) + 1, STEP_QUERIES):
+                after = _mean(a.network_usage[:count].sum() for a in seen)
+                flat[f"{key}.network_usage_after.{count}"] = after
             flat[f"{key}.recovery_ms_max"] = _mean(a.recovery_ms.max() for a in seen)
             flat[f"{key}.recovery_ms_mean"] = _mean(a.recovery_ms.mean() for a in seen)
             flat[f"{key}.recovery_ms_std"] = float(np.std([a.recovery_ms.mean() for a in seen]))

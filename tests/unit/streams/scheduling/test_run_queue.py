@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from streams.scheduling.run_queue import FLOOR, Instance, Policy, RunQueue
-from streams.scheduling.tasks import TaskOperator, extract_tasks
 
 
 def instance(
@@ -205,65 +204,6 @@ def test_small_standby_goes_first_where_a_more_urgent_one_does_not_fit() -> None
         instance("small", deadline=8, standby=True, cost=2),
     )
     assert order(queue) == ["small", "a", "big"]
-
-
-def figure_6(policy: Policy) -> dict[tuple[str, str], int]:
-    """Completion times of (tuple, task) in Fig. 6: each operator takes 1, tuples come at 1 and 3.
-
-    O1 feeds O2 and O3, and O2's output is the more urgent one.
-    """
-    tasks = extract_tasks(
-        [
-            TaskOperator(name="o1", inputs=("s",), sub_deadline_ms=1, deadline_ms=2),
-            TaskOperator(
-                name="o2", inputs=("o1",), sub_deadline_ms=1, deadline_ms=2, elsewhere_ms=2
-            ),
-            TaskOperator(
-                name="o3", inputs=("o1",), sub_deadline_ms=5, deadline_ms=6, elsewhere_ms=6
-            ),
-        ]
-    )
-    t1, t2 = tasks
-    assert [(t.operators, t.sub_deadline_ms) for t in tasks] == [(("o1", "o2"), 2), (("o3",), 5)]
-    arrivals = {1: [("p1", t1)], 3: [("p2", t1)]}
-    backlog: dict[str, list[tuple[str, Instance]]] = {t1.name: [], t2.name: []}
-    queue, done, free_at = RunQueue(policy), dict[tuple[str, str], int](), 1
-    for now in range(1, 20):
-        for name, task in arrivals.get(now, []):
-            cost = len(task.operators)
-            due = now + int(task.sub_deadline_ms)
-            one = instance(task.name, released=now, deadline=due, cost=cost)
-            if not backlog[task.name]:
-                queue.put(one)
-            backlog[task.name].append((name, one))
-        if now < free_at or (running := queue.pop(now)) is None:
-            continue
-        name, one = backlog[running.task].pop(0)
-        if backlog[running.task]:
-            queue.put(backlog[running.task][0][1])
-        free_at = now + round(one.cost_us)
-        done[name, one.task] = free_at
-        assert one == running
-        if one.task == t1.name:
-            # O1 is the first of T1, so O3 has its input when half of T1 is done.
-            arrivals.setdefault(now + 1, []).append((name, t2))
-    return done
-
-
-def test_figure_6_under_edf_every_instance_keeps_its_sub_deadline() -> None:
-    # (p2, T1) is due at 3 + 2 = 5; the text has 3 + 1, which nothing could keep.
-    assert figure_6(Policy.EDF) == {
-        ("p1", "o1"): 3,
-        ("p2", "o1"): 5,
-        ("p1", "o3"): 6,
-        ("p2", "o3"): 7,
-    }
-
-
-def test_figure_6_under_fifo_the_second_tuple_misses() -> None:
-    done = figure_6(Policy.FIFO)
-    assert done["p1", "o3"] == 4
-    assert done["p2", "o1"] == 6
 
 
 def test_overdue_work_waits_for_what_can_be_in_time_and_then_the_least_comes_first() -> None:
