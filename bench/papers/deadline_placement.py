@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.papers.entries import Curve, Figure, Formula, Mark, Paper, Plot, Row, derived, value
+from bench.papers.entries import Curve, Figure, Formula, Paper, Plot, Quote, Row, derived, value
 
 WORKED = "worked_examples"
 
@@ -114,8 +114,9 @@ PAPER = Paper(
                         )
                         for key, (label, _) in COMBINATIONS.items()
                     ),
-                    marks=tuple(
-                        Mark(label=label, x=15, y=quoted) for label, quoted in COMBINATIONS.values()
+                    quotes=tuple(
+                        Quote(label=label, x=15, y=quoted)
+                        for label, quoted in COMBINATIONS.values()
                     ),
                 ),
             ),

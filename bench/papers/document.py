@@ -86,7 +86,7 @@ def _plot(plot: Plot, reports: Reports) -> dict[str, Any]:
         "log_x": plot.log_x,
         "log_y": plot.log_y,
         "curves": [_curve(curve, reports) for curve in plot.curves],
-        "marks": [{"label": mark.label, "x": mark.x, "y": mark.y} for mark in plot.marks],
+        "quotes": [{"label": each.label, "x": each.x, "y": each.y} for each in plot.quotes],
     }
 
 

@@ -107,7 +107,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Quote:
     """A value that the paper's text gives of a curve."""
 
     label: str
@@ -123,7 +123,7 @@ class Plot:
     x: str
     y: str
     curves: tuple[Curve, ...]
-    marks: tuple[Mark, ...] = ()
+    quotes: tuple[Quote, ...] = ()
     log_x: bool = False
     log_y: bool = False
 

@@ -131,14 +131,14 @@ def _svg(plot: Mapping[str, Any]) -> str:
         else:
             xs, ys = zip(*curve["points"], strict=True)
             axes.plot(xs, ys, "o-", markersize=3, color=colour, label=curve["label"])
-    for mark in plot["marks"]:
-        at = labels.index(mark["label"]) if mark["label"] in labels else 0
-        axes.plot([mark["x"]], [mark["y"]], "x", color=COLOURS[at % len(COLOURS)])
+    for quote in plot["quotes"]:
+        at = labels.index(quote["label"]) if quote["label"] in labels else 0
+        axes.plot([quote["x"]], [quote["y"]], "x", color=COLOURS[at % len(COLOURS)])
     if plot["log_x"]:
         axes.set_xscale("log")
     if plot["log_y"]:
         axes.set_yscale("log")
-    crosses = " (×: the paper)" if plot["marks"] else ""
+    crosses = " (×: the paper)" if plot["quotes"] else ""
     axes.set_title(plot["title"] + crosses, fontsize=10)
     axes.set_xlabel(plot["x"])
     axes.set_ylabel(plot["y"])

@@ -26,7 +26,7 @@ def _hb(part: str) -> Plot:
             ),
         ]
     return Plot(
-        title=f"Time of the twin, {TIMESTAMPS[part]}",
+        title=f"Time without recursion, {TIMESTAMPS[part]}",
         x="run limit of HB",
         y="of DTS with one sub-query",
         curves=tuple(curves),
@@ -99,10 +99,10 @@ PAPER = Paper(
         ),
         Figure(
             name="Fig. 10",
-            title="Recursion: time of the loop, of its twin without recursion",
+            title="Recursion: time of the loop, of the same query without recursion",
             where="§4.3",
             rests_on=(
-                "The twin reads what the loop feeds back from inputs of its own. The text says "
+                "The other query reads what the loop feeds back from inputs of its own. The text says "
                 "that both take about the same, the loop slightly less."
             ),
             rows=tuple(
@@ -110,7 +110,7 @@ PAPER = Paper(
                     label=f"{TIMESTAMPS[part]}, {number} sub-queries",
                     quoted=1.0,
                     said="about 1, slightly less",
-                    ours=value(LOOPS, f"fig10.{part}.{number}.recursive_vs_twin"),
+                    ours=value(LOOPS, f"fig10.{part}.{number}.recursive_vs_open"),
                 )
                 for part in TIMESTAMPS
                 for number in SUB_QUERIES
