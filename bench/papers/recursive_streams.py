@@ -102,8 +102,8 @@ PAPER = Paper(
             title="Recursion: time of the loop, of the same query without recursion",
             where="§4.3",
             rests_on=(
-                "The other query reads what the loop feeds back from inputs of its own. The text says "
-                "that both take about the same, the loop slightly less."
+                "The other query reads from inputs of its own what the loop feeds back. The text "
+                "says that both take about the same, the loop slightly less."
             ),
             rows=tuple(
                 Row(
