@@ -19,6 +19,7 @@ from ha.backlog import Backlog
 from ha.beginning import Beginning
 from ha.cursor import StreamCursor
 from ha.messages import ANY_BYTES, EVERY_TUPLE, Ack, Columns, Data, Offer, Subscribe, Subscribed
+from ha.pace import Pace
 from streams.vectors.chunk import NO_WATERMARK, Position
 
 RETRY_US = 300_000
@@ -130,6 +131,8 @@ class Subscription:
         columns.
     times_whole
         Ratio of these bytes to those that really came, in the newest chunk with rows.
+    paces
+        Reader of which this host takes as much as it processes within a time → what has come.
     batch
         Least batch that its readers need, as in `Ack`.
     stood_in
@@ -153,6 +156,7 @@ class Subscription:
     least_generation: int = 0
     received_bytes: int = 0
     times_whole: float = 1.0
+    paces: dict[str, Pace] = field(default_factory=dict[str, Pace])
     batch: int = EVERY_TUPLE
     stood_in: bool = False
     confirmed: bool = False
@@ -241,6 +245,8 @@ class Subscription:
     def count(self, data: Data) -> None:
         """Count received bytes against the credit that the host has given."""
         self.received_bytes += data.counted_bytes
+        for pace in self.paces.values():
+            pace.came(data)
         if data.chunk.rows.num_rows:
             self.times_whole = data.counted_bytes / data.chunk.size_bytes
 

@@ -147,6 +147,7 @@ def _node(
         cordoned=node.node in view.cordoned,
         leaving=node.node in view.leaving,
         load=load,
+        sdmr_pct=node.sdmr_pct,
     )
 
 
@@ -200,6 +201,7 @@ def _fragment(
         redo_ms=redo_ms(view, figures, record),
         drilled_days=drilled_days,
         load=None if primary is None else primary.load,
+        batching=None if primary is None else primary.batching,
     )
 
 
@@ -223,6 +225,8 @@ def _streams(view: ClusterView) -> tuple[StreamStatus, ...]:
             site=site,
             entered=source.next_seq,
             shed=source.shed,
+            overdue=source.overdue,
+            waiting=source.waiting,
             skipped=source.skipped,
             throttled=source.throttled,
             slipped_ms=source.slipped_ms,

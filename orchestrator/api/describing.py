@@ -12,6 +12,7 @@ from orchestrator.api.cluster_status import event_documents, status
 from orchestrator.api.connection import Cluster
 from orchestrator.api.plan_files import move_plans
 from orchestrator.control.observe.view import ClusterView, read_view
+from orchestrator.control.planning.overdue import overdue_control
 from orchestrator.errors import InvalidInput
 from orchestrator.operations.parameters import DescribeParameters
 from orchestrator.records import FragmentRecord
@@ -141,6 +142,7 @@ def _stream(view: ClusterView, document: StatusDocument, name: str) -> Mapping[s
         "streams": tuple(each for each in document.streams if each.stream == name),
         "read_by": _readers(view, name),
         "stream": view.stream_records.get(name),
+        "why": tuple(_overdue(view, name)),
     }
 
 
@@ -185,6 +187,27 @@ def _readers(view: ClusterView, stream: str) -> tuple[str, ...]:
         if stream in query.outputs
     ]
     return (*fragments, *dict.fromkeys(sites))
+
+
+def _overdue(view: ClusterView, name: str) -> Iterator[str]:
+    """What is done with overdue tuples of a stream that may drop them, and why."""
+    control = overdue_control(view.dataflow, view.stream_records, view.query_records)
+    if name in control.dropping:
+        after_ms = next(
+            (
+                source.overdue_after_ms
+                for found in view.assignments.values()
+                for source in found.record.sources
+                if source.stream == name and source.overdue_after_ms is not None
+            ),
+            None,
+        )
+        within = "" if after_ms is None else f" for more than {after_ms:.0f} ms"
+        yield f"tuples are dropped that have waited{within} where they enter: they are overdue"
+    elif (kept_by := control.kept_by.get(name)) is not None:
+        who = ", ".join(f"query {each}" for each in kept_by)
+        why = f"{who} would have them late" if kept_by else "nothing reads it"
+        yield f"overdue tuples are kept, although the stream may drop them: {why}"
 
 
 def _why(view: ClusterView, record: FragmentRecord, shown: FragmentStatus) -> Iterator[str]:

@@ -83,6 +83,7 @@ def _asked(view: ClusterView, manifests: Manifests, flow: Dataflow) -> dict[str,
                     source=stream.source,
                     start_at_us=None,
                     shed=stream.shed,
+                    overdue=stream.overdue,
                     peer_site=peer,
                 )
             )

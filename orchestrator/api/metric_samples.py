@@ -127,6 +127,8 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
     yield from _tabled(document.streams, "stream", ("stream", "site"), (
         ("tuples_total", "Tuples that have entered.", "entered", 1),
         ("shed_tuples_total", "Tuples that a load shedder has dropped.", "shed", 1),
+        ("overdue_tuples_total", "Tuples dropped because they were overdue.", "overdue", 1),
+        ("unnumbered_tuples", "Tuples that wait for consumers there.", "waiting", 1),
         ("throttled", "1 if its source waits for consumers.", "throttled", 1),
         ("slipped_seconds", "By how much its source has waited.", "slipped_ms", 1000),
         ("overflowed_tuples_total", "Tuples dropped at a full buffer.", "overflowed", 1),
@@ -156,7 +158,8 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ),
         ("miss_ratio", "Late tuples of those delivered lately.", "recent_miss_pct", 100),
         ("tuples_total", "Tuples delivered.", "rows", 1),
-        ("late_tuples_total", "Tuples delivered after the deadline.", "late_rows", 1),
+        ("late_tuples_total", "Tuples that came after the deadline.", "late_rows", 1),
+        ("late_dropped_tuples_total", "Those that were dropped.", "late_dropped", 1),
         ("completed_timestamps_total", "Timestamps completed.", "completed_timestamps", 1),
         ("late_timestamps_total", "Timestamps completed late.", "deadline_misses", 1),
         ("lost_tuples_total", "Tuples known to be missing.", "lost", 1),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
+from foundation.arrays import IntArray
 from orchestrator.api.verified_input import Unverifiable
 from orchestrator.errors import Unreachable
 from orchestrator.progress import Progress
@@ -35,6 +36,7 @@ def compared_again(
     begin_ms: int | None,
     until_ms: int,
     on_progress: Progress,
+    late_spans_ms: Mapping[str, IntArray] | None = None,
 ) -> tuple[tuple[OutputVerdict, ...], dict[str, EvaluatedAgain]]:
     """Compute statements again, and compare outputs; also, which were not computed in SQL.
 
@@ -48,6 +50,9 @@ def compared_again(
         Output → its rows.
     begin_ms, until_ms
         The timestamps that are compared; None: from the beginning.
+    late_spans_ms
+        Output → timestamps whose rows were dropped because they were late
+        (`Delivered.late_spans_ms`).
 
     Raises
     ------
@@ -76,6 +81,7 @@ def compared_again(
                 begin_ms,
                 until_ms,
                 partial(told, stream),
+                (late_spans_ms or {}).get(stream),
             )
         )
         for stream, table in rows.items()
@@ -150,4 +156,6 @@ def verdict(check: OutputCheck) -> OutputVerdict:
         unexpected=check.unexpected,
         first_missing=check.first_missing,
         first_unexpected=check.first_unexpected,
+        late=check.late,
+        late_recomputed=check.late_expected,
     )

@@ -19,7 +19,7 @@ from orchestrator.edges.sources.live.journal import Journal
 from orchestrator.edges.sources.live.live_source import JOURNALS
 from orchestrator.errors import VivaceError
 from orchestrator.folders import path_part
-from orchestrator.records import SourceAssignment, SourceSpec, StreamRecord
+from orchestrator.records import Overdue, SourceAssignment, SourceSpec, StreamRecord
 from streams.vectors.chunk import TIMESTAMP, Position, stream_schema
 
 LAST_MS = 2**62
@@ -173,6 +173,8 @@ def _unkept(stream: StreamRecord) -> str:
     """What a stream that cannot resume has in its manifest, so that no journal keeps its input."""
     if stream.shed is not None:
         return "a load shedder (`shed`)"
+    if stream.overdue is Overdue.DROP:
+        return "`overdue: drop`"
     durable = None if stream.source is None else stream.source.options.get("durable")
     return "a source that cannot be read again" if durable is None else f"`durable: {durable}`"
 

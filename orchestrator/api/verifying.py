@@ -149,6 +149,7 @@ def _compared(
     rows = {
         stream: one.rows.drop_columns([GENERATION, SEQUENCE]) for stream, one in delivered.items()
     }
+    late_spans_ms = {stream: one.late_spans_ms for stream, one in delivered.items()}
     with scratch_folder("vivace-verify-") as work:
         on_progress("starting", "Spark")
         with spark_session(work / "spark") as session:
@@ -161,6 +162,7 @@ def _compared(
                     through_ms=dict.fromkeys(rows, span.until_ms),
                     begin_ms=span.begin_ms,
                     file=own.file,
+                    late_spans_ms=late_spans_ms,
                     on_rows=telling(on_progress, "comparing"),
                 )
                 return tuple(verdict(each) for each in checks), {}
@@ -169,6 +171,7 @@ def _compared(
             return compared_again(
                 session, statements, columns, inputs, rows,
                 begin_ms=span.begin_ms, until_ms=span.until_ms, on_progress=on_progress,
+                late_spans_ms=late_spans_ms,
             )  # fmt: skip
 
 

@@ -97,13 +97,15 @@ class SequenceFaults:
 def sequence_faults(delivered: Delivered) -> SequenceFaults:
     """Tuples missing between the first and the last delivered, and tuples delivered again.
 
+    Tuples that the sink has dropped because they were late are not lost.
     Numbers begin anew in each generation and are compared within it. A tuple of a later generation
     is repeated if its timestamp was complete in an earlier one. Tuples that the sink itself reports
     as lost count too, since no tuple may have come after them. So do those that the sink has kept a
     second time, although a reader of its files gets them once.
     """
     generations = delivered.completed_column("generation")
-    losses = delivered.completed_column("lost")
+    losses, late = delivered.completed_column("lost"), delivered.completed_column("late")
+    ends = delivered.completed_column("next_seq")
     watermarks_ms = delivered.completed_column("watermark_ms")
     row_generations = _column(delivered.rows, GENERATION)
     numbers = _column(delivered.rows, SEQUENCE)
@@ -116,7 +118,11 @@ def sequence_faults(delivered: Delivered) -> SequenceFaults:
         distinct = np.unique(numbers[ours])
         span = int(distinct[-1] - distinct[0]) + 1 if len(distinct) else 0
         reported = int(losses[generations == generation].sum())
-        lost += max(span - len(distinct), reported)
+        dropped = 0
+        if len(distinct):
+            within = (generations == generation) & (ends <= distinct[-1])
+            dropped = int(late[within & (ends - late >= distinct[0])].sum())
+        lost += max(span - len(distinct) - dropped, reported)
         repeated += max(int(np.count_nonzero(ours)) - len(distinct), known)
         complete_ms = max(complete_ms, int(watermarks_ms[generations == generation].max()))
     return SequenceFaults(lost=lost, repeated=repeated + len(delivered.superseded_ms))

@@ -146,6 +146,9 @@ class Deliver(msgspec.Struct, frozen=True, kw_only=True):
     chunk: Chunk
     lost: int
     """Tuples that are known to be missing immediately before this chunk."""
+    late: tuple[int, ...] = ()
+    """Tuples that were dropped because they were late, by watermark of the chunk; empty: none. The
+    chunk has no others then, and is numbered as what follows them."""
     arrived_us: int
 
     @property

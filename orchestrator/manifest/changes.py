@@ -78,13 +78,14 @@ def in_words(record: StreamRecord | QueryRecord) -> dict[str, str]:
         fields["from"] = _driver(fields.pop("source"))
     else:
         deadlines_ms, sinks = fields.pop("deadlines_ms"), fields.pop("sinks")
-        overflow = fields.pop("overflow")
+        overflow, late = fields.pop("overflow"), fields.pop("late")
         fields["outputs"] = {
             stream: {
                 "site": site,
                 "deadline_ms": deadlines_ms.get(stream),
                 "to": _driver(sinks.get(stream)),
                 "overflow": overflow.get(stream),
+                "late": late.get(stream),
             }
             for stream, site in record.outputs.items()
         }

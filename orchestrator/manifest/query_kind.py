@@ -10,8 +10,10 @@ from foundation.bounds import MAX_NAME
 from foundation.loop_limits import MOST_STEPS, Beyond
 from orchestrator.documents.document import Field, Options, Section
 from orchestrator.edges import sinks
+from orchestrator.manifest.stream_kind import read_overdue
 from orchestrator.records import (
     Estimate,
+    Late,
     Loops,
     OnError,
     Overflow,
@@ -49,6 +51,7 @@ def read_query(document: Field, section: Section) -> QueryManifest:
             deadline_ms=section.need("deadline").interval_ms(),
             deadlines_ms=deadlines_ms,
             overflow={s: read[s]["overflow"] for s in read if "overflow" in read[s]},
+            late={s: read[s]["late"] for s in read if "late" in read[s]},
             recovery_bound_ms=section.need("recovery").interval_ms(),
             **section.given(_expectations),
         ),
@@ -93,7 +96,8 @@ def _stream_out(field: Field) -> str:
 
 
 def _output(field: Field) -> dict[str, Any]:
-    """An output's site; its deadline, sink and overflow policy, if it has any of its own."""
+    """An output's site; what it has of its own: deadline, sink, what becomes of late results and of
+    those that the sink does not take."""
     if not field.is_mapping():
         return {"site": field.slug()}
     with field.section() as section:
@@ -104,6 +108,7 @@ def _output(field: Field) -> dict[str, Any]:
 _own: Options = {
     "deadline": ("deadline", Field.interval_ms),
     "to": ("to", sinks.read),
+    "late": ("late", lambda field: Late(field.choice([each.value for each in Late]))),
     "overflow": ("overflow", lambda field: Overflow(field.choice([o.value for o in Overflow]))),
 }
 
@@ -169,6 +174,7 @@ _expectations: Options = {
     "on_error": ("onError", lambda field: OnError(field.choice([each.value for each in OnError]))),
     "partial": ("partial", lambda field: Partial(field.choice([p.value for p in Partial]))),
     "batching": ("batching", read_batching),
+    "overdue": ("overdue", read_overdue),
     "share": ("share", lambda field: field.boolean()),
     "loops": ("loops", _loops),
     "estimates": ("estimates", _by_fragment(_estimate)),

@@ -12,6 +12,7 @@ from orchestrator.edges.sources.formats.row_form import RowForm
 from orchestrator.errors import InvalidInput
 from orchestrator.records import (
     Guarantee,
+    Overdue,
     Shed,
     SourceSpec,
     StreamManifest,
@@ -35,6 +36,7 @@ def read_stream(document: Field, section: Section) -> StreamManifest:
     options: Options = {
         "burst": ("burst", Field.count),
         "shed": ("shed", lambda field: _shed(field, columns)),
+        "overdue": ("overdue", read_overdue),
         "source": ("from", sources.read),
     }
     given = section.given(options)
@@ -51,7 +53,12 @@ def read_stream(document: Field, section: Section) -> StreamManifest:
             "Remove it, or write `durable: no` in `from`: then the stream begins anew if its site "
             "is killed.",
         )
-    site, standby = _sites(section, source, shed is not None)
+    overdue = section.get("overdue")
+    drops = given.get("overdue") is Overdue.DROP
+    if overdue is not None and drops and source is not None:
+        _check_drops(overdue, source)
+    dropping = "shed" if shed is not None else "overdue: drop" if drops else None
+    site, standby = _sites(section, source, dropping)
     return StreamManifest(
         file=document.where,
         written=document.written(),
@@ -67,8 +74,32 @@ def read_stream(document: Field, section: Section) -> StreamManifest:
     )
 
 
-def _sites(section: Section, source: SourceSpec | None, is_shed: bool) -> tuple[str, str | None]:
-    """Where a stream enters, and the site that stands by for that one, if there is one."""
+def read_overdue(field: Field) -> Overdue:
+    """Whether overdue tuples are kept or dropped."""
+    return Overdue(field.choice([each.value for each in Overdue]))
+
+
+def _check_drops(field: Field, source: SourceSpec) -> None:
+    """Refuse to drop what was promised to be kept."""
+    if source.guarantee is Guarantee.JOURNALED:
+        field.refuse(
+            "cannot stand beside a source with a journal, which promises clients that what it has "
+            "accepted is kept, and numbers it alike when it is read again",
+            "Write `overdue: keep`, or `durable: no` in `from`: then the stream begins anew if its "
+            "site is killed.",
+        )
+
+
+def _sites(
+    section: Section, source: SourceSpec | None, dropping: str | None
+) -> tuple[str, str | None]:
+    """Where a stream enters, and the site that stands by for that one, if there is one.
+
+    Parameters
+    ----------
+    dropping
+        The field by which it drops tuples; None: it drops none.
+    """
     named = section.get("sites")
     if named is None:
         return section.need("site").slug(), None
@@ -87,10 +118,11 @@ def _sites(section: Section, source: SourceSpec | None, is_shed: bool) -> tuple[
             f"needs a source that either site can bring in; {what}: {tied}",
             f"Or write `site: {sites[0]}`{again}.",
         )
-    if is_shed:
+    if dropping is not None:
         named.refuse_list(
-            "needs the same tuples at both sites, and a load shedder decides by when they come",
-            "Remove `shed`, or write `site: …`.",
+            "needs the same tuples at both sites, and what is dropped depends on when they come"
+            f" (`{dropping}`)",
+            f"Remove `{dropping}`, or write `site: …`.",
         )
     return sites[0], sites[1]
 

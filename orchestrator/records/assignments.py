@@ -11,6 +11,8 @@ from orchestrator.records.spec import (
     BatchingName,
     DriverSpec,
     Guarantee,
+    Late,
+    Overdue,
     Overflow,
     Shed,
     SourceSpec,
@@ -66,6 +68,9 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Policy by which its input is gathered into batches; None: the cluster's."""
     functions: dict[str, str] = {}
     """Installed functions that it calls → fingerprint of the code with which it is to run."""
+    paced: tuple[str, ...] = ()
+    """Inputs of which its host takes no more than it can evaluate in time: they come from streams
+    that drop overdue tuples where they enter, and from no others."""
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -84,6 +89,11 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
     source: SourceSpec | None
     start_at_us: int | None
     shed: Shed | None = None
+    overdue: Overdue = Overdue.KEEP
+    """As in the stream's record."""
+    overdue_after_ms: float | None = None
+    """How long tuples may wait here for consumers until they are dropped; None: for ever, and so
+    does the source if it can."""
     generation: int = 1
     """Life of the stream's numbering: it rises when the stream begins anew, and when it is deleted
     and applied again."""
@@ -102,16 +112,17 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
     @property
     def resumes(self) -> bool:
         """Whether the site can continue a numbering that another process began."""
-        return self.source is not None and self.source.guarantee.resumable and self.shed is None
+        able = self.source is not None and self.source.guarantee.resumable
+        return able and self.shed is None and self.overdue is Overdue.KEEP
 
     @property
     def waits(self) -> bool:
         """Whether the source is not read while consumers hold it up.
 
-        A load shedder is there for input that cannot wait.
+        A load shedder is there for input that cannot wait. Overdue tuples are dropped instead.
         """
         able = self.source is not None and self.source.guarantee is not Guarantee.ONCE
-        return able and self.shed is None
+        return able and self.shed is None and self.overdue_after_ms is None
 
 
 class SinkAssignment(Record, frozen=True, kw_only=True):
@@ -126,6 +137,8 @@ class SinkAssignment(Record, frozen=True, kw_only=True):
     """Identifies the query among all that had its name: what a sink has kept of a former query is
     no part of this one's output."""
     overflow: Overflow = Overflow.WAIT
+    late: Late = Late.KEEP
+    """Whether results that arrive after the deadline are dropped."""
 
 
 class Assignment(Record, frozen=True, kw_only=True):

@@ -238,6 +238,8 @@ class SinkStatus(Record, frozen=True, kw_only=True):
     """Timestamps whose results are complete; latency is measured for each."""
     late_rows: int = 0
     """Tuples among `rows` that arrived after the deadline."""
+    late_dropped: int = 0
+    """Tuples among `late_rows` that were dropped, as the output asks."""
     miss_pct: float = 0.0
     """Deadline-miss ratio: late_rows of rows, %."""
     recent_miss_pct: float | None = None
@@ -262,6 +264,10 @@ class SourceStatus(Record, frozen=True, kw_only=True):
     next_seq: int
     shed: int = 0
     """Tuples that its load shedder dropped."""
+    overdue: int = 0
+    """Tuples that were dropped because they had waited here until no deadline could be kept."""
+    waiting: int = 0
+    """Tuples that wait here for consumers, and are not numbered yet."""
     skipped: Skipped | None = None
     """What the stream left out when it began anew."""
     throttled: bool = False
@@ -419,6 +425,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """None until it was measured."""
     lag_ms: float = 0.0
     """By how much its heartbeats have been late in the last minute or so, on average."""
+    sdmr_pct: float = 0.0
+    """Share of the arrivals that its primaries evaluated too late within the last second, %."""
     reported_us: int = 0
     """When the host wrote this, cluster clock."""
     coordinate: NodeCoordinate | None = None

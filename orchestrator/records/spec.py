@@ -78,6 +78,15 @@ class Shed(Record, frozen=True, kw_only=True):
     are dropped. None: the latest."""
 
 
+class Overdue(Enum):
+    """What happens to tuples that wait at their entry until no deadline can be kept with them."""
+
+    KEEP = "keep"
+    """They enter, and their results are late."""
+    DROP = "drop"
+    """They are dropped before they are numbered, and counted."""
+
+
 class StreamRecord(Record, frozen=True, kw_only=True):
     """`/streams/<name>`: a stream that enters from outside."""
 
@@ -94,6 +103,9 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     """Tuples that enter at once, for which deadlines are designed; None: what comes within a batch
     interval or, if that is longer, within the source's `together_ms`."""
     shed: Shed | None = None
+    overdue: Overdue = Overdue.KEEP
+    """Whether overdue tuples may be dropped at the entry; they are while every query that reads the
+    stream, directly or not, says so, too."""
     source: SourceSpec | None = None
     """None: no tuple ever enters."""
     standby: str | None = None
@@ -111,10 +123,11 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     def resumes(self) -> bool:
         """Whether a site that is started again can continue the stream's numbering.
 
-        Tuples that a load shedder admits depend on when they arrive, so they cannot be numbered
-        again.
+        Tuples that a load shedder admits depend on when they arrive, and those that are dropped
+        as overdue on when consumers take them, so they cannot be numbered again.
         """
-        return self.source is not None and self.source.guarantee.resumable and self.shed is None
+        able = self.source is not None and self.source.guarantee.resumable
+        return able and self.shed is None and self.overdue is Overdue.KEEP
 
 
 class Overflow(Enum):
@@ -124,6 +137,15 @@ class Overflow(Enum):
     """Nothing is lost: the producers wait, up to the sources."""
     DROP = "drop"
     """Nobody waits: the oldest output that the sink lacks is dropped, and counted as lost."""
+
+
+class Late(Enum):
+    """What happens to results that arrive at their site after their deadline."""
+
+    KEEP = "keep"
+    """They are delivered."""
+    DROP = "drop"
+    """They are dropped there, and counted."""
 
 
 class Estimate(Record, frozen=True, kw_only=True):
@@ -203,6 +225,8 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     standby: Standby = Standby()
     overflow: dict[str, Overflow] = {}
     """Output stream → what happens if its sink keeps nothing for long; it waits, if not named."""
+    late: dict[str, Late] = {}
+    """Output stream → what happens to late results; they are kept, if it is not named."""
     estimates: dict[str, Estimate] = {}
     on_error: OnError = OnError.STOP
     partial: Partial = Partial.AUTO
@@ -214,6 +238,8 @@ class QueryRecord(Record, frozen=True, kw_only=True):
     """
     batching: BatchingName | None = None
     """How input of its fragments is gathered into batches; None: as the cluster says."""
+    overdue: Overdue = Overdue.KEEP
+    """Whether streams that it reads may drop overdue tuples where they enter."""
 
     def deadline_of(self, output: str) -> float:
         """End-to-end deadline of an output, ms."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.records import (
+    BatchingStatus,
     FailureLabels,
     FragmentCost,
     FragmentPlan,
@@ -50,6 +51,8 @@ class NodeStatus(Result, frozen=True, kw_only=True):
         What it dies with; the replicas of a fragment share none of which there are several.
     load
         How busy it is, by the leader's figures.
+    sdmr_pct
+        Share of the arrivals that its primaries evaluated too late within the last second, %.
     """
 
     node: str
@@ -68,6 +71,7 @@ class NodeStatus(Result, frozen=True, kw_only=True):
     leaving: bool = False
     labels: FailureLabels = FailureLabels()
     load: PlaceLoad | None = None
+    sdmr_pct: float = 0.0
 
 
 class FragmentStatus(Result, frozen=True, kw_only=True):
@@ -85,7 +89,8 @@ class FragmentStatus(Result, frozen=True, kw_only=True):
     there are none yet. `redo_ms` is what its secondary would have to evaluate at most if it took
     over now, processor time; None: no secondary is warm, or nobody knows the cost. `drilled_days`
     is how many days ago a drill last struck its primary; None: the history knows of none. `load` is
-    what its primary takes.
+    what its primary takes, and `batching` how the task that it is part of gathers its input, and
+    how much of that is evaluated too late; None: its host does not say.
     """
 
     query: str
@@ -110,6 +115,7 @@ class FragmentStatus(Result, frozen=True, kw_only=True):
     redo_ms: float | None = None
     drilled_days: float | None = None
     load: ReplicaLoad | None = None
+    batching: BatchingStatus | None = None
 
     @property
     def name(self) -> str:
@@ -125,6 +131,8 @@ class FragmentStatus(Result, frozen=True, kw_only=True):
 class StreamStatus(Result, frozen=True, kw_only=True):
     """A stream where it enters: tuples let in, and tuples that its load shedder dropped.
 
+    `overdue` tuples were dropped because they had waited at the site until no deadline could be
+    kept with them; `waiting` ones wait there, unnumbered.
     `skipped` is the input that it left out when it last began anew, because its site was away. It
     is `throttled` if its source waits for consumers, or did so a moment ago, and `slipped_ms` is by
     how much its time axis has slipped because of that. `overflowed` tuples were dropped because the
@@ -142,6 +150,8 @@ class StreamStatus(Result, frozen=True, kw_only=True):
     site: str
     entered: int
     shed: int
+    overdue: int = 0
+    waiting: int = 0
     skipped: Skipped | None = None
     throttled: bool = False
     slipped_ms: float = 0.0

@@ -11,7 +11,9 @@ class OutputVerdict(Result, frozen=True, kw_only=True):
     """One output: rows archived and recomputed, within the span.
 
     `missing` rows were only recomputed, `unexpected` ones only archived; the first of each are
-    shown.
+    shown. `late` rows were dropped by the sink, because they were late and the output asks for
+    that; `late_recomputed` is how many rows those timestamps have when recomputed. Neither are
+    among `recomputed`.
     """
 
     output: str
@@ -21,6 +23,13 @@ class OutputVerdict(Result, frozen=True, kw_only=True):
     unexpected: int
     first_missing: tuple[dict[str, Any], ...]
     first_unexpected: tuple[dict[str, Any], ...]
+    late: int = 0
+    late_recomputed: int = 0
+
+    @property
+    def equal(self) -> bool:
+        """Whether exactly the recomputed rows were archived, or dropped because they were late."""
+        return not self.missing and not self.unexpected and self.late == self.late_recomputed
 
 
 class EvaluatedAgain(Result, frozen=True, kw_only=True):
@@ -86,4 +95,4 @@ class VerifyDocument(Result, frozen=True, kw_only=True):
     @property
     def equal(self) -> bool:
         """Whether exactly the recomputed rows were archived."""
-        return not any(each.missing or each.unexpected for each in self.outputs)
+        return all(each.equal for each in self.outputs)

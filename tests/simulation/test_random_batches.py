@@ -8,6 +8,7 @@ import pytest
 from orchestrator.host.core import dispatcher
 from orchestrator.simulation.trials.campaign import check
 from orchestrator.simulation.trials.schedule import random_schedule
+from orchestrator.simulation.trials.setting import ALL_IS_KEPT
 from tests.property.streams.scheduling.test_batching_properties import RandomBatches
 
 
@@ -24,6 +25,6 @@ def test_outputs_are_exact_and_replicas_alike_whatever_each_replica_takes_at_onc
 
     monkeypatch.setattr(dispatcher, "policy_of", policy_of)
     monkeypatch.setattr(dispatcher, "MEASURED", "no task's")
-    _, found = check(random_schedule(seed))
+    _, found = check(random_schedule(seed, edition=ALL_IS_KEPT))
     assert drawn
     assert not [each for each in found if not each.startswith("bound:")], f"seed {seed}"

@@ -12,7 +12,12 @@ import pytest
 
 from orchestrator.simulation.trials.campaign import ScheduleSelection, judge
 from orchestrator.simulation.trials.schedule import STRUCK, Shape
-from orchestrator.simulation.trials.setting import EVEN_WATCHES, FIRST_FORMS_ONLY, NOBODY_LEAVES
+from orchestrator.simulation.trials.setting import (
+    ALL_IS_KEPT,
+    EVEN_WATCHES,
+    FIRST_FORMS_ONLY,
+    NOBODY_LEAVES,
+)
 from tests.long_tests import mostly_long
 
 ONCE_BROKEN = (
@@ -61,7 +66,10 @@ ONCE_BROKEN_STAYING = (
 """Seeds that have shown one when no host left."""
 
 ONCE_BROKEN_LATELY = (513521579, 344161585)
-"""Seeds that have shown one with the present forms."""
+"""Seeds that have shown one when nothing overdue or late was dropped."""
+
+DROPPING = (11, 14)
+"""Settings in which overdue tuples, or late results, are dropped."""
 
 FRESH = [int(os.environ.get("VIVACE_SEED", secrets.randbelow(10**9))) + i for i in range(5)]
 """Seeds that change with each run; VIVACE_SEED reproduces them."""
@@ -70,7 +78,13 @@ FRESH = [int(os.environ.get("VIVACE_SEED", secrets.randbelow(10**9))) + i for i 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(4000, 4004), *ONCE_BROKEN_LATELY])
 def test_every_promise_is_kept(seed: int) -> None:
-    _judge(seed, ScheduleSelection())
+    _judge(seed, ScheduleSelection(edition=ALL_IS_KEPT))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", DROPPING)
+def test_every_promise_is_kept_where_tuples_are_dropped(seed: int) -> None:
+    _judge(seed, ScheduleSelection(kinds=("slow",)))
 
 
 @pytest.mark.slow
@@ -95,7 +109,7 @@ def test_every_promise_is_kept_that_once_was_not(seed: int) -> None:
 @pytest.mark.parametrize("seed", [3000000003, 3000000011, 3000000023])
 def test_what_was_taken_in_enters_again_after_sites_or_all_hosts_have_died(seed: int) -> None:
     """Were it not read again from where results were delivered, it would have none."""
-    _judge(seed, ScheduleSelection(shapes=(Shape.BOTH,)))
+    _judge(seed, ScheduleSelection(shapes=(Shape.BOTH,), edition=ALL_IS_KEPT))
 
 
 @pytest.mark.slow

@@ -10,11 +10,12 @@ from orchestrator.simulation.trials.campaign import check
 from orchestrator.simulation.trials.observed import Observed
 from orchestrator.simulation.trials.rollouts import AnyRollout, HostLeaves, ProcessesEnd
 from orchestrator.simulation.trials.schedule import Schedule, Shape, random_schedule
+from orchestrator.simulation.trials.setting import ALL_IS_KEPT
 
 
 def played(seed: int, *rollouts: AnyRollout) -> Observed:
     """A seed's cluster without a fault, and nothing but this."""
-    drawn = random_schedule(seed, shapes=(Shape.NONE,))
+    drawn = random_schedule(seed, shapes=(Shape.NONE,), edition=ALL_IS_KEPT)
     schedule: Schedule = msgspec.structs.replace(
         drawn, operations=(), visit=None, observers=(), rollouts=rollouts
     )
@@ -35,13 +36,13 @@ def test_a_host_leaves_and_output_never_rests(seed: int) -> None:
 @pytest.mark.slow
 def test_a_process_that_is_killed_while_it_waits_and_replaced_keeps_nobody_waiting() -> None:
     """Its turn stays until its session ends, and names no host of its successor's."""
-    _, found = check(random_schedule(146, shapes=(Shape.SEVERAL,)))
+    _, found = check(random_schedule(146, shapes=(Shape.SEVERAL,), edition=ALL_IS_KEPT))
     assert not found
 
 
 @pytest.mark.slow
 def test_all_hosts_but_the_sites_end_in_turn_and_output_never_rests() -> None:
-    nodes = random_schedule(4, shapes=(Shape.NONE,)).setting.executors
+    nodes = random_schedule(4, shapes=(Shape.NONE,), edition=ALL_IS_KEPT).setting.executors
     rolled = ProcessesEnd(at_ms=500, nodes=tuple(nodes), grace_ms=300_000, back_ms=1000)
     seen = played(4, rolled)
     told = [each.text.partition(":")[0] for each in seen.entries if each.subject == "history"]

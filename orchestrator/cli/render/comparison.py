@@ -20,14 +20,20 @@ def comparison(found: api.OutputVerdict, equal: str, theirs: str) -> Text:
     theirs
         What the rows are that were compared: `of 12 …`.
     """
-    if not found.missing and not found.unexpected:
-        told = f"{found.output}: {found.archived:,} rows, {equal}\n"
+    if found.equal:
+        late = f"; {found.late:,} more were late, and dropped" if found.late else ""
+        told = f"{found.output}: {found.archived:,} rows, {equal}{late}\n"
         return Text.assemble(("✓ ", "green"), told)
     text = Text.assemble(
         ("✗ ", "red"),
         f"{found.output}: of {found.recomputed:,} rows {found.missing:,} are missing, and of "
         f"{found.archived:,} {theirs} {found.unexpected:,} should not be there\n",
     )
+    if found.late != found.late_recomputed:
+        told = (
+            f"{found.late:,} rows are said to be dropped as late, where {found.late_recomputed:,}"
+        )
+        text.append(f"  {told} should be\n", "red")
     for sign, rows in (("missing", found.first_missing), ("unexpected", found.first_unexpected)):
         for row in rows:
             values = ", ".join(f"{k} {v}" for k, v in row.items() if k != "_ts")

@@ -51,6 +51,11 @@ def _memory(node: api.NodeStatus) -> str:
     return "–" if node.memory is None else bytes_text(node.memory.used)
 
 
+def _missed(sdmr_pct: float) -> Text:
+    """A sub-deadline miss ratio."""
+    return bad(round(sdmr_pct), f"{sdmr_pct:.1f} %")
+
+
 NODES = Kind[api.NodeStatus](
     title="Nodes",
     name=lambda node: node.node,
@@ -78,6 +83,12 @@ NODES = Kind[api.NodeStatus](
             order=lambda node: node.primaries + node.secondaries,
         ),
         ListedColumn(title="pid", cell=lambda node: str(node.pid), order=lambda node: node.pid),
+        ListedColumn(
+            title="SDMR",
+            cell=lambda node: _missed(node.sdmr_pct),
+            order=lambda node: node.sdmr_pct,
+            is_wide=True,
+        ),
         ListedColumn(
             title="queues",
             cell=_memory,
@@ -173,6 +184,20 @@ FRAGMENTS = Kind[api.FragmentStatus](
             title="tuples/s",
             cell=lambda each: "–" if each.load is None else f"{each.load.tuples_s:,.0f}",
             order=lambda each: None if each.load is None else each.load.tuples_s,
+            is_wide=True,
+        ),
+        ListedColumn(
+            title="batching",
+            cell=lambda each: (
+                "–" if each.batching is None else f"{each.batching.policy} ×{each.batching.k}"
+            ),
+            order=lambda each: None if each.batching is None else each.batching.k,
+            is_wide=True,
+        ),
+        ListedColumn(
+            title="SDMR",
+            cell=lambda each: "–" if each.batching is None else _missed(each.batching.sdmr_pct),
+            order=lambda each: None if each.batching is None else each.batching.sdmr_pct,
             is_wide=True,
         ),
         ListedColumn(
@@ -291,6 +316,12 @@ STREAMS = Kind[api.StreamStatus](
             order=lambda stream: stream.shed,
         ),
         ListedColumn(
+            title="overdue",
+            cell=lambda stream: bad(stream.overdue, count(stream.overdue)),
+            order=lambda stream: stream.overdue,
+            when=lambda streams: any(stream.overdue for stream in streams),
+        ),
+        ListedColumn(
             title="lost",
             cell=_lost,
             order=lambda stream: stream.skipped_tuples + stream.overflowed,
@@ -351,6 +382,12 @@ OUTPUTS = Kind[api.OutputStatus](
             title="late",
             cell=lambda output: bad(output.late_rows, f"{output.miss_pct:.2f} %"),
             order=lambda output: output.miss_pct,
+        ),
+        ListedColumn(
+            title="dropped\nlate",
+            cell=lambda output: bad(output.late_dropped, count(output.late_dropped)),
+            order=lambda output: output.late_dropped,
+            when=lambda outputs: any(output.late_dropped for output in outputs),
         ),
         ListedColumn(
             title="late\nrecently",

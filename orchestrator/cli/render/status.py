@@ -73,6 +73,7 @@ def status_view(document: api.StatusDocument, *, wide: bool = False) -> Renderab
     parts: list[RenderableType] = [_headline(document)]
     parts += [Text(f"! {problem}", style="bold red") for problem in document.problems]
     parts += [Text(f"· {line}") for line in (*waits(document.streams), *ignores(document.streams))]
+    parts += [Text(f"· {line}", style="yellow") for line in misses(document.fragments)]
     if document.figures_age_s is None:
         parts.append(Text(NO_FIGURES))
     elif document.figures_age_s > STALE_S:
@@ -145,6 +146,24 @@ def _is_empty(stream: api.StreamStatus) -> bool:
     """Whether somebody should know that a stream has had no tuple: what it refuses may be none."""
     waits = stream.input is not None and stream.input.waiting is not None
     return not (stream.entered or waits or stream.beside)
+
+
+def misses(fragments: Sequence[api.FragmentStatus]) -> list[str]:
+    """Fragments whose tasks evaluate input too late, the worst first, a line each."""
+    found = [
+        (each.batching.sdmr_pct, each.name, each.batching)
+        for each in fragments
+        if each.batching is not None and each.batching.sdmr_pct >= LATE_PCT
+    ]
+    found.sort(key=lambda each: (-each[0], each[1]))
+    lines = [
+        f"{name} evaluates {pct:.0f} % of its input after its sub-deadline "
+        f"(batching: {batching.policy}, k {batching.k})"
+        for pct, name, batching in found[:MOST_NAMED]
+    ]
+    if len(found) > MOST_NAMED:
+        lines.append(f"and so do {len(found) - MOST_NAMED} more: vivace top --sort SDMR")
+    return lines
 
 
 def waits(streams: Sequence[api.StreamStatus]) -> list[str]:

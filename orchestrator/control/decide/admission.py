@@ -6,6 +6,7 @@ manifest says the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery, datafl
 from orchestrator.control.observe.latencies import latency_uncertainty_ms
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.collisions import check_collisions
+from orchestrator.control.planning.overdue import ACKNOWLEDGEMENTS, ways_of
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.planning.rewriting import Rewriting
 from orchestrator.control.planning.sharing import computed_by
@@ -32,6 +34,7 @@ from orchestrator.manifest.kinds import QueryManifest, StreamManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
 from orchestrator.records import (
     NodeKind,
+    Overdue,
     QueryPlacement,
     QueryRecord,
     RunningQueryRecord,
@@ -192,6 +195,7 @@ class _Applied:
                 for record in (*made.updated, *made.created):
                     planning.note(record)
                 if name in applied:
+                    _check_overdue(planning, applied[name])
                     placements.append(made)
             except InvalidQuery as problem:
                 if name in applied:
@@ -310,6 +314,30 @@ def _check_clocks(planning: Planning, queries: Sequence[QueryManifest]) -> None:
                 figures["uncertainty_ms"] = uncertainty_ms
                 value, subject = f"{deadline_ms:g} ms", _subject(manifest, "deadline")
                 raise Refused(subject, "deadline", value, problem, remedy, figures)
+
+
+def _check_overdue(planning: Planning, manifest: QueryManifest) -> None:
+    """Refuse deadlines within which nobody can tell overload from the way of acknowledgements."""
+    query = manifest.record
+    if query.overdue is not Overdue.DROP:
+        return
+    able = {name for name, spec in planning.specs.items() if spec.overdue is Overdue.DROP}
+    ways, interval_ms = ways_of(planning), planning.view.settings.ack_interval_ms
+    for output in query.outputs:
+        deadline_ms = query.deadline_of(output)
+        found = (ways.least_ms(stream, output, interval_ms) for stream in sorted(able))
+        least_ms = max((ms for ms in found if ms is not None), default=0.0)
+        if deadline_ms >= least_ms:
+            continue
+        raise Refused(
+            _subject(manifest, "deadline"), "deadline", f"{deadline_ms:g} ms",
+            f"overdue tuples cannot be dropped for {output}: whether consumers follow is known "
+            f"after {ACKNOWLEDGEMENTS} round trips and acknowledgement intervals on each link, "
+            f"{least_ms:.0f} ms on the way to it",
+            f"Allow at least {math.ceil(least_ms)} ms, lower `ackInterval`, or write "
+            "`overdue: keep`.",
+            {"deadline_ms": deadline_ms, "least_ms": least_ms},
+        )  # fmt: skip
 
 
 def _subject(manifest: QueryManifest, field: str) -> str:

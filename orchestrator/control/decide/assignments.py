@@ -13,6 +13,12 @@ import msgspec
 
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.evaluations import NO_DEADLINE_MS
+from orchestrator.control.planning.overdue import (
+    OverdueControl,
+    overdue_control,
+    steady_ms,
+    ways_of,
+)
 from orchestrator.control.planning.planner import Planning
 from orchestrator.records import (
     Assignment,
@@ -22,6 +28,7 @@ from orchestrator.records import (
     DriverSpec,
     FragmentAssignment,
     FragmentRecord,
+    Late,
     LinkFault,
     NodeKind,
     NodeRecord,
@@ -55,8 +62,11 @@ def assignments(
         Stream that enters → event time from which on checkpoints need it.
     """
     readers, keeps = _readers(planning), kept or {}
+    overdue = _Overdue(planning)
     found = {
-        name: _assignment(planning, name, readers, clocks, keeps.get(name, ()), needed_ms or {})
+        name: _assignment(
+            planning, name, readers, clocks, keeps.get(name, ()), needed_ms or {}, overdue
+        )
         for name in sorted(planning.view.nodes)
     }
     for name in leave:
@@ -70,6 +80,40 @@ def assignments(
             )
             found[link.target] = msgspec.structs.replace(target, peers=peers)
     return found
+
+
+class _Overdue:
+    """What is done with overdue tuples of streams."""
+
+    def __init__(self, planning: Planning) -> None:
+        self._unsure = bool(planning.view.invalid)
+        self.control: OverdueControl = overdue_control(
+            planning.flow, planning.specs, planning.queries
+        )
+        self.may_wait_ms: dict[str, float] = {}
+        if not self.control.dropping:
+            return
+        ways = ways_of(planning)
+        for stream in self.control.dropping:
+            if (found_ms := ways.may_wait_ms(stream)) is not None:
+                self.may_wait_ms[stream] = found_ms
+
+    def after_ms(self, stream: str, known: SourceAssignment | None) -> float | None:
+        """How long tuples of a stream may wait, given its site's present assignment.
+
+        As long as some record cannot be read, a query may read the stream that nobody knows of.
+        """
+        if self._unsure:
+            return None if known is None else known.overdue_after_ms
+        if (found_ms := self.may_wait_ms.get(stream)) is None:
+            return None
+        return steady_ms(found_ms, None if known is None else known.overdue_after_ms)
+
+    def paced(self, inputs: Collection[str], known: FragmentAssignment | None) -> tuple[str, ...]:
+        """The inputs of which a fragment's host takes no more than it can evaluate in time."""
+        if self._unsure:
+            return () if known is None else known.paced
+        return tuple(sorted(self.control.paced & set(inputs)))
 
 
 def follows(planning: Planning, name: str) -> bool:
@@ -95,6 +139,7 @@ def _assignment(
     clocks: ClocksRecord,
     kept: Collection[str],
     needed_ms: Mapping[str, int],
+    overdue: _Overdue,
 ) -> Assignment:
     view = planning.view
     node = view.nodes[name].record
@@ -108,11 +153,11 @@ def _assignment(
         for key, record in sorted(planning.fragments.items())
         if (here in record.replicas or key in kept)
         and record.stopped is None
-        and (assigned := _replica_in(planning, record, here, known.get(key))) is not None
+        and (assigned := _replica_in(planning, record, here, known.get(key), overdue)) is not None
     )
     sinks = _sinks(planning, node, before)
     read = {stream for replica in running for stream in replica.inputs} | {s.stream for s in sinks}
-    sources = _sources(planning, node, before, needed_ms)
+    sources = _sources(planning, node, before, needed_ms, overdue)
     made = {replica.fragment for replica in running} | {source.stream for source in sources}
     return Assignment(
         incarnation=node.incarnation,
@@ -168,7 +213,11 @@ def _allowed(
 
 
 def _replica_in(
-    planning: Planning, record: FragmentRecord, here: ReplicaId, known: FragmentAssignment | None
+    planning: Planning,
+    record: FragmentRecord,
+    here: ReplicaId,
+    known: FragmentAssignment | None,
+    overdue: _Overdue,
 ) -> FragmentAssignment | None:
     """The replica of a fragment on a host; None if nobody knows its statement.
 
@@ -206,6 +255,7 @@ def _replica_in(
             rejected=work.fragment.rejected,
             skips=planning.queries[record.query].on_error is OnError.SKIP,
             batching=planning.queries[record.query].batching,
+            paced=overdue.paced(work.fragment.inputs, known),
         )
     return msgspec.structs.replace(
         base,
@@ -260,7 +310,11 @@ def _unreadable_readers(planning: Planning, known: FragmentAssignment) -> dict[s
 
 
 def _sources(
-    planning: Planning, node: NodeRecord, before: Assignment, needed_ms: Mapping[str, int]
+    planning: Planning,
+    node: NodeRecord,
+    before: Assignment,
+    needed_ms: Mapping[str, int],
+    overdue: _Overdue,
 ) -> tuple[SourceAssignment, ...]:
     if node.kind is not NodeKind.SITE:
         return ()
@@ -269,6 +323,7 @@ def _sources(
     # A host that has the stream knows better how far it has slipped since.
     same = before.incarnation == node.incarnation
     slipped_ms = {each.stream: each.slipped_ms for each in before.sources if same}
+    known = {each.stream: each for each in before.sources}
     made = [
         SourceAssignment(
             stream=name,
@@ -277,6 +332,8 @@ def _sources(
             source=stream.spec.source,
             start_at_us=stream.running.start_at_us,
             shed=stream.spec.shed,
+            overdue=stream.spec.overdue,
+            overdue_after_ms=overdue.after_ms(name, known.get(name)),
             generation=stream.running.generation,
             slipped_ms=slipped_ms.get(name, stream.running.slipped_ms),
             role="primary" if stream.feeding_site == node.node else "secondary",
@@ -313,6 +370,7 @@ def _sinks(planning: Planning, node: NodeRecord, before: Assignment) -> tuple[Si
             sink=None if node.kind is NodeKind.OBSERVER else _sink(view, stream),
             life=0 if node.kind is NodeKind.OBSERVER else _life(view, stream),
             overflow=_overflow(view, stream),
+            late=Late.KEEP if node.kind is NodeKind.OBSERVER else _late(view, stream),
         )
         for stream in sorted(wanted)
     ]
@@ -330,6 +388,13 @@ def _overflow(view: ClusterView, stream: str) -> Overflow:
     maker = view.dataflow.fragments.get(stream)
     declared = {} if maker is None else view.query_records[maker.query].overflow
     return declared.get(stream, Overflow.WAIT)
+
+
+def _late(view: ClusterView, stream: str) -> Late:
+    """What the stream's own query says of late results."""
+    maker = view.dataflow.fragments.get(stream)
+    declared = {} if maker is None else view.query_records[maker.query].late
+    return declared.get(stream, Late.KEEP)
 
 
 def _life(view: ClusterView, stream: str) -> int:

@@ -39,6 +39,7 @@ from orchestrator.edges.sinks.delivered import (
     GENERATION,
     SEQUENCE,
     Delivered,
+    completed_schema,
     completed_timestamps,
     numbered,
 )
@@ -55,6 +56,8 @@ MESSAGE_BYTES = 2**18
 
 ROWS = "rows"
 COMPLETED = "completed"
+
+LATE = "late"
 
 LIFE = b"vivace.life"
 """Metadata of the files' schemas: the query that they belong to, among all of its name."""
@@ -368,7 +371,15 @@ def _committed(folder: Path, stream: str) -> Iterator[_Part]:
         table = _read(_file(folder, stream, COMPLETED, number))
         if table is not None and table.num_rows:
             life = int((table.schema.metadata or {}).get(LIFE, b"0"))
-            yield _Part(number, life, table.replace_schema_metadata())
+            yield _Part(number, life, _whole_rows(table.replace_schema_metadata()))
+
+
+def _whole_rows(completed: pa.Table) -> pa.Table:
+    """Completed timestamps with all columns: files of the first versions have no late tuples."""
+    if LATE in completed.column_names:
+        return completed
+    none = pa.array(np.zeros(completed.num_rows, dtype=np.int64))
+    return completed.append_column(completed_schema.field(LATE), none)
 
 
 def _file(folder: Path, stream: str, series: str, number: int) -> Path:

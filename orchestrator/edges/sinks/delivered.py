@@ -3,7 +3,8 @@
 There are two tables: the tuples with their sequence numbers, and the completed timestamps. A
 timestamp is completed when all results up to it have been delivered, even if there are none ("no
 alert as of now"). Each one is kept with the time it entered the system, the time it arrived, the
-epoch that sent it, and the number of tuples lost just before it.
+epoch that sent it, the number of tuples lost just before it, and the number of its tuples that were
+dropped because they were late, if the output asks for that.
 
 Sequence numbers begin anew if the state behind a stream was lost. Both tables therefore name the
 generation that a number belongs to.
@@ -19,7 +20,7 @@ import pyarrow as pa
 
 from foundation.arrays import FloatArray, IntArray
 from orchestrator.edges.events import Deliver
-from streams.vectors.chunk import TIMESTAMP, Chunk
+from streams.vectors.chunk import NO_WATERMARK, TIMESTAMP, Chunk
 from streams.vectors.reserved import GENERATION, SEQUENCE
 
 completed_schema = pa.schema(
@@ -31,6 +32,7 @@ completed_schema = pa.schema(
         pa.field("lost", pa.int64(), nullable=False),
         pa.field("generation", pa.int64(), nullable=False),
         pa.field("next_seq", pa.int64(), nullable=False),
+        pa.field("late", pa.int64(), nullable=False),
     ]
 )
 
@@ -49,6 +51,7 @@ def completed_timestamps(deliveries: Sequence[Deliver]) -> pa.RecordBatch:
         np.asarray(lost, dtype=np.int64),
         np.repeat([delivery.generation for delivery in deliveries], counts),
         np.concatenate([_next_seqs(delivery.chunk) for delivery in deliveries]),
+        np.concatenate([_late(delivery) for delivery in deliveries]),
     ]
     return pa.RecordBatch.from_arrays(
         [pa.array(column) for column in columns], schema=completed_schema
@@ -58,6 +61,12 @@ def completed_timestamps(deliveries: Sequence[Deliver]) -> pa.RecordBatch:
 def _next_seqs(chunk: Chunk) -> IntArray:
     """For each watermark of a chunk, the number of the first tuple after it."""
     return chunk.first_seq + np.searchsorted(chunk.timestamps, chunk.watermarks_ms, side="right")
+
+
+def _late(delivery: Deliver) -> IntArray:
+    """For each watermark, how many tuples up to there were dropped because they were late."""
+    count = len(delivery.chunk.watermarks_ms)
+    return np.asarray(delivery.late or [0] * count, dtype=np.int64)
 
 
 def numbered_schema(rows: pa.Schema) -> pa.Schema:
@@ -116,6 +125,19 @@ class Delivered:
     def completed_column(self, name: str) -> IntArray:
         """One column of the completed timestamps, shape (n,)."""
         return np.asarray(self.completed_timestamps[name].to_numpy(), dtype=np.int64)
+
+    @property
+    def late(self) -> int:
+        """Tuples that were dropped because they were late."""
+        return int(self.completed_column("late").sum())
+
+    @property
+    def late_spans_ms(self) -> IntArray:
+        """Of each completed timestamp whose tuples were dropped because they were late: the one
+        before, itself, and how many tuples those were, shape (k, 3)."""
+        watermarks_ms, late = self.completed_column("watermark_ms"), self.completed_column("late")
+        before_ms = np.concatenate([[NO_WATERMARK], watermarks_ms[:-1]])
+        return np.stack([before_ms, watermarks_ms, late], axis=1)[late > 0]
 
     @property
     def latencies_ms(self) -> FloatArray:

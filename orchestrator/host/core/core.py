@@ -262,6 +262,7 @@ class HostCore:
                 if (source := self.replica_manager.sources.get(stream)) is not None:
                     self._release(source, now_us)
                     source.enter(event, now_us)
+                    source.take_in(now_us, self.clock.at(now_us))
                     self._outbox.feed(source)
             case SourceOpened(stream=stream, position=position):
                 if (source := self.replica_manager.sources.get(stream)) is not None:
@@ -620,7 +621,11 @@ class HostCore:
             self._release(source, now_us)
 
     def _release(self, source: HostedSource, now_us: int) -> None:
-        """Let watermarks of a source enter that had no room."""
+        """Let watermarks and waiting tuples of a source enter that had no room."""
+        if source.take_in(now_us, self.clock.at(now_us)):
+            self._outbox.feed(source)
+        if (dropped := source.tell_overdue(now_us)) is not None:
+            self._outbox.report("overdue dropped", source.stream, dropped)
         if (lost := source.release(now_us)) is not None:
             self._outbox.report("input lost", source.stream, lost)
             self._outbox.feed(source)

@@ -47,6 +47,7 @@ from streams.scheduling.batching import (
 )
 from streams.scheduling.cadence import TIMESTAMPS_PER_DISPATCH
 from streams.scheduling.cost_model import CostModel
+from streams.scheduling.in_time import QUEUED_SHARE, OperatorCost, own_part_us, tuples_in_time
 from streams.scheduling.recent_rates import RecentRates
 from streams.scheduling.run_queue import Instance, Policy, RunQueue
 from streams.scheduling.tasks import TaskOperator, extract_tasks
@@ -242,6 +243,10 @@ class Dispatcher:
         """Replicas with work; updated when input arrives and after each evaluation."""
         self._costs: dict[str, CostModel] = {}
         self._loads: dict[str, RecentRates] = {}
+        self._pending_at_us = -1
+        self._pending = 0.0, 0
+        """Expected duration of the pending work of all primaries' tasks at that time, and how many
+        tasks there are."""
         self._parts_us: dict[str, float] = {}
         """Fragment → what the parts of its present batch have taken, µs."""
         self.batch_length_us = BATCH_US[1]
@@ -411,7 +416,7 @@ class Dispatcher:
         return BatchingStatus(
             policy=task.policy_name,
             k=task.rest_us // unit_us if unit_us else 0,
-            sdmr_pct=100 * self.sdmr.sdmr(task.name, now_us),
+            sdmr_pct=round(100 * self.sdmr.sdmr(task.name, now_us), 2),
         )
 
     def is_behind(self, fragment: str, now_us: int) -> bool:
@@ -420,6 +425,33 @@ class Dispatcher:
         if task is None or not task.entered:
             return False
         return now_us - task.entered[0].at_us > task.patience_us
+
+    def in_time(self, fragment: str, now_us: int) -> tuple[int, float] | None:
+        """S(Q): how many tuples the task that begins with a fragment can evaluate in time, and the
+        time that it has for those that it takes, µs.
+
+        None if no primary's task begins with it: what it takes is bounded elsewhere.
+        """
+        task = self._tasks.get(fragment)
+        if task is None or task.standby:
+            return None
+        if self._pending_at_us != now_us:
+            self._pending_at_us = now_us
+            primaries = [each for each in self._tasks.values() if not each.standby]
+            self._pending = sum(map(self._pending_us, primaries)), len(primaries)
+        pending_us, tasks = self._pending
+        others_us = pending_us - self._pending_us(task)
+        left_us = own_part_us(task.sub_deadline_us, others_us, max(tasks, 1))
+        dispatch_us = self.figures.dispatch_us * self.figures.slowness
+        chain: list[OperatorCost] = []
+        for name in task.operators:
+            model = self._cost_of(name)
+            _, _, _, tuples_s, emitted_s, _ = self._loads[name].read(now_us)
+            selectivity = emitted_s / tuples_s if tuples_s else 1.0
+            # The time of a dispatch has the fixed cost of its batch.
+            fixed_us = max(model.fixed_us, dispatch_us)
+            chain.append(OperatorCost(fixed_us, model.per_tuple_us, selectivity))
+        return tuples_in_time(chain, left_us), QUEUED_SHARE * task.sub_deadline_us
 
     def count(self, fragment: str, tuples: int, timestamps: int, emitted: pa.RecordBatch) -> None:
         """Count an evaluation, the tuples that it took, and those that it emitted."""

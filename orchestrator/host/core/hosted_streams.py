@@ -20,7 +20,7 @@ from ha.beginning import Beginning
 from ha.cursor import Receipt, StreamCursor, past
 from ha.handover import Handover
 from ha.lag import StandbyLag
-from ha.messages import Data, Subscribe
+from ha.messages import ANY_BYTES, Data, Subscribe
 from ha.output_log import OutputLog
 from ha.roles import ReplicaRole, RoleEvent, succeed
 from ha.throttle import Throttle
@@ -36,12 +36,14 @@ from orchestrator.host.core.durations import Durations
 from orchestrator.host.core.recent_latencies import RecentLatencies
 from orchestrator.records import (
     InputStatus,
+    Late,
     SinkAssignment,
     SinkStatus,
     Skipped,
     SourceAssignment,
     SourceStatus,
 )
+from streams.scheduling.entry_queue import EntryQueue
 from streams.scheduling.miss_ratio import MissRatio
 from streams.scheduling.shedder import Shedder, value_of
 from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, rows_bytes, stream_schema
@@ -49,6 +51,11 @@ from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, rows_bytes, str
 ENTRIES = 32
 """The number of tuples that come at once is averaged over so many entries: few enough to be over
 within seconds, many enough to be even."""
+
+EPISODE_US = 60_000_000
+QUIET_US = 1_000_000
+"""Dropping overdue tuples is one incident until none was dropped for the latter time, and is told
+after the former in any case."""
 
 MOST_LOCATED = 64
 """Event times whose positions a source remembers. Hosts ask again until they get a position."""
@@ -67,6 +74,9 @@ class HostedSource:
     position that the source had reached when this process opened it. A host may lack earlier
     tuples, because the site was killed or the log was full. The source then reads them again, piece
     by piece, and they are sent to that host.
+
+    If overdue tuples of the stream are to be dropped, tuples wait unnumbered until consumers take
+    them (`streams.scheduling.entry_queue`), and the source is read all the time.
 
     Parameters
     ----------
@@ -89,6 +99,8 @@ class HostedSource:
         By how much the source's time axis has slipped because of that.
     input
         Figures of what a live source has taken in and refused.
+    room_bytes
+        What tuples that wait unnumbered may take.
     role, epoch
         Role of this site, and fencing number.
     handover
@@ -124,7 +136,11 @@ class HostedSource:
         schema = stream_schema(assignment.columns)
         self.log = OutputLog(schema, rereadable=assignment.resumes)
         self._shedder: Shedder | None = None
-        self._shed = self._overflowed = 0
+        self._shed = self._overflowed = self._overdue = 0
+        self._waiting = EntryQueue()
+        self._episode: tuple[int, int, int] | None = None
+        """When tuples were first dropped as overdue, when last, and how many; until it is told."""
+        self.room_bytes = ANY_BYTES
         self._together = self._tuple_bytes = self._entries = 0.0
         self._withheld: SourceEmitted | None = None
         self._withheld_tuples = self._withheld_from_ms = 0
@@ -336,7 +352,7 @@ class HostedSource:
         """Notice whether consumers hold the source up; returns whether it must not be read.
 
         A source that can wait is not read meanwhile. Any other goes on until the output log is full
-        of demanded tuples (`enter`).
+        of demanded tuples (`enter`), or until they are overdue (`take_in`).
         """
         # A standby sends nothing: it goes on until its log is full of what consumers demand.
         by_credit = self.feeds_subscribers
@@ -365,10 +381,66 @@ class HostedSource:
             admitted = self._shedder.admit(rows, now_us)
             rows = admitted.kept
             self._shed += admitted.dropped
+        if self.assignment.overdue_after_ms is not None:
+            self._waiting.put(rows, emitted.watermarks_ms, emitted.ingestion_times_us)
+            return
         if not self.assignment.waits and self.log.is_held_up(now_us, by_credit=False):
             self._withhold(emitted, rows.num_rows)
             return
         self.log.append(rows, emitted.watermarks_ms, emitted.ingestion_times_us)
+
+    def take_in(self, now_us: int, at_us: int) -> bool:
+        """Number the waiting tuples that consumers take, once those that are overdue are dropped.
+
+        Returns whether there is something to send.
+
+        Parameters
+        ----------
+        at_us
+            Now, on the cluster's clock.
+        """
+        if not self._waiting:
+            return False
+        after_ms, before = self.assignment.overdue_after_ms, self.log.end
+        if after_ms is None:
+            # They wait for consumers in the log, as the tuples will that come later.
+            while self._waiting:
+                self._append(self._waiting.take())
+            return True
+        dropped = self._waiting.drop_before(at_us - round(1000 * after_ms))
+        dropped += self._waiting.drop_beyond(self.room_bytes)
+        if dropped:
+            self._overdue += dropped
+            first_us, _, so_far = self._episode or (now_us, now_us, 0)
+            self._episode = first_us, now_us, so_far + dropped
+        while self._waiting:
+            room_bytes = self.log.room_bytes(now_us, by_credit=self.feeds_subscribers)
+            if room_bytes < 0:
+                break
+            self._append(self._waiting.take(room_bytes))
+        return self.log.end != before
+
+    def _append(self, chunk: Chunk) -> None:
+        self.log.append(chunk.rows, chunk.watermarks_ms, chunk.ingestion_times_us)
+
+    def tell_overdue(self, now_us: int) -> str | None:
+        """How many overdue tuples were dropped, once that is over or has lasted long; only once."""
+        if self._episode is None:
+            return None
+        first_us, last_us, dropped = self._episode
+        if now_us - last_us < QUIET_US and now_us - first_us < EPISODE_US:
+            return None
+        self._episode = None
+        return (
+            f"{dropped} tuples within {(last_us - first_us) / 1e6:.1f} s: they had waited for "
+            f"consumers until no deadline could be kept with them; {self._overdue} since the site "
+            "has had the stream"
+        )
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Memory of the tuples that wait unnumbered."""
+        return self._waiting.size_bytes
 
     def _withhold(self, emitted: SourceEmitted, tuples: int) -> None:
         if self._withheld is None:
@@ -404,6 +476,8 @@ class HostedSource:
         return SourceStatus(
             next_seq=self.log.end.next_seq,
             shed=self._shed,
+            overdue=self._overdue,
+            waiting=self._waiting.tuples,
             skipped=self.skipped,
             throttled=self.throttle.lately,
             slipped_ms=self.slipped_us / 1000,
@@ -462,6 +536,10 @@ class HostedSink:
         """Tuples that the driver had kept and has no more, until they are counted as lost."""
         self._repeated = 0
         self._counted_ms = NO_WATERMARK
+        self._late_dropped = 0
+        self._dropped: dict[int, int] = {}
+        """Watermark up to which late tuples were dropped, and the driver has not kept that → how
+        many."""
         self._late_rows = MissRatio(assignment.deadline_ms * 1000, MISS_WINDOW_US)
         self._held: deque[tuple[Chunk, int]] = deque()
         self.held_bytes = 0
@@ -503,6 +581,8 @@ class HostedSink:
         self.kept_ms = durable.position.watermark_ms
         if durable.generation == self.cursor.generation:
             self.cursor.kept = durable.position
+        for watermark_ms in [each for each in self._dropped if each <= self.kept_ms]:
+            del self._dropped[watermark_ms]
         # Timestamps rise also from one generation to the next.
         while self._held and self._held[0][0].watermark_ms <= durable.position.watermark_ms:
             self.held_bytes -= self._held.popleft()[0].size_bytes
@@ -535,31 +615,59 @@ class HostedSink:
         self._lost_now += removed if counted else tuples
         self._lost_before += tuples
 
-    def receive(self, data: Data, now_us: int) -> tuple[Receipt, Deliver | None]:
-        """Receive the part of `data` that is new."""
+    def receive(self, data: Data, now_us: int) -> tuple[Receipt, list[Deliver]]:
+        """Receive the part of `data` that is new, without what is late if that is to be dropped."""
         before = self.cursor.position
         received = self.cursor.receive(data)
         chunk = received.chunk
         if chunk is None:
-            return received.receipt, None
+            return received.receipt, []
         if self.cursor.kept is None:
             self.cursor.kept = before
-        self._held.append((chunk, now_us))
-        self.held_bytes += chunk.size_bytes
+        late = self._dropped_late(chunk, now_us)
         if (fresh := past(chunk, self._counted_ms)) is not None:
             self._counted_ms = chunk.watermark_ms
             self._measure(fresh, now_us)
         self._lost += self._lost_now
         self._lost_now = 0
         lost, self._lost_before = self._lost_before, 0
-        return received.receipt, Deliver(
-            stream=data.stream,
-            epoch=data.epoch,
-            generation=data.generation,
-            chunk=chunk,
-            lost=lost,
-            arrived_us=now_us,
-        )
+        found: list[Deliver] = []
+        for part, dropped in _parted(chunk, late):
+            self._held.append((part, now_us))
+            self.held_bytes += part.size_bytes
+            found.append(
+                Deliver(
+                    stream=data.stream,
+                    epoch=data.epoch,
+                    generation=data.generation,
+                    chunk=part,
+                    lost=lost,
+                    late=dropped,
+                    arrived_us=now_us,
+                )
+            )
+            lost = 0
+        return received.receipt, found
+
+    def _dropped_late(self, chunk: Chunk, now_us: int) -> IntArray | None:
+        """How many tuples are dropped of each watermark of a chunk; None: of none.
+
+        What was delivered before, and has come again, is delivered again.
+        """
+        if self.assignment.late is not Late.DROP:
+            return None
+        ends = chunk.timestamps.searchsorted(chunk.watermarks_ms, side="right")
+        counts: IntArray = np.diff(ends, prepend=0)
+        is_late = now_us - chunk.ingestion_times_us > self.assignment.deadline_ms * 1000
+        is_late &= chunk.watermarks_ms > self._counted_ms
+        dropped: IntArray = np.where(is_late, counts, 0)
+        self._late_dropped += int(dropped.sum())
+        for place in np.flatnonzero(dropped).tolist():
+            self._dropped[int(chunk.watermarks_ms[place])] = int(dropped[place])
+        if self._dropped:
+            again = [w in self._dropped for w in chunk.watermarks_ms.tolist()]
+            dropped = np.where(again, counts, dropped)
+        return dropped if dropped.any() else None
 
     def _measure(self, chunk: Chunk, now_us: int) -> None:
         """Count the arrived tuples, and measure how late they are."""
@@ -590,6 +698,7 @@ class HostedSink:
             deadline_misses=self._misses,
             completed_timestamps=self._completed_timestamps,
             late_rows=self._late_rows.misses,
+            late_dropped=self._late_dropped,
             miss_pct=self._late_rows.ratio_pct or 0.0,
             recent_miss_pct=self._late_rows.recent_pct(now_us),
             lost=self._lost + self._lost_now,
@@ -599,3 +708,32 @@ class HostedSink:
             unkept_ms=max(now_us - self._held[0][1], 0) / 1000 if self._held else 0.0,
             kept_ms=self.kept_ms,
         )
+
+
+def _parted(chunk: Chunk, late: IntArray | None) -> Iterator[tuple[Chunk, tuple[int, ...]]]:
+    """A chunk in parts with all their tuples, and parts without any of theirs, because these are
+    late; with how many those are, by watermark.
+
+    Parameters
+    ----------
+    late
+        How many tuples of each watermark are dropped: all, or none.
+    """
+    if late is None:
+        yield chunk, ()
+        return
+    ends = chunk.timestamps.searchsorted(chunk.watermarks_ms, side="right")
+    cuts = [*(np.flatnonzero(np.diff(late > 0)) + 1).tolist(), len(late)]
+    begin = row = 0
+    for cut in cuts:
+        end_row = int(ends[cut - 1])
+        is_dropped = bool(late[begin])
+        first_row = end_row if is_dropped else row
+        part = Chunk(
+            first_seq=chunk.first_seq + first_row,
+            rows=chunk.rows.slice(first_row, end_row - first_row),
+            watermarks_ms=chunk.watermarks_ms[begin:cut],
+            ingestion_times_us=chunk.ingestion_times_us[begin:cut],
+        )
+        yield part, tuple(late[begin:cut].tolist()) if is_dropped else ()
+        begin, row = cut, end_row

@@ -11,7 +11,7 @@ replica concerned. That is counted and reported; the host goes on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ha.cursor import Receipt
@@ -28,6 +28,7 @@ from ha.messages import (
     Subscribed,
     Unsubscribe,
 )
+from ha.pace import Pace
 from ha.roles import ReplicaRole
 from ha.subscriber import MOST_ACK_INTERVALS
 from ha.subscription import PATIENCE_US, STANDBY_PATIENCE_US, Subscription
@@ -380,11 +381,38 @@ class InputProcessor:
             self.dispatcher.is_behind(reader, now_us)
             for reader in demanding or subscription.readers
         )
-        subscription.room_bytes = 0 if is_behind else manager.window_bytes
+        subscription.room_bytes = (
+            0 if is_behind else self._room_bytes(subscription, positions, now_us)
+        )
         subscription.received_bytes = 0
         acks = subscription.acks(positions)
         for node, ack in acks if subscription.acks_due(acks, now_us) else ():
             yield node, stream, ack
+
+    def _room_bytes(
+        self, subscription: Subscription, positions: Mapping[str, Position | None], now_us: int
+    ) -> int:
+        """The credit for a stream: of one that may be dropped where it enters, no more than readers
+        can evaluate in time.
+
+        So what is overdue is overdue there, and little of it is evaluated in vain.
+        """
+        manager, stream = self.replica_manager, subscription.stream
+        room_bytes = manager.window_bytes
+        before, subscription.paces = subscription.paces, {}
+        for reader in subscription.demanding:
+            hosted, position = manager.replicas.get(reader), positions[reader]
+            if hosted is None or stream not in hosted.assignment.paced:
+                continue
+            pace = subscription.paces[reader] = before.get(reader) or Pace()
+            found = self.dispatcher.in_time(reader, now_us)
+            if found is None or position is None:
+                continue
+            tuples = pace.tuples(position.next_seq, *found, now_us)
+            found_bytes = pace.room_bytes(position.next_seq, tuples)
+            if found_bytes is not None:
+                room_bytes = min(room_bytes, found_bytes)
+        return room_bytes
 
     def _has_no_room(self, subscription: Subscription) -> bool:
         """Whether readers have yet to process so much that producers may have to wait."""
@@ -443,9 +471,8 @@ class InputProcessor:
                 # Nobody could tell how late it is. Producers keep it.
                 return Receipt.STALE
             sink = self.replica_manager.sinks[data.stream]
-            receipt, delivery = sink.receive(data, clock.at(now_us))
-            if delivery is not None:
-                self.outbox.add(delivery)
+            receipt, deliveries = sink.receive(data, clock.at(now_us))
+            self.outbox.add(*deliveries)
             return receipt
         if hosted.rests(now_us) or self._refuses(reader, data.stream):
             return Receipt.STALE

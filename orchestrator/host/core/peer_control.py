@@ -205,7 +205,11 @@ class PeerControl:
             producer = self.replica_manager.producer(stream)
             if producer is None:
                 continue
-            if acknowledge(producer, sender, ack, now_us):
+            lacks = acknowledge(producer, sender, ack, now_us)
+            source = self.replica_manager.sources.get(stream)
+            if source is not None and source.take_in(now_us, self.replica_manager.clock.at(now_us)):
+                lacks = True
+            if lacks:
                 self.outbox.feed(producer)
             self.inputs.dispatcher.update_held_up(stream, now_us)
         for fragment, at_ms in message.checkpoints.items():

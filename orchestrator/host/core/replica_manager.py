@@ -159,7 +159,8 @@ class ReplicaManager:
             inputs=sum(
                 self._waiting_bytes(stream, subscription)
                 for stream, subscription in self.subscriptions.items()
-            ),
+            )
+            + sum(source.waiting_bytes for source in self.sources.values()),
             sinks=sum(sink.held_bytes for sink in self.sinks.values()),
             transit=transit_bytes,
         )
@@ -284,6 +285,8 @@ class ReplicaManager:
         logs = [producer.log for producer in self.producers()]
         for log in logs:
             log.bound(self.budget.log_bytes(len(logs)))
+        for source in self.sources.values():
+            source.room_bytes = self.budget.source_bytes // len(self.sources)
         for subscription in self.subscriptions.values():
             subscription.room_bytes = self.window_bytes
 

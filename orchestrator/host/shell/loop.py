@@ -95,7 +95,9 @@ PROBLEMS = frozenset(
 )
 """Kinds of reports that a host's record repeats for `vivace status`."""
 
-EVENTS = frozenset({"input lost", "loop cut", "readers dropped", "tuples rejected"})
+EVENTS = frozenset(
+    {"input lost", "loop cut", "overdue dropped", "readers dropped", "tuples rejected"}
+)
 """Further ones, which tell of an event, not of a state that another report ends."""
 
 COUNTED = frozenset({"tuples rejected"})
@@ -628,6 +630,7 @@ def node_record(
         spreads_ms=core.prober.spreads_ms,
         load=core.load,
         lag_ms=round(core.detector.usual_lag_us / 1000, 1),
+        sdmr_pct=round(100 * core.sdmr.host_sdmr(now_us), 2),
         replicas=core.replica_statuses(now_us),
         sources={
             stream: source.status

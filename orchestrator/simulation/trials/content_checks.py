@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from orchestrator.records import Late
 from orchestrator.simulation.trials.observed import Observed
 from orchestrator.simulation.trials.oracle import ExpectedStream, Row, rows_of
 from orchestrator.simulation.trials.setting import (
@@ -21,7 +22,7 @@ from orchestrator.simulation.trials.setting import (
     VISITORS_WINDOW_MS,
 )
 from streams.plan.program import Program
-from streams.vectors.chunk import Chunk
+from streams.vectors.chunk import NO_WATERMARK, Chunk
 
 SHOWN = 3
 """Tuples that a finding shows."""
@@ -64,12 +65,13 @@ def _interrupted(seen: Observed, stream: str) -> bool:
 
 
 def _shed(seen: Observed) -> Iterator[str]:
-    """A load shedder counts every tuple that it drops, and admits no more than its limit."""
+    """Every tuple that is dropped before it has a number is counted: recorded = shed + overdue +
+    entered."""
     for stream, recording in seen.setting.recordings.items():
-        if recording.shed is None or stream in seen.anew_us or not seen.entered.get(stream):
+        if not recording.drops or stream in seen.anew_us or not seen.entered.get(stream):
             continue
         entered = sum(chunk.rows.num_rows for chunk in seen.entered[stream])
-        counted = entered + seen.shed[stream]
+        counted = entered + seen.shed[stream] + seen.overdue[stream]
         if counted != recording.rows.num_rows:
             yield f"truth: {stream} counts {counted} tuples of {recording.rows.num_rows}"
 
@@ -81,7 +83,7 @@ def _sink(seen: Observed, expected: dict[str, ExpectedStream], stream: str) -> I
         return
     chunks = [arrival.delivery.chunk for arrival in arrivals]
     rows = [row for chunk in chunks for row in rows_of(chunk.rows)]
-    wanted = expected[stream].rows
+    wanted, dropped, told_late = _without_late(seen, stream, expected[stream].rows)
     watermarks = [int(each) for chunk in chunks for each in chunk.watermarks_ms]
     if any(after <= before for before, after in pairwise(watermarks)):
         yield f"order: completed timestamps of {stream} repeat or fall at its sink"
@@ -92,6 +94,8 @@ def _sink(seen: Observed, expected: dict[str, ExpectedStream], stream: str) -> I
     told_lost = sum(arrival.delivery.lost for arrival in arrivals)
     upstream = seen.setting.upstream(stream)
     excused = [name for name in upstream if name in seen.exposed_us or _interrupted(seen, name)]
+    if dropped != told_late and not excused:
+        yield f"truth: {told_late} tuples of {stream} were dropped as late, and {dropped} lack"
     if rows == wanted:
         if told_lost and not excused:
             yield f"truth: {told_lost} tuples of {stream} are reported lost, and none is"
@@ -120,6 +124,27 @@ def _sink(seen: Observed, expected: dict[str, ExpectedStream], stream: str) -> I
     right = [row for row in wanted if row[0] > settled_ms]
     if not _same_relations(seen, stream, late, right):
         yield f"content: {stream} is wrong long after the loss: {_difference(late, right)}"
+
+
+def _without_late(seen: Observed, stream: str, wanted: list[Row]) -> tuple[list[Row], int, int]:
+    """The rows that are left of an output if its sink has dropped late ones, how many it should
+    have dropped by timestamp, and how many it says that it has."""
+    (query,) = (each for each in seen.setting.queries if stream in each.outputs)
+    if query.late.get(stream, Late.KEEP) is Late.KEEP:
+        return wanted, 0, sum(sum(each.delivery.late) for each in seen.arrivals[stream])
+    late: list[tuple[int, int]] = []
+    told = 0
+    before_ms = NO_WATERMARK
+    for arrival in seen.arrivals[stream]:
+        delivery = arrival.delivery
+        counts = delivery.late or [0] * len(delivery.chunk.watermarks_ms)
+        for watermark_ms, count in zip(delivery.chunk.watermarks_ms.tolist(), counts, strict=True):
+            if count:
+                late.append((before_ms, watermark_ms))
+                told += count
+            before_ms = watermark_ms
+    kept = [row for row in wanted if not any(a < row[0] <= b for a, b in late)]
+    return kept, len(wanted) - len(kept), told
 
 
 def _enters_again(seen: Observed, stream: str) -> bool:

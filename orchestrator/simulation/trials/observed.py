@@ -49,6 +49,8 @@ class Observed:
         what happens.
     shed
         Stream → how many tuples its site's processes say that they have shed.
+    overdue
+        Stream → how many they say that they have dropped, because they were overdue.
     anew_us
         Stream → when it first began anew.
     struck
@@ -82,6 +84,7 @@ class Observed:
     exposed_us: dict[str, int] = field(default_factory=dict[str, int])
     entered: dict[str, list[Chunk]] = field(default_factory=dict[str, list[Chunk]])
     shed: dict[str, int] = field(default_factory=dict[str, int])
+    overdue: dict[str, int] = field(default_factory=dict[str, int])
     anew_us: dict[str, int] = field(default_factory=dict[str, int])
     struck: dict[str, int] = field(default_factory=dict[str, int])
     watched: dict[tuple[str, str], list[Arrival]] = field(

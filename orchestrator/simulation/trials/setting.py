@@ -27,7 +27,9 @@ from orchestrator.records import (
     DriverSpec,
     FailureLabels,
     HostSpec,
+    Late,
     NodeKind,
+    Overdue,
     QueryRecord,
     Scheme,
     Shed,
@@ -49,10 +51,14 @@ COLUMNS = {"key": "int", "value": "int"}
 RECOVERY_BOUND_MS = 500.0
 DEADLINE_MS = 5_000.0
 
-FIRST_FORMS_ONLY, EVEN_WATCHES, NOBODY_LEAVES, NO_LABELS, LATEST = 1, 2, 3, 4, 5
+FIRST_FORMS_ONLY, EVEN_WATCHES, NOBODY_LEAVES, NO_LABELS, ALL_IS_KEPT, LATEST = 1, 2, 3, 4, 5, 6
 """Editions of what is drawn: a seed replays in the edition in which it was found. In the first,
 statements had fewer forms; up to the second, all hosts heard of a change of the store at once; up
-to the third, nobody left; up to the fourth, hosts shared no failure domain."""
+to the third, nobody left; up to the fourth, hosts shared no failure domain; up to the fifth, no
+overdue tuples and late results were dropped."""
+
+SHORT_DEADLINE_MS = 600.0
+"""Of queries some of whose overdue tuples or late results are dropped."""
 
 LITTLE_MEMORY_BYTES = 128 * 2**10
 """Budget of a host in some settings: room for some seconds of its streams."""
@@ -91,6 +97,8 @@ class RecordedStream:
         How it is played.
     shed
         Limits of the stream's load shedder, if it has one.
+    overdue
+        Whether overdue tuples are dropped where it enters.
     standby
         The site that stands by for `site`, if one does. If the recording does not resume, it is
         opened there only once `site` is gone.
@@ -102,7 +110,13 @@ class RecordedStream:
     watermarks_ms: IntArray
     driver: PlayMode = PlayMode.REPLAY
     shed: Shed | None = None
+    overdue: Overdue = Overdue.KEEP
     standby: str | None = None
+
+    @property
+    def drops(self) -> bool:
+        """Whether tuples may be dropped before they have a number."""
+        return self.shed is not None or self.overdue is Overdue.DROP
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -112,12 +126,12 @@ class RecordedStream:
     @property
     def resumes(self) -> bool:
         """Whether a site that is started again continues the stream."""
-        return self.driver in (PlayMode.REPLAY, PlayMode.PUSHED) and self.shed is None
+        return self.driver in (PlayMode.REPLAY, PlayMode.PUSHED) and not self.drops
 
     @property
     def gapless(self) -> bool:
         """Whether everything enters, whatever becomes of the site."""
-        return self.shed is None and self.driver is not PlayMode.SENSOR
+        return not self.drops and self.driver is not PlayMode.SENSOR
 
     def source(self, path: str, end_ms: int) -> SourceSpec:
         """The driver that plays the recording."""
@@ -270,6 +284,7 @@ class Setting:
                     columns=COLUMNS,
                     rate_bytes_s=1000.0,
                     shed=recording.shed,
+                    overdue=recording.overdue,
                     source=recording.source(str(path), self.end_ms),
                 )
             )
@@ -300,6 +315,9 @@ def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
     queries = _fed(np.random.default_rng((seed, 9)), queries)
     has_little = np.random.default_rng((seed, 8)).random() < 0.3
     memory_bytes = LITTLE_MEMORY_BYTES if has_little else DEFAULT_MEMORY_BYTES
+    recordings = _standing_by(seed, sites, _pushed(seed, _played(more, recordings)))
+    if edition > ALL_IS_KEPT:
+        recordings, queries = _dropping(np.random.default_rng((seed, 17)), recordings, queries)
     return Setting(
         cluster=ClusterRecord(
             name="random",
@@ -314,7 +332,7 @@ def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
         ),
         specs=_executors(seed, nodes, labelled=edition > NO_LABELS)
         + tuple(_spec(place, NodeKind.SITE) for place in sites),
-        recordings=_standing_by(seed, sites, _pushed(seed, _played(more, recordings))),
+        recordings=recordings,
         queries=queries,
         programs=programs,
         query_of=query_of | dict.fromkeys(visiting, visitor.name),
@@ -395,6 +413,37 @@ def _pushed(seed: int, recordings: dict[str, RecordedStream]) -> dict[str, Recor
         name: replace(one, driver=PlayMode.PUSHED) if one.resumes else one
         for name, one in recordings.items()
     }
+
+
+def _dropping(
+    rng: np.random.Generator,
+    recordings: dict[str, RecordedStream],
+    queries: tuple[QueryRecord, ...],
+) -> tuple[dict[str, RecordedStream], tuple[QueryRecord, ...]]:
+    """In a third of the settings, overdue tuples of a recording are dropped where it enters; in a
+    third, late results of some outputs where they leave."""
+    able = [
+        name
+        for name, one in recordings.items()
+        if one.driver is PlayMode.REPLAY and one.standby is None and one.shed is None
+    ]
+    if rng.random() < 1 / 3 and able:
+        name = str(rng.choice(able))
+        recordings = {**recordings, name: replace(recordings[name], overdue=Overdue.DROP)}
+        queries = tuple(
+            msgspec.structs.replace(each, overdue=Overdue.DROP, deadline_ms=SHORT_DEADLINE_MS)
+            for each in queries
+        )
+    if rng.random() < 1 / 3:
+        queries = tuple(
+            msgspec.structs.replace(
+                each,
+                deadline_ms=SHORT_DEADLINE_MS,
+                late={name: Late.DROP for name in each.outputs if rng.random() < 0.6},
+            )
+            for each in queries
+        )
+    return recordings, queries
 
 
 def _standing_by(

@@ -129,6 +129,7 @@ class FaultTrial:
         self._queues = {node: QueueBudget() for node in self._nodes}
         self._newest_generation: dict[str, int] = {}
         self._shed_before: dict[str, int] = {}
+        self._overdue_before: dict[str, int] = {}
         # Last, for the first one leads at once.
         settings = DecisionSettings(start_delay_us=START_DELAY_US)
         self._candidates = Candidates(self.world, CANDIDATES, settings)
@@ -237,10 +238,13 @@ class FaultTrial:
         if source.generation > generation:
             self._newest_generation[source.stream] = source.generation
             self._shed_before[source.stream] = seen.shed.get(source.stream, 0)
+            self._overdue_before[source.stream] = seen.overdue.get(source.stream, 0)
             if generation:
                 seen.anew_us.setdefault(source.stream, self.world.now_us)
         seen.entered.setdefault(source.stream, []).extend(chunks)
-        seen.shed[source.stream] = self._shed_before[source.stream] + source.status.shed
+        status, stream = source.status, source.stream
+        seen.shed[stream] = self._shed_before[stream] + status.shed
+        seen.overdue[stream] = self._overdue_before[stream] + status.overdue
 
     def _broken(self, host: SimulatedHost, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"

@@ -23,10 +23,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import broadcast
 
+from foundation.arrays import IntArray
 from orchestrator.errors import InvalidInput
 from orchestrator.spark.verify.watching import OnRows, watched
-from streams.vectors.chunk import TIMESTAMP
+from streams.vectors.chunk import FOREVER_MS, NO_WATERMARK, TIMESTAMP
 
 SHOWN_DIFFERENCES = 10
 """Differing rows kept per output and side: enough to show a pattern."""
@@ -57,6 +59,9 @@ class OutputCheck:
         is unexpected once.
     first_missing, first_unexpected
         The first of them in the order of time.
+    late, late_expected
+        Rows that the sink says it has dropped because they were late, and rows recomputed of the
+        same timestamps. Neither are among `expected`.
     """
 
     output: str
@@ -66,11 +71,13 @@ class OutputCheck:
     unexpected: int
     first_missing: tuple[dict[str, Any], ...]
     first_unexpected: tuple[dict[str, Any], ...]
+    late: int = 0
+    late_expected: int = 0
 
     @property
     def equal(self) -> bool:
-        """Whether exactly the expected rows were delivered."""
-        return not self.missing and not self.unexpected
+        """Whether exactly the expected rows were delivered, or dropped because they were late."""
+        return not self.missing and not self.unexpected and self.late == self.late_expected
 
 
 def verify(
@@ -82,6 +89,7 @@ def verify(
     through_ms: Mapping[str, int] | None = None,
     begin_ms: int | None = None,
     file: str = "answer.sql",
+    late_spans_ms: Mapping[str, IntArray] | None = None,
     on_rows: Callable[[str, int, int], None] = lambda output, done, of: None,
 ) -> tuple[OutputCheck, ...]:
     """Recompute outputs from recorded inputs, and compare them with the delivered rows.
@@ -102,6 +110,8 @@ def verify(
         The first timestamp that is compared; None: from the beginning.
     file
         Where `sql` comes from, for messages.
+    late_spans_ms
+        Output → spans of timestamps whose rows were dropped because they were late, as in `check`.
     on_rows
         Told of each output how many rows are compared, of how many.
 
@@ -139,6 +149,7 @@ def verify(
                 begin_ms,
                 (through_ms or {}).get(stream),
                 partial(on_rows, stream),
+                (late_spans_ms or {}).get(stream),
             )
             for stream, rows in delivered.items()
         )
@@ -207,14 +218,32 @@ def check(
     begin_ms: int | None,
     through_ms: int | None,
     on_rows: OnRows = lambda done, of: None,
+    late_spans_ms: IntArray | None = None,
 ) -> OutputCheck:
-    """Compare two tables of one session as multisets, within a span of timestamps."""
+    """Compare two tables of one session as multisets, within a span of timestamps.
+
+    Parameters
+    ----------
+    late_spans_ms
+        Spans of timestamps whose rows were dropped because they were late: after which timestamp,
+        until which one, and how many, shape (k, 3), rising.
+    """
     if begin_ms is not None:
         expected = expected.where(expected[TIMESTAMP] >= begin_ms)
         delivered = delivered.where(delivered[TIMESTAMP] >= begin_ms)
     if through_ms is not None:
         expected = expected.where(expected[TIMESTAMP] <= through_ms)
         delivered = delivered.where(delivered[TIMESTAMP] <= through_ms)
+    late = late_expected = 0
+    if late_spans_ms is not None and len(late_spans_ms):
+        first_ms = NO_WATERMARK if begin_ms is None else begin_ms
+        last_ms = FOREVER_MS if through_ms is None else through_ms
+        is_whole = (late_spans_ms[:, 0] >= first_ms - 1) & (late_spans_ms[:, 1] <= last_ms)
+        late, everything = int(late_spans_ms[is_whole, 2].sum()), expected.count()
+        expected = _outside(expected, late_spans_ms[is_whole])
+        late_expected = everything - expected.count()
+        # Of those that lie there in part, nobody knows how many rows do.
+        expected = _outside(expected, late_spans_ms[~is_whole])
     missing = expected.exceptAll(delivered)
     unexpected = delivered.exceptAll(expected)
     delivered_count = delivered.count()
@@ -228,7 +257,21 @@ def check(
         unexpected=unexpected_count,
         first_missing=_first(missing) if missing_count else (),
         first_unexpected=_first(unexpected) if unexpected_count else (),
+        late=late,
+        late_expected=late_expected,
     )
+
+
+def _outside(rows: DataFrame, spans_ms: IntArray) -> DataFrame:
+    """The rows whose timestamps lie in no span."""
+    if not len(spans_ms):
+        return rows
+    spans = frame(
+        rows.sparkSession,
+        pa.table({"_after_ms": spans_ms[:, 0], "_until_ms": spans_ms[:, 1]}),
+    )
+    within = (rows[TIMESTAMP] > spans["_after_ms"]) & (rows[TIMESTAMP] <= spans["_until_ms"])
+    return rows.join(broadcast(spans), within, "left_anti")
 
 
 def _first(rows: DataFrame) -> tuple[dict[str, Any], ...]:

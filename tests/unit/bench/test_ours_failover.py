@@ -57,7 +57,16 @@ def delivered(
     completed = pa.RecordBatch.from_arrays(
         [
             pa.array(column)
-            for column in (nothing, came - 5000, came, nothing, nothing, nothing + 1, nothing)
+            for column in (
+                nothing,
+                came - 5000,
+                came,
+                nothing,
+                nothing,
+                nothing + 1,
+                nothing,
+                nothing,
+            )
         ],
         schema=completed_schema,
     )

@@ -27,6 +27,7 @@ def delivered(latencies_ms: dict[int, float]) -> Delivered:
         "lost": np.zeros(count, dtype=np.int64),
         "generation": np.ones(count, dtype=np.int64),
         "next_seq": np.arange(count) + 1,
+        "late": np.zeros(count, dtype=np.int64),
     }
     rows = {
         GENERATION: np.ones(count, dtype=np.int64),

@@ -12,7 +12,9 @@ from orchestrator.records import (
     ClusterRecord,
     DriverSpec,
     Estimate,
+    Late,
     OnError,
+    Overdue,
     Partial,
     Scheme,
     Shed,
@@ -127,6 +129,59 @@ def test_nodes_may_share_a_domain(folder: Path) -> None:
     cluster = changed(folder, ("{name: second,", "{name: second, domain: rack-1,")).cluster
     assert cluster is not None
     assert [node.domain for node in cluster.nodes] == ["", "rack-1"]
+
+
+def test_what_becomes_of_overdue_tuples_is_read(folder: Path) -> None:
+    kept = load([folder])
+    assert {each.record.overdue for each in (*kept.streams, *kept.queries)} == {Overdue.KEEP}
+    found = changed(
+        folder,
+        ("rate: 150 KB/s", "rate: 150 KB/s\noverdue: drop"),
+        ("recovery:", "overdue: drop\nrecovery:"),
+    )
+    assert {each.record.overdue for each in (*found.streams, *found.queries)} == {Overdue.DROP}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "rate: 150 KB/s",
+            "rate: 1 B/s\noverdue: maybe",
+            "overdue: 'maybe' is unknown. Known: drop, keep.",
+        ),
+        ("recovery:", "overdue: 5 s\nrecovery:", "overdue: '5 s' is unknown. Known: drop, keep."),
+    ],
+)
+def test_overdue_is_kept_or_dropped(folder: Path, before: str, after: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        changed(folder, (before, after))
+    assert message in str(caught.value)
+
+
+def test_what_was_promised_to_be_kept_is_not_dropped_as_overdue(tmp_path: Path) -> None:
+    file = tmp_path / "stream.yaml"
+    text = "kind: Stream\nname: s\nsite: a\ncolumns: {n: int}\nrate: 1 KB/s\noverdue: drop\n"
+    file.write_text(text + "from: {http: {durable: machine}}\n")
+    with pytest.raises(InvalidInput) as caught:
+        load([file])
+    assert "stream.yaml:6: Stream s: overdue: 'drop' cannot stand beside a source with a" in str(
+        caught.value
+    )
+    file.write_text(text + "from: {http: {durable: no}}\n")
+    (stream,) = load([file]).streams
+    assert not stream.record.resumes
+
+
+def test_an_output_says_what_becomes_of_late_results(folder: Path) -> None:
+    (query,) = load([folder]).queries
+    assert query.record.late == {}
+    text = "{site: receiver, late: %s}"
+    (query,) = changed(folder, ("alerts: receiver", f"alerts: {text % 'drop'}")).queries
+    assert query.record.late == {"alerts": Late.DROP}
+    with pytest.raises(InvalidInput) as caught:
+        changed(folder, ("alerts: receiver", f"alerts: {text % 'never'}"))
+    assert "outputs.alerts.late: 'never' is unknown. Known: drop, keep." in str(caught.value)
 
 
 def test_what_a_stream_sheds_is_read(folder: Path) -> None:

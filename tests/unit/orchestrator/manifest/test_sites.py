@@ -77,7 +77,11 @@ def test_the_second_site_stands_by(tmp_path: Path) -> None:
         (stream("sites: [a, b]", ""), "`from`: there is none"),
         (
             stream("sites: [a, b]", more="shed: {tuples: 1, per: 1 s}\n"),
-            "sites: [a, b] needs the same tuples at both sites, and a load shedder decides by when",
+            "sites: [a, b] needs the same tuples at both sites, and what is dropped depends on",
+        ),
+        (
+            stream("sites: [a, b]", more="overdue: drop\n"),
+            "when they come (`overdue: drop`). Remove `overdue: drop`, or write `site: …`.",
         ),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -110,3 +111,33 @@ def test_views_do_not_outlive_a_verification(session: SparkSession, readings: Pa
     check(session, readings, doubled())
     assert not session.catalog.tableExists("doubled")
     assert not session.catalog.tableExists("readings")
+
+
+@pytest.mark.parametrize(
+    ("spans", "begin_ms", "expected"),
+    [
+        ([[1, 2, 2]], None, (2, 2, 2, True)),
+        ([[1, 2, 1]], None, (2, 1, 2, False)),
+        ([[1, 2, 3]], None, (2, 3, 2, False)),
+        # It reaches back to before what is compared: nobody knows how many rows lie there.
+        ([[0, 2, 3]], 2, (1, 0, 0, True)),
+    ],
+)
+def test_rows_that_were_dropped_because_they_were_late_are_counted_not_compared(
+    session: SparkSession,
+    readings: Path,
+    spans: list[list[int]],
+    begin_ms: int | None,
+    expected: tuple[int, int, int, bool],
+) -> None:
+    delivered = doubled((1, "a", 0.2), (3, None, None))
+    (output,) = verify(
+        session,
+        DOUBLED,
+        {"readings": readings},
+        {"doubled": delivered},
+        begin_ms=begin_ms,
+        late_spans_ms={"doubled": np.array(spans)},
+    )
+    found = output.expected, output.late, output.late_expected, output.equal
+    assert found == expected

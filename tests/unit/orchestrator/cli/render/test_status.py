@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator import api
-from orchestrator.cli.render.status import concerns, ignores, status_view, waits
-from orchestrator.records import InputStatus, LostInput, WaitingInput
+from orchestrator.cli.render.status import concerns, ignores, misses, status_view, waits
+from orchestrator.records import BatchingStatus, InputStatus, LostInput, WaitingInput
 
 FRAGMENT = api.FragmentStatus(
     query="q",
@@ -250,3 +250,22 @@ def shown(status: api.StatusDocument) -> str:
     with console.capture() as capture:
         console.print(status_view(status))
     return capture.get()
+
+
+def missing(name: str, sdmr_pct: float) -> api.FragmentStatus:
+    batching = BatchingStatus(policy="measured", k=4, sdmr_pct=sdmr_pct)
+    return msgspec.structs.replace(FRAGMENT, fragment=name, batching=batching)
+
+
+def test_fragments_that_evaluate_input_too_late_are_named_the_worst_first() -> None:
+    assert misses((FRAGMENT, missing("fine", 0.9))) == []
+    assert misses((missing("a", 3.0), missing("b", 12.0))) == [
+        "q.b evaluates 12 % of its input after its sub-deadline (batching: measured, k 4)",
+        "q.a evaluates 3 % of its input after its sub-deadline (batching: measured, k 4)",
+    ]
+    many = misses(tuple(missing(name, 5.0) for name in "abcdef"))
+    assert (len(many), many[-1]) == (4, "and so do 3 more: vivace top --sort SDMR")
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(status_view(document(fragments=(missing("a", 3.0),))))
+    assert "· q.a evaluates 3 % of its input" in captured.get()

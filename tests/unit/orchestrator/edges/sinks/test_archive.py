@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.events import Deliver, Durable, SinkFailed, SinkOpened
 from orchestrator.edges.open_folders import FilesGone
+from orchestrator.edges.sinks import archive as archive_module
 from orchestrator.edges.sinks import opener
 from orchestrator.edges.sinks.archive import Archive, OpenArchive
+from orchestrator.edges.sinks.delivered import completed_timestamps
 from orchestrator.edges.sinks.sink_drivers import FLUSH_EVERY_US, SinkDrivers
 from orchestrator.records import SinkAssignment
 from streams.vectors.chunk import Chunk, Position
@@ -62,7 +66,48 @@ def test_rows_and_completed_timestamps_come_back(tmp_path: Path) -> None:
         "lost": [0, 0, 2],
         "generation": [1, 1, 1],
         "next_seq": [7, 7, 10],
+        "late": [0, 0, 0],
     }
+
+
+def test_tuples_that_were_dropped_because_they_were_late_come_back_as_numbers(
+    tmp_path: Path,
+) -> None:
+    archive = archive_in(tmp_path)
+    archive.keep(delivery(chunk(0, [(10, 2)])))
+    dropped = delivery(chunk(5, [(20, 0), (30, 0)]))
+    archive.keep(msgspec.structs.replace(dropped, late=(1, 2)))
+    archive.keep(delivery(chunk(5, [(40, 1)])))
+    archive.flush()
+    archive.close()
+    found = Archive().read_back("s", tmp_path)
+    assert found.late == 3
+    assert found.late_spans_ms.tolist() == [[10, 20, 1], [20, 30, 2]]
+    assert sequence_faults(found) == SequenceFaults(lost=0, repeated=0)
+    assert archive_in(tmp_path).durable == delivery(chunk(5, [(40, 1)])).end
+
+
+def test_files_of_the_first_versions_have_no_late_tuples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_late(deliveries: Sequence[Deliver]) -> pa.RecordBatch:
+        whole = completed_timestamps(deliveries)
+        kept = [name for name in whole.schema.names if name != "late"]
+        return whole.select(kept)
+
+    with monkeypatch.context() as before:
+        before.setattr(archive_module, "completed_timestamps", without_late)
+        former = archive_in(tmp_path)
+        former.keep(delivery(chunk(0, [(10, 2)])))
+        former.flush()
+        former.close()
+    archive = archive_in(tmp_path)
+    archive.keep(delivery(chunk(2, [(20, 1)])))
+    archive.flush()
+    archive.close()
+    found = Archive().read_back("s", tmp_path)
+    assert found.completed_timestamps["late"].to_pylist() == [0, 0]
+    assert found.rows.num_rows == 3
 
 
 def test_a_stream_without_tuples_has_an_empty_file_of_rows(tmp_path: Path) -> None:

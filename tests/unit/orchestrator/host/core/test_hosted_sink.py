@@ -6,15 +6,17 @@ import pytest
 
 from ha.cursor import Receipt
 from ha.messages import Data
-from orchestrator.edges.events import Durable
+from orchestrator.edges.events import Deliver, Durable
 from orchestrator.host.core.hosted_streams import MISS_WINDOW_US, HostedSink
-from orchestrator.records import SinkAssignment
+from orchestrator.records import Late, SinkAssignment
 from streams.vectors.chunk import NO_WATERMARK, Chunk, Position
 from tests.streams_of_numbers import chunk, numbers
 
 
-def sink() -> HostedSink:
-    made = HostedSink(SinkAssignment(stream="s", columns={"number": "int"}, deadline_ms=5))
+def sink(late: Late = Late.KEEP) -> HostedSink:
+    made = HostedSink(
+        SinkAssignment(stream="s", columns={"number": "int"}, deadline_ms=5, late=late)
+    )
     made.cursor.start(Position(), 1)
     return made
 
@@ -35,9 +37,8 @@ def test_before_anything_came() -> None:
 def test_latency_is_counted_for_every_completed_timestamp_and_late_ones_as_misses() -> None:
     made = sink()
     # Ingestion times are 10 and 20 ms; both timestamps are completed at 22 ms.
-    receipt, delivery = made.receive(data(chunk(0, [(10, 1), (20, 0)])), 22_000)
+    receipt, (delivery,) = made.receive(data(chunk(0, [(10, 1), (20, 0)])), 22_000)
     assert receipt is Receipt.ACCEPTED
-    assert delivery is not None
     assert (delivery.arrived_us, delivery.lost) == (22_000, 0)
     status = made.status(0)
     assert (status.completed_timestamps, status.rows, status.deadline_misses) == (2, 1, 1)
@@ -48,9 +49,8 @@ def test_latency_is_counted_for_every_completed_timestamp_and_late_ones_as_misse
 def test_repeated_tuples_are_dropped_and_counted() -> None:
     made = sink()
     made.receive(data(chunk(0, [(10, 2)])), 0)
-    assert made.receive(data(chunk(0, [(10, 2)])), 0) == (Receipt.DUPLICATE, None)
-    _, delivery = made.receive(data(chunk(0, [(10, 2), (20, 1)])), 0)
-    assert delivery is not None
+    assert made.receive(data(chunk(0, [(10, 2)])), 0) == (Receipt.DUPLICATE, [])
+    _, (delivery,) = made.receive(data(chunk(0, [(10, 2), (20, 1)])), 0)
     assert numbers([delivery.chunk]) == [2]
     assert (made.status(0).rows, made.status(0).repeated) == (3, 4)
 
@@ -59,11 +59,10 @@ def test_a_gap_is_not_taken_in_until_it_is_given_up_and_then_counted() -> None:
     made = sink()
     made.receive(data(chunk(0, [(10, 2)])), 0)
     late = data(chunk(5, [(40, 1)]))
-    assert made.receive(late, 0) == (Receipt.GAP, None)
+    assert made.receive(late, 0) == (Receipt.GAP, [])
     made.lose(made.cursor.skip_to(late.chunk))
-    receipt, delivery = made.receive(late, 0)
+    receipt, (delivery,) = made.receive(late, 0)
     assert receipt is Receipt.ACCEPTED
-    assert delivery is not None
     assert delivery.lost == made.status(0).lost == 3
 
 
@@ -120,8 +119,7 @@ def test_what_the_driver_had_kept_and_has_no_more_is_counted_as_lost() -> None:
     # Producers keep the last of them still.
     rest = data(chunk(4, [(20, 1), (30, 1)]))
     made.lose(made.cursor.skip_to(rest.chunk))
-    _, delivery = made.receive(rest, 0)
-    assert delivery is not None
+    _, (delivery,) = made.receive(rest, 0)
     assert delivery.lost == made.status(0).lost == 4
     assert made.status(0).rows == 6
 
@@ -137,8 +135,7 @@ def test_what_is_delivered_again_to_a_reopened_sink_is_counted_once() -> None:
     made.close()
     assert made.status(0).repeated == before.repeated
     made.open(kept(2, 10))
-    _, delivery = made.receive(data(chunk(2, [(20, 1), (30, 4)])), 100_000)
-    assert delivery is not None
+    _, (delivery,) = made.receive(data(chunk(2, [(20, 1), (30, 4)])), 100_000)
     assert numbers([delivery.chunk]) == [2, 3, 4, 5, 6], "its driver has lost them"
     status = made.status(0)
     assert (status.rows, status.completed_timestamps) == (7, 3)
@@ -161,8 +158,7 @@ def test_a_hole_that_a_reopened_sink_crosses_again_is_counted_once() -> None:
     after = data(chunk(5, [(40, 1)]))
     for _ in range(2):
         made.lose(made.cursor.skip_to(after.chunk))
-        _, delivery = made.receive(after, 0)
-        assert delivery is not None
+        _, (delivery,) = made.receive(after, 0)
         assert delivery.lost == 3, "for the archive, which did not keep the first"
         made.close()
         made.open(kept(2, 10))
@@ -202,3 +198,51 @@ def test_a_sink_that_keeps_nothing_is_said_until_it_keeps_everything() -> None:
     assert made.held_bytes == chunk(1, [(20, 1)]).size_bytes
     made.flushed(Durable(generation=1, position=Position(next_seq=2, watermark_ms=20)))
     assert made.status(5_000_000).unkept_ms == 0
+
+
+def told(deliveries: list[Deliver]) -> list[tuple[list[int], list[int], tuple[int, ...], int]]:
+    """Numbers, watermarks, what was dropped, and the number after each."""
+    return [
+        (numbers([d.chunk]), d.chunk.watermarks_ms.tolist(), d.late, d.chunk.next_seq)
+        for d in deliveries
+    ]
+
+
+def test_late_results_are_dropped_where_the_output_asks_and_numbers_go_on() -> None:
+    made = sink(Late.DROP)
+    # At 25 ms, what entered by 20 ms is in time.
+    part = chunk(0, [(10, 2), (15, 0), (18, 1), (20, 2), (30, 1)])
+    _, deliveries = made.receive(data(part), 25_000)
+    assert told(deliveries) == [
+        ([], [10], (2,), 2),
+        ([], [15], (), 2),
+        ([], [18], (1,), 3),
+        ([3, 4, 5], [20, 30], (), 6),
+    ]
+    for each in deliveries:
+        each.chunk.check(made.schema)
+    status = made.status(25_000)
+    assert (status.rows, status.late_rows, status.late_dropped) == (6, 3, 3)
+    assert status.next_seq == 6
+
+
+def test_what_is_in_time_or_has_no_tuples_is_delivered_as_it_came() -> None:
+    made = sink(Late.DROP)
+    part = chunk(0, [(10, 0), (20, 2)])
+    _, (delivery,) = made.receive(data(part), 25_000)
+    assert (delivery.chunk, delivery.late) == (part, ())
+
+
+def test_a_sink_that_is_opened_again_drops_what_it_has_dropped_and_delivers_the_rest() -> None:
+    made = sink(Late.DROP)
+    first = data(chunk(0, [(10, 2), (20, 2)]))
+    made.receive(first, 25_000)
+    made.close()
+    made.open(None)
+    made.cursor.start(Position(), 1)
+    _, deliveries = made.receive(first, 90_000)
+    assert told(deliveries) == [([], [10], (2,), 2), ([2, 3], [20], (), 4)]
+    assert made.status(0).late_dropped == 2
+    made.flushed(deliveries[0].end)
+    made.flushed(deliveries[1].end)
+    assert made.held_bytes == 0

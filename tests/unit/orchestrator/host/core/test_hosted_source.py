@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ha.messages import Ack, Subscribe
 from ha.producer import acknowledge, subscribe
 from orchestrator.edges.events import SourceEmitted
 from orchestrator.host.core.hosted_streams import ENTRIES, HostedSource
-from orchestrator.records import Guarantee, Shed, SourceAssignment, SourceSpec
+from orchestrator.records import Guarantee, Overdue, Shed, SourceAssignment, SourceSpec
 from streams.vectors.chunk import Position
 from tests.streams_of_numbers import chunk, numbers
 
 SIZE = chunk(0, [(10, 1)]).size_bytes
 
 
-def source(*, resumable: bool, shed: Shed | None = None) -> HostedSource:
+def source(
+    *, resumable: bool, shed: Shed | None = None, overdue_after_ms: float | None = None
+) -> HostedSource:
     """Its log has room for two chunks, and so has its only consumer."""
     made = HostedSource(
         SourceAssignment(
@@ -26,6 +29,8 @@ def source(*, resumable: bool, shed: Shed | None = None) -> HostedSource:
             ),
             start_at_us=0,
             shed=shed,
+            overdue=Overdue.KEEP if overdue_after_ms is None else Overdue.DROP,
+            overdue_after_ms=overdue_after_ms,
         )
     )
     made.open(Position(), 0)
@@ -127,3 +132,63 @@ def test_it_tells_how_many_tuples_come_at_once() -> None:
     assert made.status.together == 30.0, "a watermark alone is nothing that comes"
     enter(2 * ENTRIES, [1] * 10 * ENTRIES)
     assert made.status.together == pytest.approx(1.0, abs=0.1)
+
+
+def test_tuples_wait_for_credit_until_they_are_overdue_and_the_source_is_read_meanwhile() -> None:
+    made = source(resumable=True, overdue_after_ms=50.0)
+    for ts in (10, 20, 30, 40, 50):
+        assert not made.update_held_up(0)
+        made.enter(emitted(ts), 0)
+        made.take_in(0, 50_000)
+    assert numbers(made.log.chunks()) == [10, 20, 30]
+    assert (made.status.waiting, made.status.overdue) == (2, 0)
+    assert made.waiting_bytes == 2 * SIZE
+    assert not made.take_in(0, 90_000), "40 ms entered 50 ms ago: it is still in time"
+    process(made, Position(next_seq=3, watermark_ms=30))
+    assert made.take_in(0, 90_001)
+    assert (made.status.waiting, made.status.overdue) == (0, 1)
+    assert made.log.end == Position(next_seq=4, watermark_ms=50)
+    assert numbers(made.log.chunks())[-1] == 50
+
+
+def test_overdue_tuples_are_told_of_once_that_is_over_or_has_lasted() -> None:
+    made = source(resumable=True, overdue_after_ms=50.0)
+    assert made.tell_overdue(0) is None
+    for ts in range(10, 100, 10):
+        made.enter(emitted(ts), 0)
+        made.take_in(0, ts * 1000)
+    made.take_in(2_000_000, 10**9)
+    assert made.tell_overdue(2_500_000) is None, "it may go on"
+    told = made.tell_overdue(3_500_000)
+    assert told is not None
+    assert told.startswith("6 tuples within 0.0 s: they had waited for consumers")
+    assert made.tell_overdue(9_000_000) is None
+    for second in range(4, 70):
+        made.enter(emitted(1000 * second), second * 1_000_000)
+        made.take_in(second * 1_000_000, 10**9)
+        if (told := made.tell_overdue(second * 1_000_000)) is not None:
+            break
+    else:
+        pytest.fail("a minute passed")
+    assert told.startswith("61 tuples within 60.0 s")
+
+
+def test_a_room_that_is_full_drops_the_oldest() -> None:
+    made = source(resumable=True, overdue_after_ms=1e6)
+    made.room_bytes = 2 * SIZE
+    for ts in (10, 20, 30, 40, 50, 60):
+        made.enter(emitted(ts), 0)
+        made.take_in(0, 60_000)
+    assert (made.status.waiting, made.status.overdue) == (1, 2)
+
+
+def test_once_dropping_ends_everything_that_waits_is_numbered() -> None:
+    made = source(resumable=True, overdue_after_ms=50.0)
+    for ts in (10, 20, 30, 40, 50):
+        made.enter(emitted(ts), 0)
+        made.take_in(0, 50_000)
+    made.use(msgspec.structs.replace(made.assignment, overdue_after_ms=None))
+    assert made.take_in(0, 10**9)
+    assert numbers(made.log.chunks()) == [10, 20, 30, 40, 50]
+    assert made.status.overdue == 0
+    assert made.update_held_up(0), "now it can wait again"

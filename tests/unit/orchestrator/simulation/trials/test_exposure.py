@@ -9,13 +9,14 @@ from orchestrator.simulation.trials.campaign import check
 from orchestrator.simulation.trials.faults import Crash, LinkCut
 from orchestrator.simulation.trials.observed import Observed
 from orchestrator.simulation.trials.schedule import random_schedule
+from orchestrator.simulation.trials.setting import ALL_IS_KEPT
 
 pytestmark = pytest.mark.slow
 
-BATCHES = structs.replace(random_schedule(745263), observers=())
+BATCHES = structs.replace(random_schedule(745263, edition=ALL_IS_KEPT), observers=())
 """The standby of `f1` is sent batches of `s2`, whose site, `site2`, cannot bring it in again."""
 
-DEAF = structs.replace(random_schedule(3100199), observers=())
+DEAF = structs.replace(random_schedule(3100199, edition=ALL_IS_KEPT), observers=())
 """The log of `s3`, which `f3` reads, is full within the seconds for which it is kept for a silent
 host."""
 
