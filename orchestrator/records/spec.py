@@ -177,7 +177,7 @@ class OnError(Enum):
 
 
 class Loops(Record, frozen=True, kw_only=True):
-    """What the loops of a query may do (`streams.evaluate.loop`)."""
+    """What the loops of a query may do (`streams.evaluate.loops`)."""
 
     steps: int = DEFAULT_STEPS
     """Most instants of a millisecond in which tuples are delayed by `<NOW>`."""

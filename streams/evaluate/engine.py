@@ -25,7 +25,7 @@ from streams.evaluate.input_queue import InputQueue
 from streams.evaluate.joins.lookup_join import LookupJoin
 from streams.evaluate.joins.window_join import WindowJoin
 from streams.evaluate.limited_releases import LimitedReleases
-from streams.evaluate.loop import LoopEvaluation
+from streams.evaluate.loops.evaluation import LoopEvaluation
 from streams.evaluate.newest import Newest
 from streams.evaluate.panes.evaluation import Panes
 from streams.evaluate.protocol import Evaluation, Pass

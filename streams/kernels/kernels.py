@@ -35,6 +35,11 @@ def want() -> None:
     in_use.wanted = True
 
 
+def loaded() -> bool:
+    """Whether the compiled kernels are in use."""
+    return in_use.module is not reference
+
+
 def missing() -> bool:
     """Whether a statement asked for kernels, and the compiled ones have not been loaded."""
     return in_use.wanted and in_use.module is reference

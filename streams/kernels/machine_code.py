@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from numba import njit
@@ -22,6 +23,14 @@ _Loop = TypeVar("_Loop", bound=Callable[..., Any])
 
 class BesideSource(InTreeCacheLocator):
     """The folder beside a kernel's source, be it read-only."""
+
+    def get_source_stamp(self) -> tuple[float, int]:
+        """What tells sources apart: of a package of kernels that call each other, all of them."""
+        own = Path(self._py_file)
+        if own.parent.name != "loops":
+            return super().get_source_stamp()
+        stats = [each.stat() for each in sorted(own.parent.glob("*.py"))]
+        return max(each.st_mtime for each in stats), sum(each.st_size for each in stats)
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Self:

@@ -6,7 +6,7 @@ Delays exist on streams only, so a cycle of relations alone has no cure (`stream
 refuses it).
 
 The statements of one query that read each other, directly or through others, are one *loop*: one
-fragment, whose evaluation knows instants (`streams.evaluate.loop`). A statement with a delay that
+fragment, whose evaluation knows instants (`streams.evaluate.loops`). A statement with a delay that
 is on no cycle is a loop by itself. The text of a loop is all that its program and its snapshots
 depend on:
 

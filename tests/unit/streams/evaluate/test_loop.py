@@ -11,7 +11,7 @@ import pytest
 
 from foundation.loop_limits import Beyond
 from streams.evaluate.engine import TURN_INSTANTS, EvaluationError, FragmentEngine
-from streams.evaluate.loop import LoopEvaluation
+from streams.evaluate.loops.evaluation import LoopEvaluation
 from streams.evaluate.protocol import Pass
 from streams.language import parse
 from streams.language.loops import with_loops

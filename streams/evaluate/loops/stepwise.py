@@ -9,7 +9,7 @@ Instants and the order of statements are those of `streams.plan.loops`. Each sta
 stepwise. Within an instant a stream's tuples are in the order of its statement; what the loop gives
 is ordered by instant, and within one by statement, as written.
 
-A millisecond may have many instants, and be left between two of them (`LoopEvaluation.work`):
+A millisecond may have many instants, and be left between two of them (`LoopCore.work`):
 nothing is given, and no state is taken, before it is complete. Tuples that `<NOW>` would delay
 beyond the most instants that a millisecond may have make an error, or are dropped and counted: the
 input alone decides which.
@@ -26,12 +26,19 @@ import pyarrow as pa
 
 from foundation.arrays import IntArray, rising
 from foundation.loop_limits import Beyond
-from streams.evaluate.protocol import Evaluation, Pass
+from streams.evaluate.loops.core import (
+    LAST_STEP,
+    LoopCore,
+    instants_of,
+    last_instant,
+    nulls,
+    too_many,
+)
+from streams.evaluate.protocol import Pass
 from streams.evaluate.stepwise.incremental import Incremental
 from streams.operators.window import Arrived
-from streams.plan.loops import LONGEST_MS
 from streams.plan.program import STEP_BITS, MemberPlan, Program
-from streams.vectors.chunk import FOREVER_MS, TIMESTAMP, stream_schema
+from streams.vectors.chunk import FOREVER_MS, stream_schema
 from streams.vectors.state import (
     Pieces,
     SnapshotError,
@@ -48,22 +55,13 @@ from streams.vectors.vector import (
     concat_frames,
     emitted_batch,
     empty_frame,
-    fillers,
     from_arrow,
-    storage,
 )
-
-LAST_STEP = (1 << STEP_BITS) - 1
-"""The last instant of every millisecond, counted within it."""
 
 _no_instants: IntArray = np.empty(0, dtype=np.int64)
 
 
-class LoopError(ValueError):
-    """A loop does not come to an end, or meets a timestamp too far away."""
-
-
-class _Waiting:
+class Waiting:
     """The tuples of a stream with a delay that are not due, and how many have been."""
 
     def __init__(self, member: MemberPlan) -> None:
@@ -123,7 +121,7 @@ class _Member:
         self.name, self.inputs, self.delay = program.name, program.inputs, plan.delay
         self.kinds = tuple(program.columns.values())
         self.statement = Incremental(program, stream_schema(program.columns))
-        self.waiting = _Waiting(plan)
+        self.waiting = Waiting(plan)
         self._none = {
             stream: Arrived(empty_frame(program.read_kinds(stream)), _no_instants, 0)
             for stream in program.inputs
@@ -175,17 +173,13 @@ class _Pass:
 
     def __init__(self, given: Pass, members: list[_Member]) -> None:
         self.given = given
-        self.until = (min(given.until_ms, LONGEST_MS) << STEP_BITS) | LAST_STEP
+        self.until = last_instant(given)
         self.streams: dict[str, _External] = {}
         for stream, rows in given.taken.items():
             if rows is None:
                 continue
-            times_ms = rows.column(TIMESTAMP).to_numpy(zero_copy_only=False)
-            if times_ms[0] <= -LONGEST_MS or times_ms[-1] >= LONGEST_MS:
-                far = int(times_ms[0] if times_ms[0] < 0 else times_ms[-1])
-                raise LoopError(f"a loop has no timestamps beyond ±{LONGEST_MS} ms, as {far} is")
             self.streams[stream] = _External(
-                times_ms << STEP_BITS,
+                instants_of(rows),
                 given.first_ids[stream],
                 {
                     place: member.external(stream, rows)
@@ -200,14 +194,8 @@ class _Pass:
         """Member, timestamp and tuples of the exported streams."""
 
 
-class LoopEvaluation(Evaluation):
-    """Runs a loop.
-
-    Attributes
-    ----------
-    instants
-        How many there have been since the evaluation was made.
-    """
+class StepwiseLoop(LoopCore):
+    """Runs a loop, each statement of it stepwise."""
 
     def __init__(self, program: Program, schema: pa.Schema) -> None:
         assert program.loop is not None
@@ -218,34 +206,15 @@ class LoopEvaluation(Evaluation):
         self._tags = {place: tag for tag, place in enumerate(self._plan.exported)}
         self._kinds = tuple(program.columns.values())
         self._under_way: _Pass | None = None
-        self.instants = 0
+        self._instants = 0
 
-    def run(self, given: Pass) -> pa.RecordBatch:
-        """See `Evaluation`."""
-        while (rows := self.work(given, LAST_STEP)) is None:
-            pass
-        return rows
+    @property
+    def instants(self) -> int:
+        """See `LoopCore`."""
+        return self._instants
 
     def work(self, given: Pass, most: int) -> pa.RecordBatch | None:
-        """Evaluate some more instants of a pass.
-
-        Parameters
-        ----------
-        given
-            The same one until it is done.
-        most
-            How many instants at most; at least 1.
-
-        Returns
-        -------
-        pa.RecordBatch or None
-            What comes out of the whole pass; None if it is not done.
-
-        Raises
-        ------
-        LoopError
-            A millisecond has more instants than it may.
-        """
+        """See `LoopCore`."""
         under_way = self._under_way
         if under_way is None or under_way.given is not given:
             under_way = self._under_way = _Pass(given, self._members)
@@ -265,7 +234,7 @@ class LoopEvaluation(Evaluation):
 
     def _instant(self, under_way: _Pass, at: int) -> None:
         """Evaluate every statement that has something to do at an instant."""
-        self.instants += 1
+        self._instants += 1
         external: dict[str, slice] = {}
         if under_way.arrivals and under_way.arrivals[0] == at:
             under_way.arrivals.popleft()
@@ -318,18 +287,12 @@ class LoopEvaluation(Evaluation):
         if at & LAST_STEP < self._plan.steps:
             return True
         if self._plan.beyond is Beyond.ERROR:
-            message = (
-                f"{member.name} has tuples for itself at more than {self._plan.steps} instants of "
-                f"{at >> STEP_BITS} ms: let it give fewer, raise `steps` under `loops`, or write "
-                "`beyond: cut` there"
-            )
-            raise LoopError(message)
+            raise too_many(member.name, self._plan.steps, at)
         member.waiting.dropped += rows.length
         return False
 
     def cut(self) -> Mapping[str, int]:
-        """Statement → tuples that were dropped at the last instant of a millisecond, since this was
-        asked for."""
+        """See `LoopCore`."""
         found = {each.name: each.waiting.dropped for each in self._members if each.waiting.dropped}
         for each in self._members:
             each.waiting.dropped = 0
@@ -351,7 +314,7 @@ class LoopEvaluation(Evaluation):
             if other == place:
                 columns += rows.columns
             else:
-                columns += [_nulls(kind, rows.length) for kind in self._members[other].kinds]
+                columns += [nulls(kind, rows.length) for kind in self._members[other].kinds]
         return Frame(tuple(columns), rows.length)
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
@@ -370,8 +333,3 @@ def _at(streams: Mapping[str, _External], at: int) -> dict[str, slice]:
         if start < stop:
             found[stream] = slice(start, stop)
     return found
-
-
-def _nulls(kind: str, length: int) -> Vector:
-    values = np.full(length, fillers[kind], dtype=storage[kind])
-    return Vector(values, np.zeros(length, dtype=np.bool_))

@@ -1,0 +1,1 @@
+"""Evaluation of loops by the compiled core."""

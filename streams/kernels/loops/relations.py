@@ -1,0 +1,217 @@
+"""Relations of the loop machine, and their joins (`streams.operators.relation`, `.join`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+
+from foundation.arrays import FloatArray, IntArray
+from streams.kernels.loops.expressions import floats, holds, words
+from streams.kernels.loops.layout import (
+    AT,
+    BASE,
+    CAPACITY,
+    CURSORS,
+    DONE,
+    FIRST_ID,
+    FOREVER,
+    HEAD,
+    ID,
+    LEFT,
+    LIVE,
+    NOW,
+    NULLS,
+    SOURCES,
+    TAIL,
+    VALUES,
+    WIDTH,
+)
+from streams.kernels.loops.tables import (
+    address,
+    copy_words,
+    equal_words,
+    lacks,
+    place_of_id,
+    room_in_relation,
+)
+from streams.kernels.loops.windows import give
+from streams.kernels.machine_code import kernel
+
+_int = types.int64
+
+
+@kernel(_int(words, floats, _int, _int, _int, _int, _int), nogil=True)
+def filter_change(
+    m: IntArray, f: FloatArray, source: int, change: int, begin: int, end: int, size: int
+) -> int:
+    """The part of a change for whose rows a condition is true."""
+    if m[source + TAIL] > m[change + CAPACITY]:
+        return lacks(m, change, m[source + TAIL])
+    m[change + TAIL] = 0
+    for place in range(m[source + TAIL]):
+        row = address(m, source, place)
+        m[SOURCES] = row
+        if holds(m, f, begin, end):
+            give(m, change, row, m[row + LEFT], size)
+    return DONE
+
+
+@kernel(_int(words, _int, _int, _int), nogil=True)
+def relate(m: IntArray, change: int, relation: int, size: int) -> int:
+    """Apply a change to a relation; its rows have identities."""
+    now, count = m[NOW], m[change + TAIL]
+    if count == 0:
+        return DONE
+    if room_in_relation(m, relation, count, now) != DONE:
+        return lacks(m, relation, m[relation + LIVE] + count)
+    for place in range(count):
+        row = address(m, change, place)
+        if m[row + LEFT]:
+            to = address(m, relation, m[relation + TAIL])
+            copy_words(m, row, to, size)
+            m[to + AT] = now
+            m[to + LEFT] = FOREVER
+            m[relation + TAIL] += 1
+            m[relation + LIVE] += 1
+    for place in range(count):
+        row = address(m, change, place)
+        if not m[row + LEFT]:
+            held = address(m, relation, place_of_id(m, relation, m[row + ID]))
+            m[held + LEFT] = now
+            m[relation + LIVE] -= 1
+    return DONE
+
+
+@kernel(_int(words, _int, _int, _int, _int), nogil=True)
+def identify(m: IntArray, source: int, change: int, relation: int, size: int) -> int:
+    """Apply a change without identities to a relation, and give it identities.
+
+    Of equal rows the oldest one leaves. A row that comes and leaves at once is in no change.
+    """
+    now, count = m[NOW], m[source + TAIL]
+    if count > m[change + CAPACITY]:
+        return lacks(m, change, count)
+    m[change + TAIL] = 0
+    if count == 0:
+        return DONE
+    if room_in_relation(m, relation, count, now) != DONE:
+        return lacks(m, relation, m[relation + LIVE] + count)
+    begin = m[relation + TAIL]
+    for place in range(count):
+        row = address(m, source, place)
+        if m[row + LEFT]:
+            to = address(m, relation, m[relation + TAIL])
+            copy_words(m, row, to, size)
+            m[to + ID] = m[relation + FIRST_ID]
+            m[to + AT] = now
+            m[to + LEFT] = FOREVER
+            m[relation + FIRST_ID] += 1
+            m[relation + TAIL] += 1
+            m[relation + LIVE] += 1
+    for place in range(count):
+        row = address(m, source, place)
+        if m[row + LEFT]:
+            continue
+        held = address(m, relation, m[relation + HEAD])
+        while m[held + LEFT] != FOREVER or not equal_words(
+            m, row + NULLS, held + NULLS, size - NULLS
+        ):
+            held += m[relation + WIDTH]
+        m[held + LEFT] = now
+        m[relation + LIVE] -= 1
+        if m[held + AT] < now:
+            give(m, change, held, 0, size)
+    for place in range(begin, m[relation + TAIL]):
+        held = address(m, relation, place)
+        if m[held + LEFT] == FOREVER:
+            give(m, change, held, 1, size)
+    return DONE
+
+
+# A join in a program: the number of sources and the change of the join; the change and the relation
+# of each source; then, for each source that changes, the steps to the others: the source, whether
+# its old rows count, how many pairs of columns must be equal and where these are listed, how many
+# conditions must be true and where these are.
+
+STEP_WORDS = 6
+
+
+@kernel(_int(words, floats, _int), nogil=True)
+def _matches(m: IntArray, f: FloatArray, step: int) -> int:
+    """Whether the row that is at hand of a step's source matches those before."""
+    row = m[SOURCES + m[step]]
+    pair = m[step + 3]
+    for _ in range(m[step + 2]):
+        # Another source, the column there, and here.
+        other = m[SOURCES + m[pair]]
+        if m[row + VALUES + m[pair + 2]] != m[other + VALUES + m[pair + 1]]:
+            return 0
+        if (m[row + NULLS] >> m[pair + 2]) & 1 or (m[other + NULLS] >> m[pair + 1]) & 1:
+            return 0
+        pair += 3
+    condition = m[step + 5]
+    for _ in range(m[step + 4]):
+        if not holds(m, f, m[condition], m[condition + 1]):
+            return 0
+        condition += 2
+    return 1
+
+
+@kernel(_int(words, floats, _int), nogil=True)
+def join(m: IntArray, f: FloatArray, plan: int) -> int:
+    """The change of a join: pairs of changes of a source with rows of the others.
+
+    Sources before it are as they are now, sources after it as they were. Rows of the result are
+    addresses of rows.
+    """
+    sources, change, now = m[plan], m[plan + 1], m[NOW]
+    steps = plan + 2 + 2 * sources
+    m[change + TAIL] = 0
+    for first in range(sources):
+        delta = m[plan + 2 + 2 * first]
+        begin = steps + first * (sources - 1) * STEP_WORDS
+        for place in range(m[delta + TAIL]):
+            row = address(m, delta, place)
+            m[SOURCES + first] = row
+            depth: Any = 0
+            m[CURSORS] = -1
+            while depth >= 0:
+                step = begin + depth * STEP_WORDS
+                relation = m[plan + 3 + 2 * m[step]]
+                at = m[CURSORS + depth]
+                at = m[relation + HEAD] if at < 0 else at + 1
+                width = m[relation + WIDTH]
+                held = m[relation + BASE] + at * width
+                until, found = m[relation + TAIL], False
+                while at < until:
+                    if m[step + 1]:
+                        seen = m[held + AT] < now and m[held + LEFT] >= now
+                    else:
+                        seen = m[held + LEFT] > now
+                    if seen:
+                        m[SOURCES + m[step]] = held
+                        if _matches(m, f, step):
+                            found = True
+                            break
+                    at += 1
+                    held += width
+                if not found:
+                    depth -= 1
+                    continue
+                m[CURSORS + depth] = at
+                if depth < sources - 2:
+                    depth += 1
+                    m[CURSORS + depth] = -1
+                    continue
+                if m[change + TAIL] == m[change + CAPACITY]:
+                    return lacks(m, change, 2 * m[change + CAPACITY])
+                to = address(m, change, m[change + TAIL])
+                m[to + ID] = 0
+                m[to + AT] = 0
+                m[to + LEFT] = m[row + LEFT]
+                m[to + NULLS] = 0
+                for source in range(sources):
+                    m[to + VALUES + source] = m[SOURCES + source]
+                m[change + TAIL] += 1
+    return DONE
