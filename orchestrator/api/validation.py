@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -33,6 +33,7 @@ from streams.language.loops import with_delays
 from streams.language.views import with_relations
 from streams.plan.choice import way_of
 from streams.plan.compiler import compile_statement
+from streams.plan.loop_core import why_stepwise
 from streams.plan.program import REJECTED_SUFFIX, Program
 from streams.plan.pushdown import pushdowns
 
@@ -117,7 +118,20 @@ def validate(manifests: Manifests, *, insert_delays: bool = False) -> ValidateDo
         },
         remarks=remarks(manifests.cluster) if manifests.cluster else (),
         delayed=delayed,
+        stepwise_loops={
+            query: found for query, compiled in programs.items() if (found := _stepwise(compiled))
+        },
     )
+
+
+def _stepwise(programs: Mapping[str, Program]) -> dict[str, str]:
+    """Loop → why it is evaluated stepwise; those that are not are left out."""
+    found = {
+        name: why_stepwise(program)
+        for name, program in programs.items()
+        if program.loop is not None
+    }
+    return {name: reason for name, reason in found.items() if reason is not None}
 
 
 def _delayed(manifests: Manifests) -> dict[str, str]:

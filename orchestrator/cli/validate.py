@@ -50,6 +50,9 @@ def _view(document: api.ValidateDocument) -> RenderableType:
         for name, folded in document.pushdowns[query].items():
             for line in folded:
                 table.add_row("", "", "", f"[dim]{name}: {line}[/]")
+        for name, reason in document.stepwise_loops.get(query, {}).items():
+            told = f"{name}: stepwise, not compiled: {reason}"
+            table.add_row("", "", "", f"[dim]{escape(told)}[/]")
         for name, ways in document.splits.get(query, {}).items():
             for way in ways:
                 below = f" below {way.without[0]}" if way.without else ""

@@ -15,6 +15,9 @@ class ValidateDocument(Result, frozen=True, kw_only=True):
         Query → fragment → streams it reads.
     evaluations
         Query → fragment → how it is evaluated (`streams.plan.choice`).
+    stepwise_loops
+        Query → loop that is evaluated stepwise → why the compiled core cannot, as a phrase
+        (`streams.plan.loop_core`); queries without such loops are left out.
     pushdowns
         Query → fragment → what its aggregates are folded in, and the values that they keep
         (`streams.plan.pushdown`); fragments without aggregates are left out.
@@ -41,3 +44,4 @@ class ValidateDocument(Result, frozen=True, kw_only=True):
     not_found: dict[str, str]
     remarks: tuple[str, ...] = ()
     delayed: dict[str, str] = {}
+    stepwise_loops: dict[str, dict[str, str]] = {}

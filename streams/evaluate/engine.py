@@ -58,6 +58,7 @@ _ways: Mapping[EvaluationWay, Callable[[Program, pa.Schema], Evaluation]] = {
     EvaluationWay.JOIN: WindowJoin,
     EvaluationWay.LOOKUP: LookupJoin,
     EvaluationWay.STEPWISE: Incremental,
+    EvaluationWay.COMPILED_LOOP: LoopEvaluation,
     EvaluationWay.LOOP: LoopEvaluation,
 }
 

@@ -14,6 +14,7 @@ from math import gcd
 
 from streams.expressions.typed import Apply, InputColumn, Typed, fields, relocated
 from streams.language.ast import ToStream
+from streams.plan.loop_core import why_stepwise
 from streams.plan.program import CODED_KINDS, Program, SelectPlan, WindowPlan
 
 MOST_PANES = 10_000
@@ -40,6 +41,8 @@ class EvaluationWay(Enum):
     """Tuples that are looked up in a relation that grows: no pair ever goes."""
     STEPWISE = "stepwise"
     """By the changes of relations: any program."""
+    COMPILED_LOOP = "compiled loop"
+    """Statements that read each other, instant by instant, by one compiled machine."""
     LOOP = "loop"
     """Statements that read each other, instant by instant, each of them stepwise."""
 
@@ -47,7 +50,8 @@ class EvaluationWay(Enum):
 def way_of(program: Program) -> EvaluationWay:
     """The way to evaluate a program."""
     if program.loop is not None:
-        return EvaluationWay.LOOP
+        stepwise = why_stepwise(program) is not None
+        return EvaluationWay.LOOP if stepwise else EvaluationWay.COMPILED_LOOP
     if program.naive or program.relations or not _slides_with_releases(program):
         return EvaluationWay.STEPWISE
     only = _one_window(program)

@@ -127,9 +127,7 @@ class Assembly:
         """Tables with state, and their columns that are texts."""
         self._constants: dict[str, list[int]] = {}
         """Text → addresses of words that have its code."""
-        self.externals = {
-            stream: self._external(program, stream) for stream in program.inputs
-        }
+        self.externals = {stream: self._external(program, stream) for stream in program.inputs}
         self.members = [self.memory.put([0] * layout.MEMBER_WORDS) for _ in self._loop.members]
         self._streams = {
             each.program.name: self.memory.table(len(each.program.columns))
@@ -205,9 +203,7 @@ class Assembly:
         }
         for word, value in member.items():
             memory.words[self.members[place] + word] = value
-        self.states.append(
-            (f"statement-{place}-stream", WaitingState(memory, plan, given, queue))
-        )
+        self.states.append((f"statement-{place}-stream", WaitingState(memory, plan, given, queue)))
         if queue is not None:
             self.note_texts(queue, tuple(plan.program.columns.values()))
 
@@ -220,9 +216,7 @@ class Assembly:
     def stream(self, name: str) -> tuple[int, tuple[str, ...]]:
         """The tuples of a stream, and names of their columns."""
         if name in self._streams:
-            program = next(
-                each.program for each in self._loop.members if each.program.name == name
-            )
+            program = next(each.program for each in self._loop.members if each.program.name == name)
             return self._streams[name], tuple(program.columns)
         return self.externals[name].table, self.externals[name].names
 
@@ -248,9 +242,7 @@ class Assembly:
 
     def list_of(self, expressions: Sequence[Typed], locate: Locate) -> int:
         """Put expressions into the memory; the address of the list of their steps."""
-        return self.memory.put(
-            [word for each in expressions for word in self.steps(each, locate)]
-        )
+        return self.memory.put([word for each in expressions for word in self.steps(each, locate)])
 
     def forget_texts(self) -> int:
         """Give new codes to the texts that tables with state hold; how many they are.
@@ -293,9 +285,7 @@ class _Statement:
         self._assembly, self._program, self._prefix = assembly, program, prefix
         self._memory = assembly.memory
         self.instructions = _Instructions()
-        self._changes = [
-            self._window(place, plan) for place, plan in enumerate(program.windows)
-        ]
+        self._changes = [self._window(place, plan) for place, plan in enumerate(program.windows)]
         self.instructions.add(layout.CHECK)
         for place, relation in enumerate(program.relations):
             assert isinstance(relation, UnionPlan)
@@ -308,9 +298,7 @@ class _Statement:
             _, relation = self._identified(change, "to-stream")
         hashes = self._memory.table(1, header=0)
         what = _emitted[program.to_stream]
-        self.instructions.add(
-            layout.EMIT, change.table, member, what, relation, len(kinds), hashes
-        )
+        self.instructions.add(layout.EMIT, change.table, member, what, relation, len(kinds), hashes)
 
     def _note(self, name: str, state: Stateful) -> None:
         self._assembly.states.append((self._prefix + name, state))
@@ -324,10 +312,7 @@ class _Statement:
         change = self._change(kinds, identified=True)
         stream, names = self._assembly.stream(plan.stream)
         places = memory.put(
-            [
-                -1 if name == TIMESTAMP else names.index(name)
-                for name in program.reads[plan.stream]
-            ]
+            [-1 if name == TIMESTAMP else names.index(name) for name in program.reads[plan.stream]]
         )
         name = f"window-{place}"
         if plan.rows is None and plan.range_ms is None:
@@ -368,9 +353,7 @@ class _Statement:
         hashes = int(memory.words[keys + layout.HASH])
         return Partitioned(memory.put(partition_by), count, keys, hashes)
 
-    def _union(
-        self, prefix: str, selects: Sequence[SelectPlan], kinds: tuple[str, ...]
-    ) -> _Change:
+    def _union(self, prefix: str, selects: Sequence[SelectPlan], kinds: tuple[str, ...]) -> _Change:
         plans = list(dict.fromkeys(select.child for select in selects))
         first = [
             next(place for place, one in enumerate(selects) if one.child == plan) for plan in plans
@@ -553,4 +536,3 @@ def _pair(condition: Typed, new: int, locate: Locate) -> tuple[int, int, int] | 
     if sides[0][0] == new or sides[1][0] != new:
         return None
     return *sides[0], sides[1][1]
-

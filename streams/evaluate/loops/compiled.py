@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from foundation.arrays import IntArray
 from streams.evaluate.loops.assembly import Assembly
-from streams.evaluate.loops.core import LAST_STEP, LoopCore, instants_of, last_instant, too_many
+from streams.evaluate.loops.core import LoopCore, instants_of, last_instant, too_many
 from streams.evaluate.protocol import Pass
 from streams.kernels.loops.layout import (
     AT,
@@ -160,5 +160,3 @@ class CompiledLoop(LoopCore):
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
         """See `LoopCore`."""
         return iter(self._assembly.states)
-
-

@@ -32,6 +32,7 @@ from streams.vectors.vector import Array, Frame, Vector, holds_everywhere, to_ar
 FIRST_ROWS = 16
 FIRST_WORDS = 1 << 13
 
+
 class Texts:
     """Codes of texts; 0 is that of NULL. Codes never change their meaning."""
 

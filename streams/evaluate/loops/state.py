@@ -7,6 +7,7 @@ and reads the pieces are the operators' own parts, which are made for that alone
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -41,7 +42,6 @@ from streams.kernels.loops.layout import (
     SUM_HIGH,
     SUM_LOW,
     TAIL,
-    VALUES,
 )
 from streams.operators.relation import Relation
 from streams.operators.row_log import RowLog
@@ -70,7 +70,8 @@ class NoState:
         """Nothing is left to do."""
 
 
-class Partitioned(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Partitioned:
     """The keys of a window with PARTITION BY.
 
     Attributes
@@ -129,11 +130,14 @@ class LogState:
         rows[:, ID], rows[:, AT], rows[:, LEFT] = log.ids(places), log.timestamps(places), 1
         self._memory.write(rows, log.take(places).columns)
         if self._partitioned is not None and len(places):
-            by, count, keys, hashes = self._partitioned
+            found = self._partitioned
+            keys, hashes = found.keys, found.hashes
             self._memory.have(keys, len(places))
             self._memory.have(hashes, 2 * len(places))
             self._memory.have(hashes, 2 * self._memory.capacity(keys))
-            self._memory.kernels.link_anew(self._memory.words, self._table, by, count, keys)
+            self._memory.kernels.link_anew(
+                self._memory.words, self._table, found.by, found.count, keys
+            )
 
 
 class RelationState:
@@ -308,10 +312,12 @@ def _saved_value(one: AggregateState, row: IntArray, pool: IntArray | None) -> A
         return _saved_contenders(one, count, pool)
     if one.what <= AVG_INT:
         return [count, in_bytes(int(row[one.at + 1]) + (int(row[one.at + 2]) << DIGIT_BITS))]
-    digits: list[int] = row[one.at + SUM_DIGITS : one.at + SUM_DIGITS + int(row[one.at + SUM_HIGH])]
+    digits: list[int] = row[
+        one.at + SUM_DIGITS : one.at + SUM_DIGITS + int(row[one.at + SUM_HIGH])
+    ].tolist()
     total = 0
     for digit in reversed(digits):
-        total = (total << DIGIT_BITS) + int(digit)
+        total = (total << DIGIT_BITS) + digit
     return [count, in_bytes(total)]
 
 

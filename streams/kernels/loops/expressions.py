@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from foundation.arrays import FloatArray, IntArray
 from streams.kernels.loops.layout import (
     ABS_FLOAT,
     ABS_INT,
@@ -27,7 +26,6 @@ from streams.kernels.loops.layout import (
     EQUAL_FLOAT,
     EQUAL_INT,
     FLOOR,
-    GREATEST_FLOAT,
     GREATEST_INT,
     IS_NULL,
     KNOWN,
@@ -58,6 +56,7 @@ from streams.kernels.loops.layout import (
     TO_FLOAT,
     TRUNCATE,
     VALUES,
+    Memory,
 )
 from streams.kernels.machine_code import kernel
 
@@ -107,7 +106,7 @@ def quotient(dividend: int, divisor: int) -> float:
 
 
 @kernel(_int(words, floats, _int, types.float64, _int), nogil=True)
-def put(m: IntArray, f: FloatArray, to: int, value: float, known: int) -> int:
+def put(m: Memory, f: Memory, to: int, value: float, known: int) -> int:
     """Put a normalised float into a register."""
     if known and math.isfinite(value):
         f[REGISTERS + to] = value + 0.0
@@ -119,7 +118,7 @@ def put(m: IntArray, f: FloatArray, to: int, value: float, known: int) -> int:
 
 
 @kernel(_int(words, floats, _int, types.float64, _int), nogil=True)
-def put_whole(m: IntArray, f: FloatArray, to: int, value: float, known: int) -> int:
+def put_whole(m: Memory, f: Memory, to: int, value: float, known: int) -> int:
     """Put a float that is whole into a register as an integer; NULL if it does not fit."""
     if known and -PAST_INTEGERS <= value < PAST_INTEGERS:
         m[REGISTERS + to] = np.int64(value)
@@ -131,7 +130,7 @@ def put_whole(m: IntArray, f: FloatArray, to: int, value: float, known: int) -> 
 
 
 @kernel(_int(words, floats, _int, _int), nogil=True)
-def evaluate(m: IntArray, f: FloatArray, begin: int, end: int) -> int:
+def evaluate(m: Memory, f: Memory, begin: int, end: int) -> int:
     """Compute an expression over the rows at `SOURCES`; its result is in the first register."""
     pc: Any = begin
     while pc < end:
@@ -284,7 +283,7 @@ def evaluate(m: IntArray, f: FloatArray, begin: int, end: int) -> int:
 
 
 @kernel(_int(words, floats, _int, _int), nogil=True)
-def holds(m: IntArray, f: FloatArray, begin: int, end: int) -> int:
+def holds(m: Memory, f: Memory, begin: int, end: int) -> int:
     """Whether a condition is true, neither false nor NULL."""
     evaluate(m, f, begin, end)
     return m[KNOWN] & m[REGISTERS]

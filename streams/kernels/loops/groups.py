@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from foundation.arrays import FloatArray, IntArray
 from streams.kernels.loops.expressions import evaluate, floats, words
 from streams.kernels.loops.layout import (
     AGGREGATE,
@@ -57,6 +56,7 @@ from streams.kernels.loops.layout import (
     TAIL,
     TOUCHED,
     VALUES,
+    Memory,
 )
 from streams.kernels.loops.sums import (
     add_float,
@@ -80,6 +80,7 @@ from streams.kernels.machine_code import kernel
 
 _int = types.int64
 
+
 @kernel(_int(_int, _int, _int), nogil=True)
 def rank_of(value: int, identity: int, ranked: int) -> int:
     """Less for the better value."""
@@ -91,7 +92,7 @@ def rank_of(value: int, identity: int, ranked: int) -> int:
 
 
 @kernel(types.void(words, _int, _int), nogil=True)
-def free_node(m: IntArray, pool: int, place: int) -> None:
+def free_node(m: Memory, pool: int, place: int) -> None:
     """Give a place of a pool up."""
     m[address(m, pool, place) + NODE_AFTER] = m[pool + FREE]
     m[pool + FREE] = place
@@ -99,7 +100,7 @@ def free_node(m: IntArray, pool: int, place: int) -> None:
 
 
 @kernel(_int(words, _int), nogil=True)
-def new_node(m: IntArray, pool: int) -> int:
+def new_node(m: Memory, pool: int) -> int:
     """A free place of a pool, which has one."""
     m[pool + LIVE] += 1
     place = m[pool + FREE]
@@ -111,7 +112,7 @@ def new_node(m: IntArray, pool: int) -> int:
 
 
 @kernel(types.void(words, _int, _int, _int), nogil=True)
-def drop_last(m: IntArray, pool: int, ends: int, place: int) -> None:
+def drop_last(m: Memory, pool: int, ends: int, place: int) -> None:
     """Take the last contender out of a list."""
     before = m[address(m, pool, place) + NODE_BEFORE]
     m[ends + 1] = before
@@ -124,7 +125,7 @@ def drop_last(m: IntArray, pool: int, ends: int, place: int) -> None:
 
 @kernel(types.void(words, _int, _int, _int, _int, _int, _int), nogil=True)
 def contend(
-    m: IntArray, pool: int, ends: int, identity: int, value: int, ranked: int, stays: int
+    m: Memory, pool: int, ends: int, identity: int, value: int, ranked: int, stays: int
 ) -> None:
     """Add a value to a list of contenders, whose ends are given."""
     rank = rank_of(value, identity, ranked)
@@ -150,7 +151,7 @@ def contend(
 
 
 @kernel(types.void(words, _int, _int, _int), nogil=True)
-def give_up(m: IntArray, pool: int, ends: int, identity: int) -> None:
+def give_up(m: Memory, pool: int, ends: int, identity: int) -> None:
     """Take the value of a row out of a list."""
     first = m[ends]
     if first < 0 or m[address(m, pool, first) + NODE_ID] != identity:
@@ -165,7 +166,7 @@ def give_up(m: IntArray, pool: int, ends: int, identity: int) -> None:
 
 
 @kernel(types.void(words, floats, _int, _int, _int), nogil=True)
-def fold(m: IntArray, f: FloatArray, plan: int, row: int, group: int) -> None:
+def fold(m: Memory, f: Memory, plan: int, row: int, group: int) -> None:
     """Add a row of a change to a group's aggregates, or take it out."""
     sign = 1 if m[row + LEFT] else -1
     m[group + AT] += sign
@@ -190,7 +191,7 @@ def fold(m: IntArray, f: FloatArray, plan: int, row: int, group: int) -> None:
 
 
 @kernel(types.void(words, floats, _int, _int, _int), nogil=True)
-def results(m: IntArray, f: FloatArray, plan: int, group: int, to: int) -> None:
+def results(m: Memory, f: Memory, plan: int, group: int, to: int) -> None:
     """Write the aggregates of a group: which are NULL, then their values."""
     nulls: Any = np.int64(0)
     one = m[plan + FIRST]
@@ -223,7 +224,7 @@ def results(m: IntArray, f: FloatArray, plan: int, group: int, to: int) -> None:
 
 
 @kernel(types.void(words, _int, _int, _int, _int), nogil=True)
-def show(m: IntArray, plan: int, group: int, shown: int, enters: int) -> None:
+def show(m: Memory, plan: int, group: int, shown: int, enters: int) -> None:
     """Append a group's row to the change; `shown` is where its aggregates are."""
     keys, change = m[plan + KEY_NUMBER], m[plan + CHANGE]
     to = address(m, change, m[change + TAIL])
@@ -237,7 +238,7 @@ def show(m: IntArray, plan: int, group: int, shown: int, enters: int) -> None:
 
 
 @kernel(_int(words, _int, _int), nogil=True)
-def room_for_groups(m: IntArray, plan: int, added: int) -> int:
+def room_for_groups(m: Memory, plan: int, added: int) -> int:
     """Have room for what so many changes may need."""
     table, change, touched = m[plan + TABLE], m[plan + CHANGE], m[plan + TOUCHED]
     if m[table + TAIL] + added > m[table + CAPACITY]:
@@ -259,7 +260,7 @@ def room_for_groups(m: IntArray, plan: int, added: int) -> int:
 
 
 @kernel(types.void(words, _int, _int), nogil=True)
-def touch(m: IntArray, plan: int, place: int) -> None:
+def touch(m: Memory, plan: int, place: int) -> None:
     """Note that a group has changed at this instant."""
     group, touched = address(m, m[plan + TABLE], place), m[plan + TOUCHED]
     if m[group + LEFT] != m[INSTANTS] + 1:
@@ -269,7 +270,7 @@ def touch(m: IntArray, plan: int, place: int) -> None:
 
 
 @kernel(_int(words, _int), nogil=True)
-def new_group(m: IntArray, plan: int) -> int:
+def new_group(m: Memory, plan: int) -> int:
     """A group with the keys at hand."""
     place = add_key(m, m[plan + TABLE], m[plan + KEY_NUMBER])
     group = address(m, m[plan + TABLE], place)
@@ -283,7 +284,7 @@ def new_group(m: IntArray, plan: int) -> int:
 
 
 @kernel(types.void(words, floats, _int), nogil=True)
-def show_all(m: IntArray, f: FloatArray, plan: int) -> None:
+def show_all(m: Memory, f: Memory, plan: int) -> None:
     """Let the rows of all groups be what was shown last."""
     table, shown_at = m[plan + TABLE], m[plan + SHOWN]
     for place in range(m[table + TAIL]):
@@ -293,7 +294,7 @@ def show_all(m: IntArray, f: FloatArray, plan: int) -> None:
 
 
 @kernel(_int(words, floats, _int), nogil=True)
-def group_by(m: IntArray, f: FloatArray, plan: int) -> int:
+def group_by(m: Memory, f: Memory, plan: int) -> int:
     """The change of the groups' rows: first those that go, then those that come."""
     source, table, touched = m[plan + SOURCE], m[plan + TABLE], m[plan + TOUCHED]
     keys, number, sources = m[plan + KEY_NUMBER], m[plan + NUMBER_OF], m[plan + SOURCE_COUNT]

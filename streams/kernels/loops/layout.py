@@ -12,6 +12,12 @@ column that is NULL has the value 0, so rows are equal if these words are.
 
 from __future__ import annotations
 
+from typing import Any
+
+Memory = Any
+"""In kernels: an array of 64-bit words. Its elements are integers there, which types of numpy's
+arrays do not say."""
+
 # Header: what a run is at.
 MEMBERS, MEMBER_COUNT = 0, 1
 EXTERNALS, EXTERNAL_COUNT = 2, 3
@@ -131,9 +137,8 @@ STEP = 4
 # A group in a program: the change that it reads, the number of sources, the change that it gives,
 # groups, touched ones, number of keys, where their steps are, number of aggregates, where these
 # are, and where in a group's row that is what was shown.
-SOURCE, SOURCE_COUNT, CHANGE, TABLE, TOUCHED, KEY_NUMBER, KEY_STEPS, NUMBER_OF, FIRST, SHOWN = range(
-    10
-)
+SOURCE, SOURCE_COUNT, CHANGE, TABLE, TOUCHED = 0, 1, 2, 3, 4
+KEY_NUMBER, KEY_STEPS, NUMBER_OF, FIRST, SHOWN = 5, 6, 7, 8, 9
 
 # Aggregates.
 COUNT_ALL, COUNT, SUM_INT, AVG_INT, SUM_FLOAT, AVG_FLOAT, BEST = range(7)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from foundation.arrays import FloatArray, IntArray
 from streams.kernels.loops.expressions import evaluate, floats, holds, words
 from streams.kernels.loops.groups import group_by
 from streams.kernels.loops.layout import (
@@ -79,6 +78,7 @@ from streams.kernels.loops.layout import (
     UNBOUNDED_WINDOW,
     UNTIL,
     VALUES,
+    Memory,
 )
 from streams.kernels.loops.relations import filter_change, identify, join, relate
 from streams.kernels.loops.tables import (
@@ -98,7 +98,7 @@ _SHIFT = np.uint64(32)
 
 
 @kernel(_int(words, floats, _int), nogil=True)
-def project(m: IntArray, f: FloatArray, pc: int) -> int:
+def project(m: Memory, f: Memory, pc: int) -> int:
     """Append a change of a SELECT to that of its union.
 
     Arguments: the change that it reads, the number of sources, the change that it gives, whether it
@@ -134,17 +134,17 @@ def project(m: IntArray, f: FloatArray, pc: int) -> int:
 
 
 @kernel(_int(words, _int, _int), nogil=True)
-def hash_of(m: IntArray, row: int, size: int) -> int:
+def hash_of(m: Memory, row: int, size: int) -> int:
     """A hash of a row's values and NULLs."""
     hashed = np.uint64(0)
     for word in range(NULLS, size):
         hashed = (hashed ^ np.uint64(m[row + word])) * _MULTIPLIER
         hashed ^= hashed >> _SHIFT
-    return np.int64(hashed >> np.uint64(1))
+    return int(hashed >> np.uint64(1))
 
 
 @kernel(types.void(words, _int, _int, _int, _int, _int), nogil=True)
-def cancel(m: IntArray, change: int, wanted: int, size: int, heads: int, buckets: int) -> None:
+def cancel(m: Memory, change: int, wanted: int, size: int, heads: int, buckets: int) -> None:
     """Mark, with 2 in the word AT, rows that also change the other way: the first of equal ones.
 
     Parameters
@@ -178,7 +178,7 @@ def cancel(m: IntArray, change: int, wanted: int, size: int, heads: int, buckets
 
 
 @kernel(_int(words, _int), nogil=True)
-def emit(m: IntArray, pc: int) -> int:
+def emit(m: Memory, pc: int) -> int:
     """Give what a stream has of a change.
 
     Arguments: the change, the member, 1 for ISTREAM or 0 for DSTREAM or 2 for RSTREAM, the relation
@@ -188,7 +188,7 @@ def emit(m: IntArray, pc: int) -> int:
     size, now, count, against = VALUES + m[pc + 5], m[NOW], 0, 0
     if what == 2:
         for place in range(m[relation + HEAD], m[relation + TAIL]):
-            count += np.int64(m[address(m, relation, place) + LEFT] == FOREVER)
+            count += int(m[address(m, relation, place) + LEFT] == FOREVER)
     else:
         for place in range(m[change + TAIL]):
             row = address(m, change, place)
@@ -206,7 +206,7 @@ def emit(m: IntArray, pc: int) -> int:
             count = 0
             for place in range(m[change + TAIL]):
                 row = address(m, change, place)
-                count += np.int64(m[row + LEFT] == what and m[row + AT] == 0)
+                count += int(m[row + LEFT] == what and m[row + AT] == 0)
     if count == 0:
         return DONE
     delay = m[member + DELAY]
@@ -240,7 +240,7 @@ def emit(m: IntArray, pc: int) -> int:
 
 
 @kernel(_int(words), nogil=True)
-def next_instant(m: IntArray) -> int:
+def next_instant(m: Memory) -> int:
     """When a tuple arrives, a row leaves because of its age, or a delayed tuple is due."""
     at: Any = np.int64(FOREVER)
     for place in range(m[EXTERNAL_COUNT]):
@@ -261,7 +261,7 @@ def next_instant(m: IntArray) -> int:
 
 
 @kernel(_int(words), nogil=True)
-def begin_instant(m: IntArray) -> int:
+def begin_instant(m: Memory) -> int:
     """Have the tuples of an instant arrive."""
     now = m[NOW]
     for place in range(m[MEMBER_COUNT]):
@@ -301,7 +301,7 @@ def begin_instant(m: IntArray) -> int:
 
 
 @kernel(_int(words), nogil=True)
-def end_instant(m: IntArray) -> int:
+def end_instant(m: Memory) -> int:
     """Give the exported tuples of an instant; count all of streams."""
     sequence = m[SEQUENCE]
     if m[sequence + TAIL] + m[EXPORT_COUNT] > m[sequence + CAPACITY]:
@@ -332,10 +332,10 @@ def end_instant(m: IntArray) -> int:
 
 
 @kernel(_int(words, floats, _int), nogil=True)
-def perform(m: IntArray, f: FloatArray, pc: int) -> int:
+def perform(m: Memory, f: Memory, pc: int) -> int:
     """Carry out an instruction."""
     what = m[pc]
-    if what == RANGE_WINDOW or what == ROWS_WINDOW:
+    if what in (RANGE_WINDOW, ROWS_WINDOW):
         length, rows = (m[pc + 6], 0) if what == RANGE_WINDOW else (0, m[pc + 6])
         return row_window(m, m[pc + 1], m[pc + 2], m[pc + 3], m[pc + 4], m[pc + 5], length, rows)
     if what == CHECK:
@@ -365,7 +365,7 @@ def perform(m: IntArray, f: FloatArray, pc: int) -> int:
 
 
 @kernel(_int(words, floats, _int, _int), nogil=True)
-def run(m: IntArray, f: FloatArray, until: int, most: int) -> int:
+def run(m: Memory, f: Memory, until: int, most: int) -> int:
     """Evaluate instants up to one, but no more than so many.
 
     Returns

@@ -6,7 +6,6 @@ from typing import Any
 
 from numba import types
 
-from foundation.arrays import FloatArray, IntArray
 from streams.kernels.loops.expressions import floats, holds, words
 from streams.kernels.loops.layout import (
     AT,
@@ -26,6 +25,7 @@ from streams.kernels.loops.layout import (
     TAIL,
     VALUES,
     WIDTH,
+    Memory,
 )
 from streams.kernels.loops.tables import (
     address,
@@ -43,7 +43,7 @@ _int = types.int64
 
 @kernel(_int(words, floats, _int, _int, _int, _int, _int), nogil=True)
 def filter_change(
-    m: IntArray, f: FloatArray, source: int, change: int, begin: int, end: int, size: int
+    m: Memory, f: Memory, source: int, change: int, begin: int, end: int, size: int
 ) -> int:
     """The part of a change for whose rows a condition is true."""
     if m[source + TAIL] > m[change + CAPACITY]:
@@ -58,7 +58,7 @@ def filter_change(
 
 
 @kernel(_int(words, _int, _int, _int), nogil=True)
-def relate(m: IntArray, change: int, relation: int, size: int) -> int:
+def relate(m: Memory, change: int, relation: int, size: int) -> int:
     """Apply a change to a relation; its rows have identities."""
     now, count = m[NOW], m[change + TAIL]
     if count == 0:
@@ -84,7 +84,7 @@ def relate(m: IntArray, change: int, relation: int, size: int) -> int:
 
 
 @kernel(_int(words, _int, _int, _int, _int), nogil=True)
-def identify(m: IntArray, source: int, change: int, relation: int, size: int) -> int:
+def identify(m: Memory, source: int, change: int, relation: int, size: int) -> int:
     """Apply a change without identities to a relation, and give it identities.
 
     Of equal rows the oldest one leaves. A row that comes and leaves at once is in no change.
@@ -138,7 +138,7 @@ STEP_WORDS = 6
 
 
 @kernel(_int(words, floats, _int), nogil=True)
-def _matches(m: IntArray, f: FloatArray, step: int) -> int:
+def _matches(m: Memory, f: Memory, step: int) -> int:
     """Whether the row that is at hand of a step's source matches those before."""
     row = m[SOURCES + m[step]]
     pair = m[step + 3]
@@ -159,7 +159,7 @@ def _matches(m: IntArray, f: FloatArray, step: int) -> int:
 
 
 @kernel(_int(words, floats, _int), nogil=True)
-def join(m: IntArray, f: FloatArray, plan: int) -> int:
+def join(m: Memory, f: Memory, plan: int) -> int:
     """The change of a join: pairs of changes of a source with rows of the others.
 
     Sources before it are as they are now, sources after it as they were. Rows of the result are

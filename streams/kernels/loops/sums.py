@@ -6,12 +6,12 @@ the end, then all digits that there may be. Only those in use take part in round
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numba import types
 
-from foundation.arrays import FloatArray, IntArray
 from streams.arithmetic.exact_sums import (
     DIGIT_BITS,
     DIGIT_MASK,
@@ -21,7 +21,6 @@ from streams.arithmetic.exact_sums import (
 )
 from streams.kernels.loops.expressions import floats, words
 from streams.kernels.loops.layout import (
-    DIGITS,
     KNOWN,
     REGISTERS,
     SUM_COUNT,
@@ -29,14 +28,22 @@ from streams.kernels.loops.layout import (
     SUM_HIGH,
     SUM_LOW,
     WORK,
+    Memory,
 )
 from streams.kernels.machine_code import kernel
 
 _int = types.int64
 
+SHORT = 1 << 20
+"""Digits that are less, and one more below them, are at most 52 bits: a float has them all."""
+
+HIGH_BIT = 1 << (DIGIT_BITS - 1)
+LEAST_SHORT, MOST_SHORT = -900, 900
+"""Powers of two between which quotients are neither too small nor too large for 53 bits."""
+
 
 @kernel(types.void(words, _int, _int, _int), nogil=True)
-def add_int(m: IntArray, total: int, value: int, sign: int) -> None:
+def add_int(m: Memory, total: int, value: int, sign: int) -> None:
     """Add an integer, or take it out."""
     m[total + SUM_COUNT] += sign
     m[total + 1] += sign * (value & DIGIT_MASK)
@@ -44,7 +51,7 @@ def add_int(m: IntArray, total: int, value: int, sign: int) -> None:
 
 
 @kernel(types.void(words, _int, _int, _int), nogil=True)
-def add_float(m: IntArray, total: int, bits: int, sign: int) -> None:
+def add_float(m: Memory, total: int, bits: int, sign: int) -> None:
     """Add a float, given by its bits, or take it out."""
     m[total + SUM_COUNT] += sign
     exponent = (bits >> 52) & 0x7FF
@@ -72,7 +79,7 @@ def add_float(m: IntArray, total: int, bits: int, sign: int) -> None:
 
 
 @kernel(types.void(words, _int), nogil=True)
-def settle(m: IntArray, total: int) -> None:
+def settle(m: Memory, total: int) -> None:
     """Pass carries of a sum of floats on, and give up the digits of one that is 0."""
     some, carry = False, np.int64(0)
     begin, end = total + SUM_DIGITS + m[total + SUM_LOW], total + SUM_DIGITS + m[total + SUM_HIGH]
@@ -88,9 +95,7 @@ def settle(m: IntArray, total: int) -> None:
 
 
 @kernel(_int(words, floats, _int, _int, _int, _int), nogil=True)
-def round_sum(
-    m: IntArray, f: FloatArray, digits: int, width: int, exponent: int, divisor: int
-) -> int:
+def round_sum(m: Memory, f: Memory, digits: int, width: int, exponent: int, divisor: int) -> int:
     """Put a sum, divided and rounded correctly, into the first register; NULL if it is too large.
 
     Parameters
@@ -186,7 +191,7 @@ def round_sum(
 
 
 @kernel(_int(words, _int), nogil=True)
-def whole_sum(m: IntArray, total: int) -> int:
+def whole_sum(m: Memory, total: int) -> int:
     """Put a sum of integers into the first register; NULL if it has more than 64 bits."""
     low, high = m[total + 1], m[total + 2]
     high += low >> DIGIT_BITS
@@ -198,21 +203,59 @@ def whole_sum(m: IntArray, total: int) -> int:
 
 
 @kernel(_int(words, floats, _int, _int), nogil=True)
-def mean_of_ints(m: IntArray, f: FloatArray, total: int, count: int) -> int:
+def mean_of_ints(m: Memory, f: Memory, total: int, count: int) -> int:
     """Put the mean of integers into the first register."""
     m[total + 2] += m[total + 1] >> DIGIT_BITS
     m[total + 1] &= DIGIT_MASK
+    if -SHORT <= m[total + 2] < SHORT:
+        # Both are floats, so their quotient is rounded once.
+        whole = (m[total + 2] << DIGIT_BITS) + m[total + 1]
+        f[REGISTERS] = np.float64(whole) / np.float64(count)
+        m[KNOWN] = 1
+        return 0
     return round_sum(m, f, total + 1, 2, 0, count)
 
 
+@kernel(_int(words, floats, _int, _int, _int), nogil=True)
+def short_sum(m: Memory, f: Memory, total: int, low: int, high: int) -> int:
+    """Put a sum of floats that is a float itself into the first register; 0 if it may not be one.
+
+    `low` and `high` are its first digit in use and the end.
+    """
+    at = total + SUM_DIGITS
+    while m[at + low] == 0:
+        low += 1
+    high -= 1
+    top = m[at + high]
+    while high > low and (
+        (top == 0 and m[at + high - 1] < HIGH_BIT) or (top == -1 and m[at + high - 1] >= HIGH_BIT)
+    ):
+        high -= 1
+        top = (top << DIGIT_BITS) + m[at + high]
+    if high - low > 1 or not -SHORT <= top < SHORT:
+        return 0
+    whole = top
+    if high > low:
+        whole = (top << DIGIT_BITS) + m[at + low]
+    exponent = LEAST_EXPONENT + DIGIT_BITS * low
+    if not LEAST_SHORT < exponent < MOST_SHORT:
+        return 0
+    f[REGISTERS] = math.ldexp(np.float64(whole), exponent)
+    return 1
+
+
 @kernel(_int(words, floats, _int, _int), nogil=True)
-def float_sum(m: IntArray, f: FloatArray, total: int, divisor: int) -> int:
+def float_sum(m: Memory, f: Memory, total: int, divisor: int) -> int:
     """Put a sum of floats, divided, into the first register."""
     settle(m, total)
     low, high = m[total + SUM_LOW], m[total + SUM_HIGH]
     m[REGISTERS] = 0
     m[KNOWN] = 1
-    if high == 0 or high > DIGITS:
+    if high == 0:
+        return 0
+    if short_sum(m, f, total, low, high):
+        # It is exact, and no result is so small that it were rounded twice.
+        f[REGISTERS] = f[REGISTERS] / np.float64(divisor)
         return 0
     exponent = LEAST_EXPONENT + DIGIT_BITS * low
     return round_sum(m, f, total + SUM_DIGITS + low, high - low, exponent, divisor)

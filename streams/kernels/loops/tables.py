@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from foundation.arrays import IntArray
 from streams.kernels.loops.expressions import words
 from streams.kernels.loops.layout import (
     BASE,
@@ -35,6 +34,7 @@ from streams.kernels.loops.layout import (
     USED,
     VALUES,
     WIDTH,
+    Memory,
 )
 from streams.kernels.machine_code import kernel
 
@@ -44,7 +44,7 @@ _SHIFT = np.uint64(32)
 
 
 @kernel(_int(words, _int, _int), nogil=True)
-def lacks(m: IntArray, table: int, rows: int) -> int:
+def lacks(m: Memory, table: int, rows: int) -> int:
     """Note that a table needs room for so many rows."""
     m[NEEDY] = table
     m[NEEDED] = rows
@@ -52,20 +52,20 @@ def lacks(m: IntArray, table: int, rows: int) -> int:
 
 
 @kernel(_int(words, _int, _int), nogil=True)
-def address(m: IntArray, table: int, place: int) -> int:
+def address(m: Memory, table: int, place: int) -> int:
     """Where a row lies."""
     return m[table + BASE] + place * m[table + WIDTH]
 
 
 @kernel(types.void(words, _int, _int, _int), nogil=True)
-def copy_words(m: IntArray, source: int, to: int, count: int) -> None:
+def copy_words(m: Memory, source: int, to: int, count: int) -> None:
     """Copy words."""
     for word in range(count):
         m[to + word] = m[source + word]
 
 
 @kernel(_int(words, _int, _int, _int), nogil=True)
-def equal_words(m: IntArray, one: int, other: int, count: int) -> int:
+def equal_words(m: Memory, one: int, other: int, count: int) -> int:
     """Whether as many words are equal."""
     for word in range(count):
         if m[one + word] != m[other + word]:
@@ -74,7 +74,7 @@ def equal_words(m: IntArray, one: int, other: int, count: int) -> int:
 
 
 @kernel(_int(words, _int, _int), nogil=True)
-def room_behind(m: IntArray, table: int, added: int) -> int:
+def room_behind(m: Memory, table: int, added: int) -> int:
     """Have room at the end of a table whose rows go from its beginning."""
     head, tail, capacity = m[table + HEAD], m[table + TAIL], m[table + CAPACITY]
     if head == tail:
@@ -92,7 +92,7 @@ def room_behind(m: IntArray, table: int, added: int) -> int:
 
 
 @kernel(types.void(words, _int, _int, _int, _int, _int), nogil=True)
-def read_row(m: IntArray, source: int, to: int, places: int, count: int, now: int) -> None:
+def read_row(m: Memory, source: int, to: int, places: int, count: int, now: int) -> None:
     """Copy columns of a stream's row; place -1 is the timestamp."""
     nulls: Any = np.int64(0)
     for column in range(count):
@@ -109,17 +109,17 @@ def read_row(m: IntArray, source: int, to: int, places: int, count: int, now: in
 
 
 @kernel(_int(words, _int, _int, _int), nogil=True)
-def _slot_of(m: IntArray, hashes: int, nulls: int, first: int) -> int:
+def _slot_of(m: Memory, hashes: int, nulls: int, first: int) -> int:
     """Where to begin to look; of the keys at `first`."""
     hashed = np.uint64(nulls) * _MULTIPLIER
     for key in range(m[hashes + KEY_COUNT]):
         hashed = (hashed ^ np.uint64(m[first + key])) * _MULTIPLIER
         hashed ^= hashed >> _SHIFT
-    return np.int64(hashed & np.uint64(m[hashes + CAPACITY] - 1))
+    return int(hashed & np.uint64(m[hashes + CAPACITY] - 1))
 
 
 @kernel(_int(words, _int, _int), nogil=True)
-def find_key(m: IntArray, table: int, count: int) -> int:
+def find_key(m: Memory, table: int, count: int) -> int:
     """The place of the row with the keys at `KEYS`; -1 for none."""
     hashes = m[table + HASH]
     base, mask = m[hashes + BASE], m[hashes + CAPACITY] - 1
@@ -134,7 +134,7 @@ def find_key(m: IntArray, table: int, count: int) -> int:
 
 
 @kernel(types.void(words, _int, _int), nogil=True)
-def note_key(m: IntArray, table: int, place: int) -> None:
+def note_key(m: Memory, table: int, place: int) -> None:
     """Let a row, which no other one is equal to, be found."""
     hashes = m[table + HASH]
     base, mask = m[hashes + BASE], m[hashes + CAPACITY] - 1
@@ -148,7 +148,7 @@ def note_key(m: IntArray, table: int, place: int) -> None:
 
 
 @kernel(_int(words, _int, _int), nogil=True)
-def add_key(m: IntArray, table: int, count: int) -> int:
+def add_key(m: Memory, table: int, count: int) -> int:
     """Append a row with the keys at `KEYS`, its other words being 0; there is room for it."""
     place = m[table + TAIL]
     m[table + TAIL] += 1
@@ -164,7 +164,7 @@ def add_key(m: IntArray, table: int, count: int) -> int:
 
 
 @kernel(types.void(words, _int, _int), nogil=True)
-def drop_key(m: IntArray, table: int, place: int) -> None:
+def drop_key(m: Memory, table: int, place: int) -> None:
     """Let a row be dead, and not be found any more."""
     hashes = m[table + HASH]
     base, mask = m[hashes + BASE], m[hashes + CAPACITY] - 1
@@ -178,7 +178,7 @@ def drop_key(m: IntArray, table: int, place: int) -> None:
 
 
 @kernel(types.void(words, _int), nogil=True)
-def find_anew(m: IntArray, table: int) -> None:
+def find_anew(m: Memory, table: int) -> None:
     """Make the hashes of a table anew."""
     hashes = m[table + HASH]
     for at in range(m[hashes + CAPACITY]):
@@ -191,7 +191,7 @@ def find_anew(m: IntArray, table: int) -> None:
 
 
 @kernel(_int(words, _int, _int), nogil=True)
-def room_to_find(m: IntArray, table: int, added: int) -> int:
+def room_to_find(m: Memory, table: int, added: int) -> int:
     """Have hashes for more rows, for which the table has room."""
     hashes = m[table + HASH]
     if m[hashes + CAPACITY] < 2 * m[table + CAPACITY]:
@@ -202,7 +202,7 @@ def room_to_find(m: IntArray, table: int, added: int) -> int:
 
 
 @kernel(types.void(words, _int), nogil=True)
-def compact(m: IntArray, table: int) -> None:
+def compact(m: Memory, table: int) -> None:
     """Move the living rows of a table with keys together, in their order."""
     width, count = m[table + WIDTH], 0
     for place in range(m[table + TAIL]):
@@ -219,7 +219,7 @@ def compact(m: IntArray, table: int) -> None:
 
 
 @kernel(_int(words, _int, _int, _int), nogil=True)
-def room_in_relation(m: IntArray, table: int, added: int, now: int) -> int:
+def room_in_relation(m: Memory, table: int, added: int, now: int) -> int:
     """Have room for more rows: rows that left before go if there is none."""
     head, tail = m[table + HEAD], m[table + TAIL]
     while head < tail and m[address(m, table, head) + LEFT] < now:
@@ -244,7 +244,7 @@ def room_in_relation(m: IntArray, table: int, added: int, now: int) -> int:
 
 
 @kernel(_int(words, _int, _int), nogil=True)
-def place_of_id(m: IntArray, table: int, identity: int) -> int:
+def place_of_id(m: Memory, table: int, identity: int) -> int:
     """The place of the first row whose identity is not less."""
     low, high = m[table + HEAD], m[table + TAIL]
     while low < high:
@@ -254,4 +254,3 @@ def place_of_id(m: IntArray, table: int, identity: int) -> int:
         else:
             high = middle
     return low
-

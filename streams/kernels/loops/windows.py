@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from numba import types
 
-from foundation.arrays import IntArray
 from streams.kernels.loops.expressions import words
 from streams.kernels.loops.layout import (
     AT,
@@ -30,6 +29,7 @@ from streams.kernels.loops.layout import (
     UNTIL,
     VALUES,
     WIDTH,
+    Memory,
 )
 from streams.kernels.loops.tables import (
     add_key,
@@ -49,7 +49,7 @@ _int = types.int64
 
 
 @kernel(types.void(words, _int, _int, _int, _int), nogil=True)
-def give(m: IntArray, change: int, row: int, enters: int, size: int) -> None:
+def give(m: Memory, change: int, row: int, enters: int, size: int) -> None:
     """Append a row to a change, which has room for it."""
     to = address(m, change, m[change + TAIL])
     copy_words(m, row, to, size)
@@ -58,7 +58,7 @@ def give(m: IntArray, change: int, row: int, enters: int, size: int) -> None:
 
 
 @kernel(types.void(words, _int, _int, _int, _int, _int), nogil=True)
-def _arrive(m: IntArray, stream: int, place: int, to: int, places: int, count: int) -> None:
+def _arrive(m: Memory, stream: int, place: int, to: int, places: int, count: int) -> None:
     """Make a row of a window of one of its stream."""
     now = m[NOW]
     read_row(m, address(m, stream, place), to, places, count, now)
@@ -68,7 +68,7 @@ def _arrive(m: IntArray, stream: int, place: int, to: int, places: int, count: i
 
 
 @kernel(_int(words, _int, _int, _int, _int), nogil=True)
-def unbounded_window(m: IntArray, change: int, stream: int, places: int, count: int) -> int:
+def unbounded_window(m: Memory, change: int, stream: int, places: int, count: int) -> int:
     """`[UNBOUNDED]`: rows that arrive."""
     arrived = m[stream + UNTIL] - m[stream + FROM]
     if arrived > m[change + CAPACITY]:
@@ -83,7 +83,7 @@ def unbounded_window(m: IntArray, change: int, stream: int, places: int, count: 
 
 @kernel(_int(words, _int, _int, _int, _int, _int, _int, _int), nogil=True)
 def row_window(
-    m: IntArray,
+    m: Memory,
     log: int,
     change: int,
     stream: int,
@@ -132,7 +132,7 @@ def row_window(
 
 
 @kernel(_int(words, _int, _int, _int, _int), nogil=True)
-def _find(m: IntArray, row: int, by: int, count: int, keys: int) -> int:
+def _find(m: Memory, row: int, by: int, count: int, keys: int) -> int:
     """The place of a row's key, which is noted at `KEYS`; -1 for none."""
     nulls = 0
     for key in range(count):
@@ -144,9 +144,7 @@ def _find(m: IntArray, row: int, by: int, count: int, keys: int) -> int:
 
 
 @kernel(types.void(words, _int, _int, _int, _int, _int), nogil=True)
-def enter_partition(
-    m: IntArray, log: int, place: int, by: int, count: int, keys: int
-) -> None:
+def enter_partition(m: Memory, log: int, place: int, by: int, count: int, keys: int) -> None:
     """Link a row to the others of its key; there is room for a new key."""
     row = address(m, log, place)
     links = row + m[log + WIDTH] - 2
@@ -165,7 +163,7 @@ def enter_partition(
 
 
 @kernel(_int(words, _int, _int, _int), nogil=True)
-def _leave_first(m: IntArray, log: int, keys: int, key: int) -> int:
+def _leave_first(m: Memory, log: int, keys: int, key: int) -> int:
     """Take the first row of a key out; its place."""
     first = m[key + LEFT]
     row = address(m, log, first)
@@ -176,7 +174,7 @@ def _leave_first(m: IntArray, log: int, keys: int, key: int) -> int:
 
 
 @kernel(types.void(words, _int, _int, _int, _int), nogil=True)
-def link_anew(m: IntArray, log: int, by: int, count: int, keys: int) -> None:
+def link_anew(m: Memory, log: int, by: int, count: int, keys: int) -> None:
     """Move the rows of a window together, and make its keys anew."""
     width, kept = m[log + WIDTH], 0
     for place in range(m[log + HEAD], m[log + TAIL]):
@@ -193,11 +191,9 @@ def link_anew(m: IntArray, log: int, by: int, count: int, keys: int) -> None:
         enter_partition(m, log, place, by, count, keys)
 
 
-@kernel(
-    _int(words, _int, _int, _int, _int, _int, _int, _int, _int, _int, _int, _int), nogil=True
-)
+@kernel(_int(words, _int, _int, _int, _int, _int, _int, _int, _int, _int, _int, _int), nogil=True)
 def partition_window(
-    m: IntArray,
+    m: Memory,
     log: int,
     change: int,
     stream: int,

@@ -17,6 +17,8 @@ import pytest
 
 from streams.evaluate import engine as engine_module
 from streams.evaluate.engine import Evaluated, EvaluationError, FragmentEngine
+from streams.evaluate.loops import compiled as compiled_module
+from streams.kernels import kernels
 from streams.language import QueryError, parse
 from streams.language.ast import Statement
 from streams.language.loops import with_delays
@@ -147,7 +149,10 @@ class Leaving(FragmentEngine):
             assert self.ready
 
 
-def test_random_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compiles", [False, True], ids=["stepwise", "compiled"])
+def test_random_loops(monkeypatch: pytest.MonkeyPatch, *, compiles: bool) -> None:
+    if compiles and not kernels.load():
+        pytest.skip("numba cannot be imported")
     first = int(os.environ.get("LOOP_SEED", "0"))
     compared = limited = 0
     for seed in range(first, first + PROGRAMS):
@@ -201,6 +206,7 @@ def test_random_loops(monkeypatch: pytest.MonkeyPatch) -> None:
             assert repr(emitted) == repr(rows), told
             assert state == runs[0][1], told
         monkeypatch.setattr(engine_module, "TURN_INSTANTS", int(rng.integers(1, 4)))
+        monkeypatch.setattr(compiled_module, "PACE", 1)
         ((emitted, state),) = evaluations(program, inputs, until_ms, rng, only=0, new=Leaving)
         assert repr(emitted) == repr(rows), told
         assert state == runs[0][1], told

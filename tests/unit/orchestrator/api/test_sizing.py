@@ -161,4 +161,4 @@ def test_nothing_known_bounds_a_loop(tmp_path: Path) -> None:
     """Each tuple of it may give others."""
     loop = "ISTREAM(SELECT k FROM s [NOW] UNION ALL SELECT k FROM f [NOW])<1 SECOND>"
     found = state(tmp_path, loop)
-    assert (found.way, found.tuples, found.state_mib) == ("loop", None, 64.0)
+    assert (found.way, found.tuples, found.state_mib) == ("compiled loop", None, 64.0)

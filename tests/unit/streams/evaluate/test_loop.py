@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,10 @@ import pytest
 
 from foundation.loop_limits import Beyond
 from streams.evaluate.engine import TURN_INSTANTS, EvaluationError, FragmentEngine
+from streams.evaluate.loops import compiled as compiled_loop
 from streams.evaluate.loops.evaluation import LoopEvaluation
 from streams.evaluate.protocol import Pass
+from streams.kernels import kernels, reference
 from streams.language import parse
 from streams.language.loops import with_loops
 from streams.language.views import with_relations
@@ -23,6 +25,24 @@ from streams.vectors.chunk import Chunk, stream_schema
 NUMBERS = {"s": {"x": "int"}}
 
 Input = Mapping[str, Sequence[tuple[Any, ...]]]
+
+
+@pytest.fixture(autouse=True, params=["stepwise", "compiled"])
+def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Evaluate loops on both cores, which take as long for a turn here."""
+    before = kernels.current()
+    kernels.use(reference)
+    if request.param == "compiled" and not kernels.load():
+        pytest.skip("numba cannot be imported")
+    monkeypatch.setattr(compiled_loop, "PACE", 1)
+    yield request.param
+    kernels.use(before)
+
+
+def test_the_core_is_the_one_that_was_asked_for(core: str) -> None:
+    program = compiled(COUNT_TO_THREE + "<NOW>", "c")
+    loop = LoopEvaluation(program, stream_schema(program.columns))
+    assert loop.compiled == (core == "compiled")
 
 
 def compiled(
@@ -232,3 +252,23 @@ class TestTrading:
             else:
                 left = value
         assert bought
+
+
+def test_a_process_goes_over_to_the_compiled_core_between_two_passes(core: str) -> None:
+    """What it held is held on: the tuples that windows have, and those that are not due."""
+    text = "REGISTER QUERY c ISTREAM(SELECT count(*) AS x FROM s [RANGE 1 SECOND] UNION ALL "
+    program = compiled(
+        text + "SELECT x + 100 AS x FROM c [NOW] WHERE x < 100)<3 MILLISECONDS>", "c"
+    )
+    inputs = {"s": [(place, place) for place in range(40)]}
+    whole = given(offered(program, inputs, 60))
+    kernels.use(reference)
+    engine = offered(program, inputs, 60)
+    rows: list[Any] = []
+    passes = 0
+    while (made := engine.advance(1)) is not None:
+        rows += [tuple(row.values()) for row in made.rows.to_pylist()]
+        passes += 1
+        if passes == 20 and core == "compiled":
+            kernels.load()
+    assert rows == whole
