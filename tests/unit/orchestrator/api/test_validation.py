@@ -80,6 +80,27 @@ def test_a_statement_that_reads_itself_is_said_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("window", "way", "reasons"),
+    [
+        ("[NOW]", "compiled loop", {}),
+        (
+            "[RANGE 2 SECONDS SLIDE 1 SECOND]",
+            "loop",
+            {"proximity": {"alerts": "alerts has a window that slides"}},
+        ),
+    ],
+)
+def test_why_a_loop_is_not_compiled_is_told(
+    tmp_path: Path, window: str, way: str, reasons: dict[str, dict[str, str]]
+) -> None:
+    both = f"ISTREAM(SELECT z FROM north {window} UNION ALL SELECT z FROM alerts [NOW])<NOW>"
+    write(tmp_path, "RSTREAM(SELECT * FROM north [NOW])", both)
+    found = validate(load([tmp_path]))
+    assert found.evaluations == {"proximity": {"alerts": way}}
+    assert found.stepwise_loops == reasons
+
+
+@pytest.mark.parametrize(
     ("old", "new", "field", "value", "remedy"),
     [
         ("[lyon]", "[paris, lyno]", "primaries.alerts", "lyno", "Did you mean lyon?"),

@@ -356,6 +356,7 @@ def test_valid_manifests(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         "not_found": {},
         "remarks": [],
         "delayed": {},
+        "stepwise_loops": {},
     }
     assert run(["validate", "-f", folder]) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
