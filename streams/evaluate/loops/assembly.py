@@ -244,7 +244,7 @@ class Assembly:
         """Put expressions into the memory; the address of the list of their steps."""
         return self.memory.put([word for each in expressions for word in self.steps(each, locate)])
 
-    def forget_texts(self) -> int:
+    def renew_codes(self) -> int:
         """Give new codes to the texts that tables with state hold; how many they are.
 
         Tables that are found by texts are to be found anew.

@@ -90,7 +90,7 @@ class CompiledLoop(LoopCore):
         memory = self._memory
         memory.tidy()
         if memory.texts.count > self._most_texts:
-            self._most_texts = max(MOST_TEXTS, 4 * self._assembly.forget_texts())
+            self._most_texts = max(MOST_TEXTS, 4 * self._assembly.renew_codes())
         self._under_way, self._until = given, last_instant(given)
         memory.words[RUNNING] = 0
         for stream, external in self._assembly.externals.items():

@@ -145,7 +145,7 @@ def hash_of(m: Memory, row: int, size: int) -> int:
 
 @kernel(types.void(words, _int, _int, _int, _int, _int), nogil=True)
 def cancel(m: Memory, change: int, wanted: int, size: int, heads: int, buckets: int) -> None:
-    """Mark, with 2 in the word AT, rows that also change the other way: the first of equal ones.
+    """Put 2 into the word AT of rows that also change the other way: the first of equal ones.
 
     Parameters
     ----------
