@@ -19,14 +19,14 @@ from foundation.loop_limits import Beyond
 from streams.evaluate.loops.memory import Memory, Texts
 from streams.evaluate.loops.state import (
     AggregateState,
+    DelayedState,
     GroupState,
     LogState,
     NoState,
     Partitioned,
     RelationState,
-    WaitingState,
 )
-from streams.evaluate.loops.steps import Locate, Steps
+from streams.evaluate.loops.steps import ExpressionSteps, Locate
 from streams.expressions.typed import Apply, InputColumn, Typed, fields
 from streams.kernels.loops import layout
 from streams.language.ast import ToStream
@@ -203,7 +203,7 @@ class Assembly:
         }
         for word, value in member.items():
             memory.words[self.members[place] + word] = value
-        self.states.append((f"statement-{place}-stream", WaitingState(memory, plan, given, queue)))
+        self.states.append((f"statement-{place}-stream", DelayedState(memory, plan, given, queue)))
         if queue is not None:
             self.note_texts(queue, tuple(plan.program.columns.values()))
 
@@ -233,7 +233,7 @@ class Assembly:
             texts.append((len(made.words) + 3, text))
             return int(self.memory.texts.encode(pa.array([text], pa.string()))[0])
 
-        made = Steps(locate, code_of)
+        made = ExpressionSteps(locate, code_of)
         made.of(expression)
         begin = self.memory.put(made.words)
         for word, text in texts:

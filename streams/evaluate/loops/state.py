@@ -19,7 +19,7 @@ from streams.aggregates.contenders import checked
 from streams.aggregates.saved_groups import SavedGroup
 from streams.arithmetic.exact_sums import DIGIT_BITS, DIGIT_MASK
 from streams.evaluate.loops.memory import Memory, Texts, read_rows
-from streams.evaluate.loops.stepwise import Waiting
+from streams.evaluate.loops.stepwise import DelayedTuples
 from streams.kernels.loops.layout import (
     AT,
     AVG_INT,
@@ -363,13 +363,13 @@ def _read_digits(state: IntArray, whole: int) -> None:
     state[SUM_DIGITS + high - 1] = whole
 
 
-class WaitingState:
+class DelayedState:
     """The tuples of a stream that are not due, and how many have been."""
 
     def __init__(self, memory: Memory, plan: MemberPlan, given: int, queue: int | None) -> None:
         self._memory, self._plan, self._given, self._queue = memory, plan, given, queue
         self._kinds = tuple(plan.program.columns.values())
-        self._read = Waiting(plan)
+        self._read = DelayedTuples(plan)
 
     def held(self) -> int:
         """Number of tuples that are not due."""
@@ -379,14 +379,14 @@ class WaitingState:
         return int(words[self._queue + TAIL] - words[self._queue + HEAD])
 
     def save(self) -> Pieces:
-        """As `Waiting` saves them."""
+        """As `DelayedTuples` saves them."""
         given = int(self._memory.words[self._given + FIRST_ID])
         rows, texts = None, self._memory.texts
         if self._queue is not None:
             rows = self._memory.rows(self._queue).copy()
 
         def pieces() -> Iterator[State]:
-            waiting = Waiting(self._plan)
+            waiting = DelayedTuples(self._plan)
             waiting.given = given
             if rows is not None:
                 for due in np.unique(rows[:, AT]).tolist():
@@ -402,7 +402,7 @@ class WaitingState:
 
     def loaded(self) -> None:
         """Have the machine hold the tuples."""
-        waiting, self._read = self._read, Waiting(self._plan)
+        waiting, self._read = self._read, DelayedTuples(self._plan)
         self._memory.words[self._given + FIRST_ID] = waiting.given
         if self._queue is None:
             if waiting.frames:

@@ -45,7 +45,7 @@ _rounding = {
 """Of floats; integers stay as they are."""
 
 
-class Steps:
+class ExpressionSteps:
     """Makes the steps of one expression. Its result is in the first register.
 
     Parameters

@@ -61,7 +61,7 @@ from streams.vectors.vector import (
 _no_instants: IntArray = np.empty(0, dtype=np.int64)
 
 
-class Waiting:
+class DelayedTuples:
     """The tuples of a stream with a delay that are not due, and how many have been."""
 
     def __init__(self, member: MemberPlan) -> None:
@@ -121,7 +121,7 @@ class _Member:
         self.name, self.inputs, self.delay = program.name, program.inputs, plan.delay
         self.kinds = tuple(program.columns.values())
         self.statement = Incremental(program, stream_schema(program.columns))
-        self.waiting = Waiting(plan)
+        self.waiting = DelayedTuples(plan)
         self._none = {
             stream: Arrived(empty_frame(program.read_kinds(stream)), _no_instants, 0)
             for stream in program.inputs
