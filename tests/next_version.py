@@ -13,6 +13,9 @@ from scripts.code_lines import PACKAGES
 LATER = "\n    added_later: int = {steps}\n"
 """What a class gets at its end."""
 
+NEEDED = '\n    later = {{"records": {records}}}\n'
+"""What assignments get, too: once every process reads the newest records, each needs such ones."""
+
 GROWN = {
     "ha/messages.py": ("Heartbeat", "Ack", "Ping", "Subscribe"),
     "orchestrator/host/shell/wire.py": ("ChunkHeader", "DataHeader", "SnapshotHeader"),
@@ -42,12 +45,15 @@ def make_next_version(folder: Path, steps: int = 1) -> Path:
         path = folder / file
         text = path.read_text(encoding="utf-8")
         for name in classes:
-            text = _with_one_more_field(text, name, steps)
+            added = LATER.format(steps=steps)
+            if name == "Assignment":
+                added += NEEDED.format(records=RECORDS + steps)
+            text = _with_one_more_field(text, name, added)
         path.write_text(text, encoding="utf-8")
     return folder
 
 
-def _with_one_more_field(text: str, name: str, steps: int) -> str:
+def _with_one_more_field(text: str, name: str, added: str) -> str:
     """The module with a field at the end of a class's: before its first method, or what follows."""
     begin = re.search(rf"^class {name}\(", text, flags=re.MULTILINE)
     assert begin is not None, name
@@ -55,4 +61,4 @@ def _with_one_more_field(text: str, name: str, steps: int) -> str:
         text, text.index("\n", begin.end())
     )
     at = len(text) if end is None else end.start()
-    return text[:at].rstrip("\n") + LATER.format(steps=steps) + "\n\n" + text[at:]
+    return text[:at].rstrip("\n") + added + "\n\n" + text[at:]

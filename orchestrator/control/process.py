@@ -28,7 +28,7 @@ from orchestrator.control.observe.missing_hosts import MissingHosts
 from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.publishing import DurationsPublisher, FiguresPublisher, Publications
-from orchestrator.records.versions import this_version
+from orchestrator.records.versions import Versions, this_version
 from orchestrator.store.protocol import (
     AUTOMATION,
     CANDIDATES,
@@ -195,6 +195,8 @@ class Coordination:
     on_request
         Called when there are requests: has `respond` called for each of the `responders`, beside
         the steps. None: they are answered within a step.
+    versions
+        What the candidate understands; None: this version.
     """
 
     def __init__(
@@ -206,6 +208,7 @@ class Coordination:
         clock: CoordinatorClock | None = None,
         trials: HostTrials | None = None,
         on_request: Callable[[], None] | None = None,
+        versions: Versions | None = None,
     ) -> None:
         self.election = Election(store, candidate, wake)
         self.responders = tuple(
@@ -245,6 +248,7 @@ class Coordination:
         self._read_whole_us = 0
         self._published = Publications(store)
         self._candidacy = CANDIDATES.key(candidate)
+        self._candidate = CandidateRecord(versions=versions or this_version())
         self.figures = FiguresPublisher(self._published)
         self._durations = DurationsPublisher(store)
 
@@ -257,7 +261,7 @@ class Coordination:
         """
         try:
             if self._published.held(self._candidacy) is None:
-                self._published.put(self._candidacy, CandidateRecord(versions=this_version()))
+                self._published.put(self._candidacy, self._candidate)
             if not self.election.stand(now_us):
                 self._before = None
                 self._missing_hosts.await_anew()

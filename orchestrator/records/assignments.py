@@ -17,6 +17,7 @@ from orchestrator.records.spec import (
     Shed,
     SourceSpec,
 )
+from orchestrator.records.versions import FIRST
 
 
 class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -158,6 +159,8 @@ class Assignment(Record, frozen=True, kw_only=True):
     """Every live host: links go to these and to no others."""
     may_end: bool = False
     """Whether the host leaves, and nothing of what runs there can still go elsewhere."""
+    records: int = FIRST.records
+    """The newest records that every process reads which runs: the host writes no newer ones."""
     clock_ahead_us: int | None = 0
     """By how much the cluster's clock is ahead of the machine's monotonic clock; None while nobody
     knows. Nothing enters and no replica starts at the host until then, and sinks there wait."""

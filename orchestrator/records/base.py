@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from functools import cache
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import msgspec
+
+R = TypeVar("R")
+
+_with_later: set[type[Record]] = set()
+"""Kinds of records that have fields which an older reader must not overlook."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,13 +22,75 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     comes later therefore has a default, which means what its lack meant before.
     """
 
+    later: ClassVar[Mapping[str, int]] = {}
+    """Fields that an older reader must not overlook → the `RECORDS` with which each came
+    (`records.versions`). All others may be overlooked."""
+
+    def __init_subclass__(cls, **config: Any) -> None:
+        super().__init_subclass__(**config)
+        if cls.later:
+            _with_later.add(cls)
+
     @property
     def needs(self) -> int:
-        """The least `RECORDS` of a version that may act on this record (`records.versions`).
+        """The least `RECORDS` of a version that may act on this record.
 
-        A record overrides it whose newer fields an older reader must not overlook.
+        It follows from those of its later fields that are set, in records within it, too.
         """
-        return 1
+        return max(_steps(self), default=1) if _with_later else 1
+
+    def as_read_by(self, records: int) -> Self:
+        """The record for readers of so many `RECORDS`: later fields have their defaults.
+
+        So it says what the version would have said that wrote such records.
+        """
+        return self if self.needs <= records else _reduced(self, records)
+
+
+def _steps(value: object) -> Iterator[int]:
+    """The `RECORDS` of the later fields that are set in a value."""
+    if isinstance(value, Record):
+        for name in value.__struct_fields__:
+            found = getattr(value, name)
+            if name in value.later and found != _defaults(type(value))[name]:
+                yield value.later[name]
+            yield from _steps(found)
+    for each in _elements(value):
+        yield from _steps(each)
+
+
+def _reduced(value: R, records: int) -> R:
+    """A value in which no later field is set that came with more `RECORDS`."""
+    if isinstance(value, Record):
+        kept = {name: getattr(value, name) for name in value.__struct_fields__}
+        for name, step in value.later.items():
+            if step > records:
+                kept[name] = _defaults(type(value))[name]
+        return type(value)(**{name: _reduced(each, records) for name, each in kept.items()})
+    if isinstance(value, dict):
+        names = cast(dict[object, object], value)
+        return cast(R, {name: _reduced(each, records) for name, each in names.items()})
+    elements = tuple(_reduced(each, records) for each in _elements(value))
+    return cast(R, elements) if isinstance(value, tuple) else value
+
+
+def _elements(value: object) -> Iterable[object]:
+    """What a tuple has, and the values of a dictionary; records hold no other collections."""
+    if isinstance(value, tuple):
+        return cast(tuple[object, ...], value)
+    return cast(dict[object, object], value).values() if isinstance(value, dict) else ()
+
+
+@cache
+def _defaults(kind: type[Record]) -> dict[str, object]:
+    """The defaults of a kind's fields that have one."""
+    found: dict[str, object] = {}
+    for each in msgspec.structs.fields(kind):
+        if each.default_factory is not msgspec.NODEFAULT:
+            found[each.name] = each.default_factory()
+        elif each.default is not msgspec.NODEFAULT:
+            found[each.name] = each.default
+    return found
 
 
 FIRST_WIRE = 13

@@ -3,8 +3,9 @@
 Two formats are shared by processes: that of messages between hosts (*wire*) and that of records in
 the store. Either has a number, which rises with every change that an older version does not
 understand. A process reports what it understands; a link speaks the newest wire that both ends
-know; a record tells in `needs` which number a reader must know to act on it. So one step lies
-between versions that run side by side, and a rolling upgrade passes through every step.
+know. A record tells in `needs` which number a reader must know to act on it, by its later fields
+(`Record.later`); such fields are in use only once every process that runs knows them. So one step
+lies between versions that run side by side, and a rolling upgrade passes through every step.
 """
 
 from __future__ import annotations

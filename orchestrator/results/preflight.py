@@ -6,7 +6,7 @@ of the two, which knows both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from orchestrator.records.spec import ClusterRecord
 from orchestrator.records.versions import Versions
@@ -34,11 +34,38 @@ class RunningProcess(Result, frozen=True, kw_only=True):
     versions: Versions
 
 
+class NeedingRecord(Result, frozen=True, kw_only=True):
+    """A record that the first version's readers leave alone.
+
+    Attributes
+    ----------
+    path
+        Where it lies in the store.
+    needs
+        Which records a version must read to act on it.
+    wanted
+        Whether people wrote it, and not the leader, which writes it anew for older readers.
+    """
+
+    path: str
+    needs: int
+    wanted: bool
+
+
 class VersionsDocument(Result, frozen=True, kw_only=True):
-    """What the processes of a cluster understand, and the settings that they have in common."""
+    """What the processes of a cluster understand, and what they have in common.
+
+    Attributes
+    ----------
+    settings
+        As they run.
+    needing
+        Records that not every version reads.
+    """
 
     processes: tuple[RunningProcess, ...]
     settings: ClusterRecord
+    needing: tuple[NeedingRecord, ...] = ()
 
 
 class RollObstacle(Result, frozen=True, kw_only=True):
@@ -100,6 +127,7 @@ def obstacles(
                 why=f"{each.kind} {each.name} is of another version: {obstacle}",
                 remedy="Roll to a version in between first.",
             )
+    yield from _unreadable(version, running.needing)
     if settings is not None:
         yield from _disagreements(running.settings, settings)
     for fragment in status.fragments:
@@ -119,6 +147,21 @@ def obstacles(
                 why=f"there is no room while application {loss.name} is replaced: {lost[0]}"
                 + (f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""),
                 remedy="Add a node, or let fewer queries run, until the roll is over.",
+            )
+
+
+def _unreadable(version: Versions, needing: Iterable[NeedingRecord]) -> Iterator[RollObstacle]:
+    """Records that the version that is to come would leave alone: it is an older one."""
+    for each in needing:
+        if each.needs > version.records:
+            yield RollObstacle(
+                subject=each.path,
+                why=f"record {each.path} needs a version that reads records {each.needs}, and this "
+                f"one reads {version.records}",
+                remedy="Delete what it describes, or apply it without what this version lacks."
+                if each.wanted
+                else "Replace a host first and the coordinators last: while a process of this "
+                "version runs, a newer leader writes what it reads.",
             )
 
 

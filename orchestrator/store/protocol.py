@@ -305,11 +305,14 @@ class RecordInvalid(StoreError):
     ----------
     version
         Version of the broken record, with which it can be deleted.
+    needs
+        Which records a version must read to act on it, if the record says so; else 1.
     """
 
-    def __init__(self, path: str, problem: str, version: int) -> None:
+    def __init__(self, path: str, problem: str, version: int, needs: int = 1) -> None:
         super().__init__(path, problem)
         self.version = version
+        self.needs = needs
 
 
 class PreconditionFailed(StoreError):
@@ -377,6 +380,8 @@ class Store(ABC):
         State of the session, with the meaning given at the top of this module.
     session
         Number of the present session; another one after `LOST`, 0 between two sessions.
+    reads
+        The newest records that it reads.
     """
 
     def __init__(self, root: str, history_limit: int) -> None:
@@ -385,6 +390,7 @@ class Store(ABC):
         self._untrimmed = history_limit
         self.state = SessionState.LOST
         self.session = 0
+        self.reads = RECORDS
         self._listeners: list[Callable[[SessionState], None]] = []
         self._decoded: dict[str, dict[str, tuple[tuple[bytes, int, int], Versioned[Any]]]] = {}
 
@@ -399,7 +405,7 @@ class Store(ABC):
             data, version, created = self._read(path)
         except RecordMissing:
             return None
-        return decode(path, data, key.type, version, created)
+        return decode(path, data, key.type, version, created, self.reads)
 
     def list(self, folder: RecordFolder[R]) -> Listing[R]:
         """Read a folder. A record that is as it was at the last reading is not decoded again."""
@@ -413,7 +419,10 @@ class Store(ABC):
             try:
                 if known is None or known[0] != key:
                     full_path = f"{path}/{name}"
-                    known = (key, decode(full_path, data, folder.type, version, created))
+                    known = (
+                        key,
+                        decode(full_path, data, folder.type, version, created, self.reads),
+                    )
             except RecordInvalid as broken:
                 invalid.append(broken)
             else:
@@ -609,8 +618,15 @@ _OTHER_VERSION = (
 )
 
 
-def decode(path: str, data: bytes, type: type[R], version: int, created: int = 0) -> Versioned[R]:
+def decode(
+    path: str, data: bytes, type: type[R], version: int, created: int = 0, reads: int = RECORDS
+) -> Versioned[R]:
     """Decode a record, whose types are checked strictly.
+
+    Parameters
+    ----------
+    reads
+        The newest records that are read.
 
     Raises
     ------
@@ -618,10 +634,13 @@ def decode(path: str, data: bytes, type: type[R], version: int, created: int = 0
         Naming the path and the problem.
     """
     try:
-        if b'"needs":' in data and (needs := _needing.decode(data).needs) > RECORDS:
-            problem = f"needs a version that reads records {needs}, and this one reads {RECORDS}"
+        if b'"needs":' in data and (needs := _needing.decode(data).needs) > reads:
+            problem = f"needs a version that reads records {needs}, and this one reads {reads}"
             raise RecordInvalid(
-                path, f"{problem}. {_OTHER_VERSION.format(this_version().product)}", version
+                path,
+                f"{problem}. {_OTHER_VERSION.format(this_version().product)}",
+                version,
+                needs,
             )
         record = _decoder(type).decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

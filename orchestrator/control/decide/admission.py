@@ -7,7 +7,7 @@ manifest says the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.control.decide.basis import digests, under_nodes, under_queries
@@ -84,6 +84,23 @@ class Admission:
     waiting: Mapping[str, str]
     places: tuple[PredictedPlace, ...]
     flow: Dataflow
+
+
+def check_readable(view: ClusterView, records: Iterable[StreamRecord | QueryRecord]) -> None:
+    """Raise `Refused` if a process runs that could not read what people want."""
+    oldest = view.oldest
+    for record in records:
+        if oldest is not None and record.needs > oldest[2].records:
+            kind, name, versions = oldest
+            raise Refused(
+                f"{'query' if isinstance(record, QueryRecord) else 'stream'} {record.name}",
+                "version",
+                str(versions),
+                f"needs a version that reads records {record.needs}, and that of {kind} {name} "
+                f"reads {versions.records}",
+                "Apply it once the upgrade is over: `vivace preflight` lists what runs.",
+                {"needs_records": float(record.needs), "read_records": float(versions.records)},
+            )
 
 
 def admit(

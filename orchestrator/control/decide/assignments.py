@@ -61,11 +61,14 @@ def assignments(
     needed_ms
         Stream that enters → event time from which on checkpoints need it.
     """
-    readers, keeps = _readers(planning), kept or {}
+    readers, keeps, records = _readers(planning), kept or {}, planning.view.records
     overdue = _Overdue(planning)
     found = {
-        name: _assignment(
-            planning, name, readers, clocks, keeps.get(name, ()), needed_ms or {}, overdue
+        name: msgspec.structs.replace(
+            _assignment(
+                planning, name, readers, clocks, keeps.get(name, ()), needed_ms or {}, overdue
+            ),
+            records=records,
         )
         for name in sorted(planning.view.nodes)
     }

@@ -18,8 +18,11 @@ from orchestrator.records import (
     StoredCheckpoint,
 )
 from orchestrator.store.protocol import (
+    ASSIGNMENTS,
     CHECKPOINTS,
     FRAGMENTS,
+    MOVES,
+    RUNNING_QUERIES,
     RUNNING_STREAMS,
     Key,
     RecordFolder,
@@ -97,6 +100,13 @@ class Write:
     event: HistoryEvent | None = None
 
 
+DECIDED = (ASSIGNMENTS, CHECKPOINTS, FRAGMENTS, RUNNING_QUERIES, RUNNING_STREAMS, MOVES)
+"""What the leader alone decides. It decides as the oldest version would that runs; what people want
+is refused instead (`admission`)."""
+
+_decided = {folder.path for folder in DECIDED}
+
+
 class PendingDecision:
     """The state that all parts of a decision share.
 
@@ -110,6 +120,8 @@ class PendingDecision:
         Bugs that kept something from being decided.
     clocks
         The cluster's clock, as it will be.
+    records
+        The newest records that every process reads.
     links
         Links that drills disturb, as they will be.
     checkpoints
@@ -134,6 +146,7 @@ class PendingDecision:
         self.problems = [str(each) for each in (*view.invalid, *view.problems)]
         self.failures: list[Exception] = []
         self.clocks = view.cluster_clocks
+        self.records = view.records
         self.checkpoints: dict[str, tuple[StoredCheckpoint, ...]] = {}
         self.resumed: set[str] = set()
         self.considered: set[str] = set()
@@ -172,11 +185,14 @@ class PendingDecision:
         version: int | None,
         event: HistoryEvent | None = None,
     ) -> None:
-        """Add a write."""
+        """Add a write, of what every process reads that runs."""
+        if record is not None and key.path.partition("/")[0] in _decided:
+            record = record.as_read_by(self.records)
         self.writes.append(Write(key=key, record=record, version=version, event=event))
 
     def put_fragment(self, record: FragmentRecord, event: HistoryEvent | None) -> None:
         """Create or replace the record of a fragment."""
+        record = record.as_read_by(self.records)
         self._put(FRAGMENTS.key(record.key), record, event)
         self.planning.note(record)
 

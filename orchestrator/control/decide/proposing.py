@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from orchestrator.control.decide.admission import Admission, admit
+from orchestrator.control.decide.admission import Admission, admit, check_readable
 from orchestrator.control.decide.asked_moves import plan_moves
 from orchestrator.control.decide.basis import changes_since, digests, under_deletion, under_moves
 from orchestrator.control.decide.decision import PendingDecision
@@ -103,6 +103,7 @@ def _proposed(
 ) -> ProposalRecord:
     match asked.record.wish:
         case ApplyRequest(streams=streams, queries=queries):
+            check_readable(view, [each.record for each in (*streams, *queries)])
             admission = admit(view, streams, queries, tries)
             return ProposalRecord(
                 request=asked.created,

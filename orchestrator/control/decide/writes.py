@@ -36,6 +36,7 @@ from orchestrator.control.decide.misjudged_costs import note_drift, suggest_cost
 from orchestrator.control.decide.moving import pursue
 from orchestrator.control.decide.placing import place_new
 from orchestrator.control.decide.proposing import take_consents
+from orchestrator.control.decide.record_steps import reduce_records
 from orchestrator.control.decide.schemes import choose_again
 from orchestrator.control.decide.separation import separate_replicas
 from orchestrator.control.decide.steadiness import AUTOMATION
@@ -97,6 +98,7 @@ def decide(
     end_strikes(pending)
     end_cordons(pending)
     _retire(pending)
+    pending.attempt("versions", lambda: reduce_records(pending))
     pending.attempt("streams", lambda: retire_streams(pending))
     pending.attempt("checkpoints", lambda: keep_checkpoints(pending))
     # Producers first: where they are decides where their consumers stand.
@@ -180,7 +182,8 @@ def _assign(pending: PendingDecision) -> None:
         pending.planning, pending.clocks, pending.links, kept(pending), leave, needed_ms(pending)
     )
     broken = view.broken(ASSIGNMENTS)
-    for name, assignment in wanted.items():
+    for name, derived in wanted.items():
+        assignment = derived.as_read_by(pending.records)
         found, error = view.assignments.get(name), broken.get(name)
         if error is not None:
             if follows(pending.planning, name):

@@ -16,6 +16,7 @@ from orchestrator.records import Record
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
     AUTOMATION,
+    CANDIDATES,
     CHECKPOINTS,
     CORDONS,
     FRAGMENTS,
@@ -32,6 +33,7 @@ from orchestrator.store.protocol import (
     STREAMS,
     STRIKES,
     TURNS,
+    WEBS,
     Key,
     Listing,
     RecordFolder,
@@ -63,6 +65,8 @@ RARELY_CHANGING = (
     MAINTENANCE,
     AUTOMATION,
     PROPOSAL,
+    CANDIDATES,
+    WEBS,
 )
 """Folders and records worth keeping. Nodes report several times a second."""
 

@@ -12,6 +12,7 @@ from orchestrator.control.observe.entering import EnteringStream
 from orchestrator.control.observe.read_cache import RecordReader
 from orchestrator.control.observe.readiness import Incomplete
 from orchestrator.control.observe.report_checks import checked_report
+from orchestrator.control.observe.running_versions import Running, versions_beside_hosts
 from orchestrator.records import (
     Assignment,
     AutomationMode,
@@ -43,6 +44,7 @@ from orchestrator.records import (
     StrikeRecord,
     TurnRecord,
 )
+from orchestrator.records.versions import FIRST
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
     AUTOMATION,
@@ -146,6 +148,8 @@ class ClusterView:
         Processes that were told to end, by the names of their turns.
     maintenance
         Holds the slot, if somebody has it.
+    versions
+        Kind, name and version of each process that runs and is no host.
     automation
         What people want of moves that nobody asks for.
     proposed
@@ -206,6 +210,7 @@ class ClusterView:
     invalid: tuple[RecordInvalid, ...] = ()
     clocks: Versioned[ClocksRecord] | None = None
     issued: Versioned[IssuedRecord] | None = None
+    versions: tuple[Running, ...] = ()
     automation: AutomationRecord = field(default_factory=AutomationRecord)
     proposed: Versioned[ProposedMoves] | None = None
     occasions: tuple[str, ...] = ()
@@ -261,6 +266,19 @@ class ClusterView:
         if self.cluster is not None:
             return self.cluster.record
         return ClusterRecord(name="", delays_ms={})
+
+    @property
+    def oldest(self) -> Running | None:
+        """Kind, name and version of a process that reads the oldest records; None: nothing runs."""
+        nodes = {name: found.record for name, found in self.nodes.items()}
+        hosts = [(node.kind.value, name, node.versions) for name, node in nodes.items()]
+        return min((*hosts, *self.versions), key=lambda each: each[2].records, default=None)
+
+    @property
+    def records(self) -> int:
+        """The newest records that every process reads which runs."""
+        oldest = self.oldest
+        return FIRST.records if oldest is None else oldest[2].records
 
     @property
     def cluster_clocks(self) -> ClocksRecord:
@@ -616,6 +634,7 @@ def read_view(store: RecordReader) -> ClusterView:
         maintenance=maintenance,
         invalid=tuple(invalid),
         issued=issued,
+        versions=tuple(versions_beside_hosts(store)),
         settings_readable=settings_readable and issued_readable,
         clocks=clocks,
         automation=wanted if automation is None else automation.record,

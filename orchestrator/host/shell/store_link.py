@@ -28,6 +28,7 @@ from orchestrator.host.core.events import (
 from orchestrator.host.shell.fragment_changes import FragmentChange, revised
 from orchestrator.host.shell.name_claim import Claimed
 from orchestrator.records import Assignment, FragmentRecord, NodeRecord, ReplicaId
+from orchestrator.records.versions import FIRST
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
@@ -149,6 +150,11 @@ class StoreLink:
         return self._assignment is not None and self._assignment.may_end
 
     @property
+    def _records(self) -> int:
+        """The newest records that every process reads, as far as the host was told."""
+        return FIRST.records if self._assignment is None else self._assignment.records
+
+    @property
     def retry_s(self) -> float:
         """Time until the next exchange, because part of this one has to be done again; else 0."""
         if not self._failed:
@@ -182,7 +188,10 @@ class StoreLink:
 
     def _publish(self) -> None:
         newest, session = self._newest, self.store.session
-        if newest is None or (newest == self._published and session == self._session):
+        if newest is None:
+            return
+        newest = newest.as_read_by(self._records)
+        if newest == self._published and session == self._session:
             return
         try:
             self._record.publish(newest)

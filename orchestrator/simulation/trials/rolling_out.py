@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ha.roles import ReplicaRole
 from orchestrator.control.observe.view import SLOT
 from orchestrator.deploy.turns import Turn
+from orchestrator.records.versions import this_version
 from orchestrator.simulation.trials.exposure import Exposure
 from orchestrator.simulation.trials.observed import Observed
-from orchestrator.simulation.trials.rollouts import AnyRollout, HostLeaves, ProcessesEnd
+from orchestrator.simulation.trials.rollouts import (
+    AnyRollout,
+    HostLeaves,
+    ProcessesEnd,
+    VersionChange,
+)
 from orchestrator.simulation.trials.strikes import Strikes
+from orchestrator.simulation.trials.versions import next_version
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.memory_store import MemoryStore
 from orchestrator.store.protocol import Store
@@ -30,18 +37,25 @@ class RollingOut:
         Resolves targets, and knows when hosts start again.
     store
         A session of the trial's own.
+    change_coordinators
+        Has coordinators replaced by some of the next version, or of this one: whether it is the
+        next, and the time between two of them, µs.
     away
         Nodes whose processes have ended in their turn, and whose successors have not been seen.
     waiting
-        How many processes have been told to end and have not.
+        Processes that have been told to end and have not, and those that will be.
+    told
+        Nodes whose process waits for its turn.
     """
 
     observed: Observed
     exposure: Exposure
     strikes: Strikes
     store: Store
+    change_coordinators: Callable[[bool, int], None]
     away: dict[str, SimulatedHost] = field(default_factory=dict[str, SimulatedHost])
     waiting: set[str] = field(default_factory=set[str])
+    told: set[str] = field(default_factory=set[str])
 
     def begin(self, rollout: AnyRollout) -> None:
         """Tell those that are to leave."""
@@ -57,8 +71,30 @@ class RollingOut:
                 for node in rollout.nodes:
                     if world.hosts[node].alive:
                         self._tell(rollout, world.hosts[node])
+            case VersionChange():
+                self._change(rollout)
 
-    def _tell(self, roll: ProcessesEnd, host: SimulatedHost) -> None:
+    def _change(self, change: VersionChange) -> None:
+        world = self.observed.world
+        version = next_version() if change.ahead else this_version()
+        self.observed.note("platform", f"{', '.join(change.nodes)} are to be of {version}")
+        self.waiting.update(f"{change.at_ms} {node}" for node in change.nodes)
+
+        def tell(node: str) -> None:
+            host = world.hosts[node]
+            if not host.runs or node in self.told or world.server.away:
+                world.at(world.now_us + LOOK_US, lambda: tell(node))
+                return
+            self.waiting.discard(f"{change.at_ms} {node}")
+            world.versions[node] = version
+            self._tell(change, host)
+
+        for node in change.nodes:
+            tell(node)
+        if change.coordinators:
+            self.change_coordinators(change.ahead, change.back_ms * 1000)
+
+    def _tell(self, roll: ProcessesEnd | VersionChange, host: SimulatedHost) -> None:
         world, store = self.observed.world, self.observed.world.server.connect()
         node = host.spec.node
         turn = Turn(
@@ -72,15 +108,18 @@ class RollingOut:
             token=host.incarnation,
         )
         self.waiting.add(turn.name)
+        self.told.add(node)
 
         def look() -> None:
             if not host.alive:
                 world.abandon(store)
                 self.waiting.discard(turn.name)
+                self.told.discard(node)
             elif host.paused or not turn.may_end():
                 world.at(world.now_us + LOOK_US, look)
             else:
                 self.waiting.discard(turn.name)
+                self.told.discard(node)
                 self._end(turn, host, store, roll.back_ms)
 
         look()

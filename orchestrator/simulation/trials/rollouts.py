@@ -45,9 +45,35 @@ class ProcessesEnd(Rollout, frozen=True, kw_only=True, tag="roll"):
     back_ms: int
 
 
-AnyRollout = HostLeaves | ProcessesEnd
+class VersionChange(Rollout, frozen=True, kw_only=True, tag="version"):
+    """Processes end in order, one after the other; those that replace them are of another version.
+
+    A host that is away is waited for.
+
+    Attributes
+    ----------
+    nodes
+        Hosts, each of which is a process of its own.
+    coordinators
+        Whether coordinators are replaced, too.
+    ahead
+        Whether the new processes are of the next version.
+    grace_ms
+        How long each host may take.
+    back_ms
+        After how long its successor starts.
+    """
+
+    nodes: tuple[str, ...]
+    coordinators: bool
+    ahead: bool
+    grace_ms: int
+    back_ms: int
+
+
+AnyRollout = HostLeaves | ProcessesEnd | VersionChange
 
 
 def told_to_end(rollouts: tuple[AnyRollout, ...]) -> int:
     """How many hosts end because of them."""
-    return sum(len(each.nodes) if isinstance(each, ProcessesEnd) else 1 for each in rollouts)
+    return sum(1 if isinstance(each, HostLeaves) else len(each.nodes) for each in rollouts)

@@ -16,7 +16,7 @@ hosts crash meanwhile: nothing flows any more when it returns.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 
 import msgspec
@@ -42,11 +42,17 @@ from orchestrator.simulation.trials.faults import (
     Visit,
 )
 from orchestrator.simulation.trials.operations import AnyOperation, Drain, Switchover, TrialMove
-from orchestrator.simulation.trials.rollouts import AnyRollout, HostLeaves, ProcessesEnd
+from orchestrator.simulation.trials.rollouts import (
+    AnyRollout,
+    HostLeaves,
+    ProcessesEnd,
+    VersionChange,
+)
 from orchestrator.simulation.trials.setting import (
     EVEN_WATCHES,
     LATEST,
     NOBODY_LEAVES,
+    ONE_VERSION,
     Setting,
     random_setting,
 )
@@ -390,8 +396,11 @@ def random_schedule(
             np.random.default_rng((seed, 9)), setting, always=shape is Shape.NONE
         ),
         rollouts=()
-        if edition <= NOBODY_LEAVES or shape not in (Shape.NONE, Shape.SEVERAL)
-        else _rollouts(np.random.default_rng((seed, 15)), setting, calm=shape is Shape.NONE),
+        if shape not in (Shape.NONE, Shape.SEVERAL)
+        else (
+            *_rollouts(seed, setting, edition, calm=shape is Shape.NONE),
+            *_version_changes(seed, setting, edition, calm=shape is Shape.NONE),
+        ),
         edition=edition,
     )
 
@@ -410,7 +419,7 @@ def _absence(rng: np.random.Generator, setting: Setting) -> list[AnyFault]:
     return [away, *(_crash(rng, setting, _round(ms)) for ms in crashes)]
 
 
-def _rollouts(rng: np.random.Generator, setting: Setting, *, calm: bool) -> tuple[AnyRollout, ...]:
+def _rollouts(seed: int, setting: Setting, edition: int, *, calm: bool) -> tuple[AnyRollout, ...]:
     """In some schedules a host leaves, or the processes of two or three hosts end in turn.
 
     Parameters
@@ -418,7 +427,8 @@ def _rollouts(rng: np.random.Generator, setting: Setting, *, calm: bool) -> tupl
     calm
         Whether output never rests: no site ends, and nobody has too little time.
     """
-    if rng.random() >= 0.3:
+    rng = np.random.default_rng((seed, 15))
+    if edition <= NOBODY_LEAVES or rng.random() >= 0.3:
         return ()
     at_ms = _round(rng.uniform(100, LAST_FAULT_MS))
     if rng.random() < 0.4:
@@ -431,6 +441,42 @@ def _rollouts(rng: np.random.Generator, setting: Setting, *, calm: bool) -> tupl
     grace_ms = 120_000 if calm else _lasting(rng, 500, 60_000)
     back_ms = _round(rng.uniform(300, 3000))
     return (ProcessesEnd(at_ms=at_ms, nodes=nodes, grace_ms=grace_ms, back_ms=back_ms),)
+
+
+def _version_changes(
+    seed: int, setting: Setting, edition: int, *, calm: bool
+) -> tuple[VersionChange, ...]:
+    """In some schedules one or two changes of version; the second mostly takes the first back.
+
+    Parameters
+    ----------
+    calm
+        As for `_rollouts`.
+    """
+    rng = np.random.default_rng((seed, 22))
+    if edition <= ONE_VERSION or rng.random() >= 0.4:
+        return ()
+    among = sorted(setting.executors if calm else (*setting.executors, *setting.sites))
+
+    def change(at_ms: int, nodes: Sequence[str], *, ahead: bool) -> VersionChange:
+        return VersionChange(
+            at_ms=at_ms,
+            nodes=tuple(nodes),
+            coordinators=bool(rng.random() < 0.5),
+            ahead=ahead,
+            grace_ms=120_000 if calm else _lasting(rng, 500, 60_000),
+            back_ms=_round(rng.uniform(300, 3000)),
+        )
+
+    def drawn() -> list[str]:
+        return [str(name) for name in rng.choice(among, int(rng.integers(1, 4)), replace=False)]
+
+    at_ms, nodes, ahead = _round(rng.uniform(100, LAST_FAULT_MS)), drawn(), rng.random() < 0.6
+    first = change(at_ms, nodes, ahead=bool(ahead))
+    if rng.random() < 0.3:
+        return (first,)
+    later_ms, others = at_ms + _lasting(rng, 200, 5000), drawn()
+    return first, change(later_ms, nodes if rng.random() < 0.7 else others, ahead=not ahead)
 
 
 def _operations(

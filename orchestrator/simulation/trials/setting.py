@@ -51,11 +51,12 @@ COLUMNS = {"key": "int", "value": "int"}
 RECOVERY_BOUND_MS = 500.0
 DEADLINE_MS = 5_000.0
 
-FIRST_FORMS_ONLY, EVEN_WATCHES, NOBODY_LEAVES, NO_LABELS, ALL_IS_KEPT, LATEST = 1, 2, 3, 4, 5, 6
+FIRST_FORMS_ONLY, EVEN_WATCHES, NOBODY_LEAVES, NO_LABELS, ALL_IS_KEPT = 1, 2, 3, 4, 5
+ONE_VERSION, LATEST = 6, 7
 """Editions of what is drawn: a seed replays in the edition in which it was found. In the first,
 statements had fewer forms; up to the second, all hosts heard of a change of the store at once; up
 to the third, nobody left; up to the fourth, hosts shared no failure domain; up to the fifth, no
-overdue tuples and late results were dropped."""
+overdue tuples and late results were dropped; up to the sixth, all processes were of one version."""
 
 SHORT_DEADLINE_MS = 600.0
 """Of queries some of whose overdue tuples or late results are dropped."""
@@ -185,6 +186,10 @@ class Setting:
         Least and greatest time from a change of the store until a host reads it.
     own_machines
         Whether each host has a machine of its own, whose clocks are others.
+    ahead
+        Hosts that are of the next version at first.
+    coordinators_ahead
+        Whether coordinators are.
     visitor
         A query that may be applied while the streams run.
     visiting
@@ -204,6 +209,8 @@ class Setting:
     step_ms: int = 0
     watch_ms: tuple[int, int] = (30, 30)
     own_machines: bool = False
+    ahead: tuple[str, ...] = ()
+    coordinators_ahead: bool = False
     visitor: QueryRecord | None = None
     visiting: dict[str, Program] = field(default_factory=dict[str, Program])
 
@@ -314,6 +321,7 @@ def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
     visitor, visiting = _visitor(more, draw, programs, sites)
     queries = _fed(np.random.default_rng((seed, 9)), queries)
     has_little = np.random.default_rng((seed, 8)).random() < 0.3
+    ahead, coordinators_ahead = _ahead(seed, places) if edition > ONE_VERSION else ((), False)
     memory_bytes = LITTLE_MEMORY_BYTES if has_little else DEFAULT_MEMORY_BYTES
     recordings = _standing_by(seed, sites, _pushed(seed, _played(more, recordings)))
     if edition > ALL_IS_KEPT:
@@ -344,8 +352,19 @@ def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
         bulk_ms=int(more.choice([0, 20, 200, 600])),
         step_ms=int(more.choice([0, 2, 40])),
         watch_ms=(30, 30) if edition <= EVEN_WATCHES else _watch_ms(seed),
+        ahead=ahead,
+        coordinators_ahead=coordinators_ahead,
         own_machines=bool(np.random.default_rng((seed, 7)).random() < 0.5),
     )
+
+
+def _ahead(seed: int, places: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Hosts of the next version, and whether coordinators are: in half of the settings none."""
+    rng = np.random.default_rng((seed, 21))
+    share = float(rng.choice([0.0, 0.0, 0.5, 1.0]))
+    chosen = rng.random(len(places)) < share
+    ahead = tuple(place for place, each in zip(places, chosen.tolist(), strict=True) if each)
+    return ahead, bool(rng.random() < share)
 
 
 def _watch_ms(seed: int) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from orchestrator.records import (
     NodeKind,
     QueryRecord,
 )
+from orchestrator.records.versions import Versions, this_version
 from orchestrator.simulation.trials.exposure import Exposure
 from orchestrator.simulation.trials.faults import Observe, Visit, event_text
 from orchestrator.simulation.trials.observed import Arrival, Entry, Observed
@@ -40,8 +41,10 @@ from orchestrator.simulation.trials.rollouts import told_to_end
 from orchestrator.simulation.trials.schedule import Schedule
 from orchestrator.simulation.trials.setting import BEGIN_MS
 from orchestrator.simulation.trials.strikes import Strikes
+from orchestrator.simulation.trials.versions import NextStore, next_version, unsettled
 from orchestrator.simulation.world.candidates import Candidates
 from orchestrator.simulation.world.hosts import SimulatedHost
+from orchestrator.simulation.world.memory_store import MemoryStore
 from orchestrator.simulation.world.world import World
 from orchestrator.store.protocol import PROPOSALS, QUERIES, RUNNING_STREAMS, STREAMS
 from placement.failure_domains import TOGETHER
@@ -109,6 +112,7 @@ class FaultTrial:
             session_timeout_us=setting.session_timeout_us,
             frames=setting.frames,
             own_machines=setting.own_machines,
+            versions=dict.fromkeys(setting.ahead, next_version()),
         )
         self.world.check_every_us = CHECK_EVERY_US
         least_ms, most_ms = setting.watch_ms
@@ -122,6 +126,7 @@ class FaultTrial:
             setting, schedule, self.world, {stream: [] for stream in setting.outputs}
         )
         self.store = self.world.server.connect()
+        self.store.reads = next_version().records
         exposure = Exposure(self.observed)
         self.world.on_kill = exposure.expose
         self.world.server.on_change = exposure.store_changed
@@ -132,9 +137,12 @@ class FaultTrial:
         self._overdue_before: dict[str, int] = {}
         # Last, for the first one leads at once.
         settings = DecisionSettings(start_delay_us=START_DELAY_US)
-        self._candidates = Candidates(self.world, CANDIDATES, settings)
+        self._coordinators_ahead = setting.coordinators_ahead
+        self._candidates = Candidates(self.world, CANDIDATES, settings, be=self._coordinator)
         self._strikes = Strikes(self.observed, exposure, self._candidates)
-        self._rollouts = RollingOut(self.observed, exposure, self._strikes, self.store)
+        self._rollouts = RollingOut(
+            self.observed, exposure, self._strikes, self.store, self._change_coordinators
+        )
 
     def run(self) -> Observed:
         """Play the schedule to its end."""
@@ -161,7 +169,11 @@ class FaultTrial:
         for number, operation in enumerate(self.schedule.operations):
             self._operate(f"operation-{number}", operation)
         ends_ms = max(
-            [self.setting.seconds * 1000, *(fault.ends_ms for fault in self.schedule.faults)]
+            [
+                self.setting.seconds * 1000,
+                *(fault.ends_ms for fault in self.schedule.faults),
+                *(rollout.at_ms for rollout in self.schedule.rollouts),
+            ]
         )
         self._run_for(ends_ms / 1000)
         self._wait(self._settled, FINISH_LIMIT_S + told_to_end(self.schedule.rollouts) * ROLLOUT_S)
@@ -183,6 +195,8 @@ class FaultTrial:
             for name, found in read_view(self.store).moves.items()
             if found.record.ended_us is None
         ]
+        seen.stuck += self._unsettled()
+        seen.broken += self.world.unspoken
         view = read_view(self.store)
         if self._rollouts.waiting or view.turns or view.slot is not None:
             seen.stuck.append(f"maintenance does not end: {view.slot}, {sorted(view.turns)}")
@@ -275,6 +289,27 @@ class FaultTrial:
                 self.observed.note(node, "starts again")
                 self.world.restart(node)
         self.world.at(self.world.now_us + SUPERVISE_US, self._supervise)
+
+    def _coordinator(self) -> tuple[MemoryStore, Versions]:
+        """The session of the next coordinator, and its version."""
+        server = self.world.server
+        if self._coordinators_ahead:
+            return server.joined(NextStore(server)), next_version()
+        return server.connect(), this_version()
+
+    def _change_coordinators(self, ahead: bool, apart_us: int) -> None:
+        """Replace coordinators one after the other, unless a fault is about to end them."""
+        self._coordinators_ahead = ahead
+
+        def replace(name: str) -> None:
+            standing = name in self._candidates.names
+            if standing and self._candidates.store_of(name).writes_left is None:
+                self.observed.note("platform", f"{name} is replaced")
+                self._candidates.terminate(name)
+                self._candidates.stand()
+
+        for number, name in enumerate(self._candidates.names):
+            self.world.at(self.world.now_us + number * apart_us, lambda name=name: replace(name))
 
     def _observe(self, observer: Observe) -> None:
         """Have an observer come, and go."""
@@ -445,6 +480,7 @@ class FaultTrial:
             self._finished()
             and self._healed()
             and self._are_places_final()
+            and not self._unsettled()
             and not self._together()
         )
 
@@ -472,6 +508,11 @@ class FaultTrial:
             and not (self._rollouts.waiting or view.turns or view.slot)
             and not view.leaving
         )
+
+    def _unsettled(self) -> list[str]:
+        """What hosts are told of versions and is not so."""
+        running = {node: host.versions for node, host in self.world.hosts.items() if host.runs}
+        return [*unsettled(read_view(self.store), running)]
 
     def _are_places_final(self) -> bool:
         """Whether no query waits to be placed again, because nodes were away when it was placed.

@@ -11,6 +11,7 @@ from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.host_trials import HostTrials
 from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.process import Coordination
+from orchestrator.records.versions import Versions, this_version
 from orchestrator.simulation.world.memory_store import MemoryStore, OutOfWrites
 from orchestrator.simulation.world.world import World
 from orchestrator.store.protocol import StoreError
@@ -27,6 +28,8 @@ class Candidates:
         Of their decisions.
     clock
         Makes the clock of each, which else goes by the world's.
+    be
+        Makes the session of each, and says which version it is of; None: of this one.
 
     Attributes
     ----------
@@ -40,10 +43,12 @@ class Candidates:
         count: int,
         settings: DecisionSettings | None = None,
         clock: Callable[[], CoordinatorClock] | None = None,
+        be: Callable[[], tuple[MemoryStore, Versions]] | None = None,
     ) -> None:
         self._world = world
         self._settings = settings
         self._clock = clock
+        self._be = be or (lambda: (world.server.connect(), this_version()))
         self._standing: dict[str, tuple[MemoryStore, Coordination]] = {}
         self._answering: set[Responder] = set()
         self._stood = 0
@@ -70,7 +75,7 @@ class Candidates:
         """Have another one stand for election."""
         name = f"candidate {self._stood}"
         self._stood += 1
-        store = self._world.server.connect()
+        store, versions = self._be()
         coordination = Coordination(
             store,
             name,
@@ -78,6 +83,7 @@ class Candidates:
             clock=None if self._clock is None else self._clock(),
             trials=HostTrials(store, lambda: self._world.now_us, self._wait),
             on_request=lambda: self._have_answered(name),
+            versions=versions,
         )
         self._standing[name] = store, coordination
         self._world.lead(store, coordination, until=lambda: name not in self._standing)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ha.messages import Heartbeat, Message, Snapshot
 from orchestrator.edges.sinks.sink_drivers import SinkDrivers
 from orchestrator.edges.sources.driver import SourceContext
@@ -24,6 +26,7 @@ from orchestrator.host.shell.trial import run_trial
 from orchestrator.host.shell.trial_responses import TrialResponses
 from orchestrator.host.shell.wire import UnknownStream, decode
 from orchestrator.records import HostSpec, NodeKind, Peer
+from orchestrator.records.versions import Versions, this_version
 from orchestrator.simulation.world.clocks import HostClock, ticking
 from orchestrator.simulation.world.memory_store import MemoryStore, OutOfWrites
 from orchestrator.store.protocol import ASSIGNMENTS, TRIALS, StoreError
@@ -59,6 +62,8 @@ class SimulatedHost:
     ----------
     peers
         The hosts that this host accepts messages from, and sends messages to.
+    versions
+        What the process understands.
     clock
         The host's own clock.
     alive
@@ -80,8 +85,10 @@ class SimulatedHost:
         store: MemoryStore,
         claimed: Claimed,
         wants: tuple[str, ...] = (),
+        versions: Versions | None = None,
     ) -> None:
         self.spec = spec
+        self.versions = versions or this_version()
         self.wants = wants
         self.incarnation = claimed.incarnation
         self.store = store
@@ -115,6 +122,7 @@ class SimulatedHost:
             clock_ahead_us=self.clock.anchor_us,
             wants=wants,
         )
+        identity = msgspec.structs.replace(identity, versions=self.versions)
         self._loop = HostLoop(surroundings, world.cluster, self.store, identity, claimed)
         self._world = world
         rate_bytes_s = world.cluster.state_rate_bytes_s

@@ -29,6 +29,7 @@ from orchestrator.store.protocol import (
 )
 
 R = TypeVar("R", bound=Record)
+AnyStore = TypeVar("AnyStore", bound="MemoryStore")
 
 
 class OutOfWrites(BaseException):
@@ -74,7 +75,10 @@ class MemoryServer:
 
     def connect(self) -> MemoryStore:
         """A new client: connected, unless the server is away."""
-        client = MemoryStore(self)
+        return self.joined(MemoryStore(self))
+
+    def joined(self, client: AnyStore) -> AnyStore:
+        """A client that was made elsewhere: connected, unless the server is away."""
         self.clients.append(client)
         if self.away:
             client.suspend()

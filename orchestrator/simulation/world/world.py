@@ -12,7 +12,7 @@ session times out.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,6 +29,7 @@ from orchestrator.host.shell.pace import StatePace
 from orchestrator.host.shell.parts import STALLED_US
 from orchestrator.host.shell.wire import as_received, encode, encode_frames, measured
 from orchestrator.records import ClusterRecord, HostSpec, Peer, SinkAssignment
+from orchestrator.records.versions import Versions, this_version
 from orchestrator.simulation.world.clocks import Machine
 from orchestrator.simulation.world.hosts import Entered, SimulatedHost
 from orchestrator.simulation.world.links import Lane, Links
@@ -110,6 +111,8 @@ class World:
         Opens the sink of a stream on a node; by default, one that keeps deliveries in memory.
     own_machines
         Whether each host has a machine of its own, with its own clocks, instead of one for all.
+    versions
+        Node → of which version the processes are that start there next; without one, of this.
 
     Attributes
     ----------
@@ -132,6 +135,8 @@ class World:
         Of the sites whose sinks keep deliveries in memory.
     checkpoints
         The cluster's folder.
+    unspoken
+        Messages that came in a wire that their target does not speak.
     on_broken
         Told of a host whose turn raised an error, which would have ended its process; None: the
         error is raised.
@@ -159,8 +164,11 @@ class World:
         frames: bool = False,
         open_sink: Callable[[str, SinkAssignment], OpenSink] | None = None,
         own_machines: bool = False,
+        versions: Mapping[str, Versions] | None = None,
     ) -> None:
         self.now_us = START_US
+        self.versions = dict(versions or {})
+        self.unspoken: list[str] = []
         self.own_machines = own_machines
         self.coordinators_ahead_us = 0
         self._machines: dict[str, Machine] = {}
@@ -252,6 +260,8 @@ class World:
         """
         before = self.hosts.get(spec.node)
         store = self.server.connect()
+        versions = self.versions.get(spec.node, this_version())
+        store.reads = versions.records
         try:
             claimed = claim_name(store, spec, int(self._rng.integers(2**62)))
         except StoreUnavailable:
@@ -263,7 +273,7 @@ class World:
 
             self.at(self.now_us + RECONNECT_US, again)
             return
-        host = SimulatedHost(self, spec, store, claimed, wants)
+        host = SimulatedHost(self, spec, store, claimed, wants, versions)
         self.hosts[spec.node] = host
         host.start()
         self.on_started(host)
@@ -479,6 +489,10 @@ class World:
             if not target.alive or known is None or known.incarnation != host.incarnation:
                 return
             if self._link_delay_us(known, target) is None:
+                return
+            least, newest = target.versions.wire
+            if not least <= peer.wire <= newest:
+                self.unspoken.append(f"{sender} sends wire {peer.wire} to {to}: {target.versions}")
                 return
             if isinstance(message, list):
                 target.arrive_frames(sender, message)

@@ -8,7 +8,7 @@ import random
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -23,7 +23,8 @@ from orchestrator.edges.sinks import read_back
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.embedded.packages import source_root
 from orchestrator.embedded.zookeeper import EmbeddedZooKeeper
-from orchestrator.records.versions import WIRE_VERSION, this_version
+from orchestrator.errors import Refused
+from orchestrator.records.versions import RECORDS, WIRE_VERSION, this_version
 from orchestrator.results.preflight import obstacles
 from orchestrator.store.protocol import ASSIGNMENTS, CLUSTER
 from orchestrator.store.zookeeper import ZooKeeperStore
@@ -45,6 +46,8 @@ ROUNDS = 200
 ROLLED = ("coordinator", "exit", *NODES)
 """Those that take turns. The other sites stay: what comes due of a replay while its site is away is
 lost, and the source says so."""
+
+NO_LOSSES = api.WhatIfDocument(assumed=())
 
 _executor = """
 import sys
@@ -139,16 +142,35 @@ def newest(opened: Cluster) -> set[str]:
     }
 
 
-def settled(opened: Cluster, names: set[str]) -> Callable[[], bool]:
-    """Whether just these processes are of the next version, and everything is protected."""
+def settled(opened: Cluster, names: set[str], unread: Collection[str] = ()) -> Callable[[], bool]:
+    """Whether just these processes are of the next version, and everything is protected.
+
+    Nothing but the assignments of `unread` needs the next version.
+    """
 
     def holds() -> bool:
         view = read_view(opened.store)
         there = {*view.hosts} == {*NODES, *SITES} and newest(opened) == names
         safe = all(view.protected(found.record) for found in view.fragments.values())
-        return there and safe and len(view.fragments) > 0 and not view.invalid
+        read = view.broken(ASSIGNMENTS).keys() == {*unread} and len(view.invalid) == len(unread)
+        return there and safe and len(view.fragments) > 0 and read
 
     return holds
+
+
+def apply(cluster: MixedCluster, opened: Cluster, wait_until: WaitUntil) -> None:
+    """Apply the example, as soon as the network is known well enough."""
+
+    def applied() -> bool:
+        try:
+            api.apply(opened, api.load([cluster.folder / "pairs.yaml"]))
+        except Refused as error:
+            if not error.guessed:
+                raise
+            return False
+        return True
+
+    wait_until(applied)
 
 
 def spoken(opened: Cluster) -> dict[frozenset[str], int]:
@@ -160,6 +182,11 @@ def spoken(opened: Cluster) -> dict[frozenset[str], int]:
         for peer in each.record.peers
         if peer.node != node
     }
+
+
+def needing(opened: Cluster) -> set[str]:
+    """Assignments that a process of the present version would leave alone."""
+    return {each.path for each in versions(opened).needing if each.needs > RECORDS}
 
 
 def assert_exact(kept: Delivered, stream: str) -> None:
@@ -179,7 +206,7 @@ def test_every_process_takes_its_turn_to_the_next_version_and_back(
     for name in (*SITES, *NODES):
         cluster.start(name, 0)
     wait_until(lambda: {*read_view(opened.store).hosts} == {*NODES, *SITES}, every_s=LOOK_S)
-    api.apply(opened, api.load([cluster.folder / "pairs.yaml"]))
+    apply(cluster, opened, wait_until)
     seed = secrets.randbits(32)
     rng, done = random.Random(seed), set[str]()
     logging.getLogger(__name__).info("seed %s", seed)
@@ -189,6 +216,8 @@ def test_every_process_takes_its_turn_to_the_next_version_and_back(
             cluster.end(name)
             cluster.start(name, version)
             done ^= {name}
+            # The other sites do not read newer records.
+            assert not needing(opened)
         wait_until(settled(opened, done), every_s=LOOK_S)
         for pair, wire in spoken(opened).items():
             assert wire == WIRE_VERSION + (pair <= done)
@@ -208,9 +237,32 @@ def test_a_version_two_steps_ahead_waits_and_preflight_says_why(
     assert f"it speaks wire {WIRE_VERSION}, and this version" in cluster.log("west-site")
     assert not read_view(opened.store).hosts
     far = msgspec.structs.replace(this_version(), wire=(WIRE_VERSION + 1, WIRE_VERSION + 2))
-    losses = api.WhatIfDocument(assumed=())
-    found = obstacles(far, versions(opened), api.status(opened), losses, None)
+    found = obstacles(far, versions(opened), api.status(opened), NO_LOSSES, None)
     assert ["coordinator" in each.why for each in found] == [True]
     cluster.end("coordinator")
     cluster.start("coordinator", 1)
     wait_until(lambda: {*read_view(opened.store).hosts} == {"west-site"}, every_s=LOOK_S)
+
+
+def test_newer_records_are_written_while_every_process_reads_them_and_no_longer(
+    cluster: MixedCluster, opened: Cluster, wait_until: WaitUntil
+) -> None:
+    every = {*NODES, *SITES}
+    cluster.start("coordinator", 1)
+    wait_until(lambda: opened.store.get(CLUSTER) is not None, every_s=LOOK_S)
+    for name in sorted(every):
+        cluster.start(name, 1)
+    wait_until(lambda: {*read_view(opened.store).hosts} == every, every_s=LOOK_S)
+    apply(cluster, opened, wait_until)
+    wait_until(settled(opened, {"coordinator", *every}, unread=every), every_s=LOOK_S)
+    assert needing(opened) == {f"assignments/{name}" for name in every}
+    against = obstacles(this_version(), versions(opened), api.status(opened), NO_LOSSES, None)
+    assert {each.subject for each in against} >= needing(opened)
+    # An executor goes back; the leader, which is newer, writes for it as well.
+    cluster.end(NODES[0])
+    cluster.start(NODES[0], 0)
+    wait_until(settled(opened, {"coordinator", *every} - {NODES[0]}), every_s=LOOK_S)
+    assert not needing(opened)
+    cluster.end("coordinator")
+    cluster.start("coordinator", 0)
+    wait_until(settled(opened, every - {NODES[0]}), every_s=LOOK_S)
