@@ -1,17 +1,21 @@
 """Failure domains: which two nodes may die together, and how far that is tolerated.
 
-A node has labels: its Spark application, its machine, its zone, and a domain that people name, such
-as a rack. Nodes that share one may die together. A label that a node does not have it shares with
-no other.
+A node has labels: its Spark application, its machine, the machine of its application's driver, its
+zone, and a domain that people name, such as a rack. Nodes that share one may die together. A label
+that a node does not have it shares with no other.
+
+A node dies with its machine, and with that of its driver. So drivers are compared crosswise: two
+nodes share this label if the one is on, or has its driver on, a machine that the other is on or has
+its driver on.
 
 The two replicas of an operator share none of the labels of which the hosts have several values. For
-an operator of which that cannot be kept, zones cease to count, then machines too: each such step is
-a *looseness*. Applications and domains always count, and so does the last kind that parts any two
-hosts.
+an operator of which that cannot be kept, zones cease to count, then drivers, then machines too:
+each such step is a *looseness*. Applications and domains always count, and so does the last kind
+that parts any two hosts.
 
 Equal numbers in a row of `FailureDomains.labels` mean the same label. So whether two nodes share
 one is a comparison of two short columns. (A table of all pairs would be large: 10,000 nodes may
-well be on as many machines.)
+well be on as many machines.) Crosswise labels take several rows (`_crosswise`).
 """
 
 from __future__ import annotations
@@ -24,10 +28,10 @@ import numpy as np
 
 from foundation.arrays import BoolArray, IntArray
 
-LABELS = ("application", "domain", "machine", "zone")
+LABELS = ("application", "domain", "machine", "driver", "zone")
 """Kinds of labels, those first that cease to count last."""
 
-DROPPED = ("zone", "machine")
+DROPPED = ("zone", "driver", "machine")
 """Those that cease to count, in this order."""
 
 TOGETHER = len(DROPPED) + 1
@@ -42,11 +46,11 @@ class FailureDomains:
     Attributes
     ----------
     kinds
-        Of the labels that count, in the order of `LABELS`.
+        Of the labels that count, in the order of `LABELS`; one of each row.
     labels
-        Shape (kinds, n); equal numbers in a row, the same label.
+        Shape (rows, n); equal numbers in a row, the same label.
     looseness_of
-        From which looseness on a kind no longer counts, shape (kinds,); `TOGETHER`: it always does.
+        From which looseness on a row no longer counts, shape (rows,); `TOGETHER`: it always does.
     looseness
         The present one, 0 ≤ looseness < `TOGETHER`.
     """
@@ -63,23 +67,29 @@ class FailureDomains:
         Parameters
         ----------
         named
-            Kind → label of each node; empty: it has none.
+            Kind → label of each node; empty: it has none. Those of machines and drivers are both
+            names of machines.
         hosts
             Nodes that replicas may be placed on, shape (n,).
         """
-        rows = {kind: _numbered(labels) for kind, labels in named.items()}
+        rows = {
+            kind: _numbered(labels)[np.newaxis] for kind, labels in named.items() if any(labels)
+        }
+        if "driver" in rows:
+            drivers = named["driver"]
+            rows["driver"] = _crosswise(named.get("machine", [""] * len(drivers)), drivers)
         parting = [kind for kind in LABELS if kind in rows and _parts(rows[kind], hosts)]
         looseness_of = dict.fromkeys(parting, TOGETHER)
         for number, kind in enumerate(DROPPED, 1):
             others = [other for other in parting if looseness_of[other] == TOGETHER]
             if kind in parting and len(others) > 1:
                 looseness_of[kind] = number
+        kinds = tuple(kind for kind in parting for _ in rows[kind])
+        nothing = np.empty((0, len(hosts)), dtype=np.int64)
         return cls(
-            kinds=tuple(parting),
-            labels=np.array([rows[kind] for kind in parting], dtype=np.int64).reshape(
-                len(parting), len(hosts)
-            ),
-            looseness_of=np.array([looseness_of[kind] for kind in parting], dtype=np.int64),
+            kinds=kinds,
+            labels=np.concatenate([nothing, *(rows[kind] for kind in parting)]),
+            looseness_of=np.array([looseness_of[kind] for kind in kinds], dtype=np.int64),
         )
 
     @cached_property
@@ -116,7 +126,8 @@ class FailureDomains:
     def shared(self, one: int, other: int) -> tuple[str, ...]:
         """Kinds of the labels that part hosts, and that these two share."""
         same = self.labels[:, one] == self.labels[:, other]
-        return tuple(kind for kind, is_same in zip(self.kinds, same, strict=True) if is_same)
+        kinds = (kind for kind, is_same in zip(self.kinds, same, strict=True) if is_same)
+        return tuple(dict.fromkeys(kinds))
 
     @cached_property
     def distinct(self) -> IntArray:
@@ -143,9 +154,42 @@ def _numbered(labels: Sequence[str]) -> IntArray:
     )
 
 
-def _parts(row: IntArray, hosts: BoolArray) -> bool:
+def _crosswise(machines: Sequence[str], drivers: Sequence[str]) -> IntArray:
+    """Rows of which two nodes have the same number in some if and only if they share a machine, be
+    it their own or their driver's.
+
+    In one row, a node can have one of its two machines only. So the two get different rows: each
+    machine is in the first row in which none is that some node has beside it. Only the machines of
+    drivers are beside several others, so there are hardly more rows than drivers.
+    """
+    beside: dict[str, set[str]] = {}
+    for machine, driver in zip(machines, drivers, strict=True):
+        for one, other in ((machine, driver), (driver, machine)):
+            if one:
+                beside.setdefault(one, set()).update({other} - {"", one})
+    row_of: dict[str, int] = {}
+    for one in sorted(beside, key=lambda each: (-len(beside[each]), each)):
+        taken = {row_of[other] for other in beside[one] if other in row_of}
+        row_of[one] = next(row for row in range(len(beside)) if row not in taken)
+    rows: list[IntArray] = []
+    for row in range(1 + max(row_of.values(), default=0)):
+        found = [
+            machine if row_of.get(machine) == row else driver if row_of.get(driver) == row else ""
+            for machine, driver in zip(machines, drivers, strict=True)
+        ]
+        rows.append(_numbered(found))
+    return np.array(rows, dtype=np.int64)
+
+
+def _parts(rows: IntArray, hosts: BoolArray) -> bool:
     """Whether a label parts hosts otherwise than being several nodes does."""
-    return _values(row) < len(row) and _values(row[hosts]) > 1
+    if all(_values(row) == len(row) for row in rows):
+        return False
+    among = rows[:, hosts]
+    # No two are apart where all have the same; else there are such, mostly beside the first.
+    if any(_values(row) <= 1 for row in among):
+        return False
+    return any((among != column[:, np.newaxis]).all(axis=0).any() for column in among.T)
 
 
 def _values(row: IntArray) -> int:

@@ -41,7 +41,7 @@ class Node:
         The CPU axis as measured, ≥ 0 (`topology.cpu`).
     capacity_cores
         CPU that the replicas of operators on it may need together, > 0.
-    application, machine, zone, domain
+    application, machine, driver, zone, domain
         Nodes that share one may die together (`placement.failure_domains`). Empty: none.
     hosts_operators
         False for sites: nothing is placed there.
@@ -56,6 +56,7 @@ class Node:
     capacity_cores: float = math.inf
     application: str = ""
     machine: str = ""
+    driver: str = ""
     zone: str = ""
     domain: str = ""
     hosts_operators: bool = True

@@ -30,6 +30,7 @@ from orchestrator.documents.units import UnitError, servers
 from orchestrator.embedded.ports import LOOPBACK
 from orchestrator.errors import InvalidInput
 from orchestrator.folders import read_secret
+from orchestrator.host.shell.own_environment import own_machine
 from orchestrator.manifest import ClusterManifest, PlaceManifest, cluster_record, load
 from orchestrator.manifest.applications import SparkApplication, applications_of
 from orchestrator.records import FailureLabels, HostSpec, NodeKind
@@ -180,8 +181,12 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """
         labels = FailureLabels(domain=self.domain or place.domain)
         if application is not None:
+            # This process is the application's driver.
             labels = msgspec.structs.replace(
-                labels, application=application.name, zone=application.zone
+                labels,
+                application=application.name,
+                zone=application.zone,
+                driver=own_machine(),
             )
         return HostSpec(
             cluster=self.cluster,

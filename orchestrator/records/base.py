@@ -157,6 +157,18 @@ class FailureLabels(Record, frozen=True, kw_only=True):
     """Named in the manifest, such as a rack."""
     machine: str = ""
     zone: str = ""
+    driver: str = ""
+    """The machine of its application's driver."""
+
+    @property
+    def groups(self) -> dict[tuple[str, str], None]:
+        """Kind and name of all that it dies with, in order: the driver's machine is a machine."""
+        found = {
+            (kind, name): None
+            for kind in self.__struct_fields__
+            if kind != "driver" and (name := getattr(self, kind))
+        }
+        return found | ({("machine", self.driver): None} if self.driver else {})
 
 
 class HostSpec(Record, frozen=True, kw_only=True):

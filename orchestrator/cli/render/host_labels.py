@@ -28,13 +28,23 @@ def _several(hosts: Sequence[Labelled], kind: str) -> bool:
     return len({getattr(host.labels, kind) for host in hosts if host.kind == "executor"}) > 1
 
 
-def _column(kind: str) -> tuple[ListedColumn[Labelled], ListedColumn[Labelled]]:
+def _drivers_elsewhere(hosts: Sequence[Labelled]) -> bool:
+    """Whether some application's driver is on another machine than one of its executors."""
+    return any(host.labels.driver not in ("", host.labels.machine) for host in hosts)
+
+
+def _column(kind: str) -> tuple[ListedColumn[Labelled], ...]:
     def cell(host: Labelled) -> str:
         return getattr(host.labels, kind)
 
     def only_wide(hosts: Sequence[Labelled]) -> bool:
         return not _several(hosts, kind) and any(map(cell, hosts))
 
+    if kind == "driver":
+        driver = ListedColumn[Labelled](
+            title=kind, cell=cell, when=_drivers_elsewhere, is_wide=True
+        )
+        return (driver,)
     return (
         ListedColumn(title=kind, cell=cell, when=lambda hosts: _several(hosts, kind)),
         ListedColumn(title=kind, cell=cell, when=only_wide, is_wide=True),

@@ -12,8 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-import msgspec
-
 from orchestrator.control.decide.drain import drain_steps
 from orchestrator.control.decide.figures import finite, place_loads
 from orchestrator.control.decide.move_steps import Places, make, then
@@ -393,9 +391,9 @@ def unsurvived(planning: Planning) -> tuple[UnsurvivedLoss, ...]:
         primary, secondary = hosts.get(running.primary), hosts.get(running.secondary)
         if primary is None or secondary is None:
             continue
-        for kind, label in msgspec.structs.asdict(primary.labels).items():
-            if label and label == getattr(secondary.labels, kind):
-                lost[kind, label].append(key)
+        for group in primary.labels.groups:
+            if group in secondary.labels.groups:
+                lost[group].append(key)
     return tuple(
         UnsurvivedLoss(kind=kind, name=name, fragments=tuple(fragments))
         for (kind, name), fragments in sorted(lost.items())

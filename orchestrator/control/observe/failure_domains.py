@@ -8,6 +8,9 @@ import numpy as np
 from orchestrator.control.observe.view import ClusterView
 from placement.failure_domains import LABELS, TOGETHER, FailureDomains
 
+DRIVER = "driver"
+"""The label that is compared with machines, too."""
+
 
 class HostDomains:
     """Which executors may die together.
@@ -34,17 +37,31 @@ class HostDomains:
         nodes is not there."""
         if one == other:
             return TOGETHER
-        return max((self._kinds[kind] for kind in self._shared(one, other)), default=0)
+        return max((self._kinds[kind] for kind, _ in self._shared(one, other)), default=0)
 
     def shared(self, one: str, other: str) -> tuple[str, ...]:
         """The labels that count and that two nodes share, such as `machine m1`."""
-        return tuple(f"{kind} {self._named[one][kind]}" for kind in self._shared(one, other))
+        found = (f"{kind} {name}" for _, (kind, name) in self._shared(one, other))
+        return tuple(dict.fromkeys(found))
 
     def told(self, node: str) -> str:
         """The labels of a node that count, joined by `@`; empty if none does."""
         labels = self._named.get(node, {})
-        return "@".join(labels[kind] for kind in self._kinds if labels.get(kind))
+        kinds = (kind for kind in self._kinds if kind != DRIVER)
+        return "@".join(labels[kind] for kind in kinds if labels.get(kind))
 
-    def _shared(self, one: str, other: str) -> list[str]:
+    def _shared(self, one: str, other: str) -> list[tuple[str, tuple[str, str]]]:
+        """Kinds that count and of which two nodes share a label → what they share."""
         here, there = self._named.get(one, {}), self._named.get(other, {})
-        return [kind for kind in self._kinds if here.get(kind) and here[kind] == there.get(kind)]
+        found = [
+            (kind, (kind, here[kind]))
+            for kind in self._kinds
+            if kind != DRIVER and here.get(kind) and here[kind] == there.get(kind)
+        ]
+        if DRIVER in self._kinds:
+            machines = [
+                {each.get("machine"), each.get(DRIVER)} - {"", None} for each in (here, there)
+            ]
+            common = sorted(name for name in machines[0] & machines[1] if name)
+            found += [(DRIVER, ("machine", name)) for name in common]
+        return found

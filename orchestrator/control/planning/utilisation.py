@@ -27,8 +27,6 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from ha.roles import ReplicaRole
 from orchestrator.control.observe.measured_load import (
     NODE_SHARE,
@@ -317,9 +315,7 @@ def takeover_cores(
         cores += max(each.cores - each.standby_cores, 0.0)
         failing = [("node", primary.node)]
         failing += [
-            (kind, label)
-            for kind, label in msgspec.structs.asdict(primary.labels).items()
-            if label and label != getattr(secondary.labels, kind)
+            group for group in primary.labels.groups if group not in secondary.labels.groups
         ]
         for kind, name in failing:
             on = needed.get(f"{kind} {name}")
@@ -332,8 +328,8 @@ def takeover_cores(
 
 
 def _labelled(view: ClusterView, kind: str, label: str) -> list[str]:
-    """The executors with a label."""
-    return [n for n, node in view.executors.items() if getattr(node.labels, kind) == label]
+    """The executors that die with an application, a machine, a zone or a domain."""
+    return [n for n, node in view.executors.items() if (kind, label) in node.labels.groups]
 
 
 def _most_needed_cores(needed: Mapping[str, Mapping[str, float]], hosts: Collection[str]) -> float:

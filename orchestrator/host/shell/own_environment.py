@@ -34,6 +34,11 @@ SECRET_FILE_VARIABLE = "VIVACE_SECRET_FILE"
 HIGHEST_PORT = 2**16 - 1
 
 
+def own_machine(environment: Mapping[str, str] = os.environ) -> str:
+    """The machine that this process runs on, as failure domains name it."""
+    return environment.get(MACHINE_VARIABLE) or socket.gethostname()
+
+
 def in_its_environment(spec: HostSpec, environment: Mapping[str, str] = os.environ) -> HostSpec:
     """The start parameters of a host that has come to run here.
 
@@ -44,7 +49,7 @@ def in_its_environment(spec: HostSpec, environment: Mapping[str, str] = os.envir
     """
     labels = msgspec.structs.replace(
         spec.labels,
-        machine=environment.get(MACHINE_VARIABLE) or socket.gethostname(),
+        machine=own_machine(environment),
         zone=environment.get(ZONE_VARIABLE) or spec.labels.zone,
     )
     file = environment.get(SECRET_FILE_VARIABLE, "")

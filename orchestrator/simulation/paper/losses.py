@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-
-import msgspec
 
 from foundation.suggestions import closest
 from orchestrator.control.observe.view import ClusterView
@@ -34,8 +31,8 @@ def possible_losses(view: ClusterView) -> tuple[AssumedLoss, ...]:
     """Everything that can be lost alone, in the order of `KINDS`."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, host in sorted(view.hosts.items()):
-        for kind, group in _groups_of(host).items():
-            found.setdefault((kind, group), []).append(name)
+        for group in _groups_of(host):
+            found.setdefault(group, []).append(name)
     order = sorted(found.items(), key=lambda each: (KINDS.index(each[0][0]), each[0][1]))
     return tuple(
         AssumedLoss(kind=kind, name=name, hosts=tuple(hosts)) for (kind, name), hosts in order
@@ -68,7 +65,7 @@ def named_loss(view: ClusterView, text: str) -> AssumedLoss:
     raise InvalidInput("", FIELD, text, f"is no {kind} that runs", told)
 
 
-def _groups_of(host: NodeRecord) -> Mapping[str, str]:
-    """Kind → name of what a host is lost with."""
-    labels = {kind: name for kind, name in msgspec.structs.asdict(host.labels).items() if name}
-    return {SITE if host.kind is NodeKind.SITE else NODE: host.node, **labels}
+def _groups_of(host: NodeRecord) -> list[tuple[str, str]]:
+    """Kind and name of all that a host is lost with."""
+    kind = SITE if host.kind is NodeKind.SITE else NODE
+    return [(kind, host.node), *host.labels.groups]

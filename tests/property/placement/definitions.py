@@ -125,7 +125,13 @@ def cost(
     return total
 
 
-LABELS = ("application", "domain", "machine", "zone")
+LABELS = ("application", "domain", "machine", "driver", "zone")
+
+
+def label(node: Node, kind: str) -> set[str]:
+    """Of which two nodes may share none; empty: it has none."""
+    found = {node.machine, node.driver} if kind == "driver" else {getattr(node, kind)}
+    return found - {""}
 
 
 def shared(view: NetworkView, one: Node, other: Node) -> set[str]:
@@ -133,9 +139,9 @@ def shared(view: NetworkView, one: Node, other: Node) -> set[str]:
     return {
         kind
         for kind in LABELS
-        if getattr(one, kind)
-        and getattr(one, kind) == getattr(other, kind)
-        and len({getattr(host, kind) or host.name for host in view.hosts}) > 1
+        if label(one, kind) & label(other, kind)
+        and (kind != "driver" or any(node.driver for node in view.nodes))
+        and any(not label(a, kind) & label(b, kind) for a, b in combinations(view.hosts, 2))
     }
 
 
@@ -145,14 +151,14 @@ def apart(view: NetworkView, one: str, other: str, *dropped: str) -> bool:
 
 
 def looseness(view: NetworkView, one: str, other: str) -> int:
-    """How many kinds of labels, zones first and then machines, must be out of account before two
-    replicas may be on these nodes; 3 if that never is."""
+    """How many kinds of labels, zones first, then drivers, then machines, must be out of account
+    before two replicas may be on these nodes; 4 if that never is."""
     parting = {kind for a, b in combinations(view.nodes, 2) for kind in shared(view, a, b)}
     dropped: list[str] = []
-    for kind in ("", "zone", "machine"):
+    for kind in ("", "zone", "driver", "machine"):
         if kind in parting and len(parting - {*dropped}) == 1:
             break
         dropped.append(kind)
         if apart(view, one, other, *dropped):
             return len(dropped) - 1
-    return 3
+    return 4

@@ -44,6 +44,7 @@ def network(
             application=label(),
             machine=label(),
             zone=label(),
+            driver=label(),
             hosts_operators=i < hosts,
             operators=0 if idle else int(rng.integers(3)),
             capacity_cores=math.inf

@@ -60,12 +60,12 @@ def test_labels_of_nodes_that_take_no_replicas_do_not_count() -> None:
 
 def test_zones_cease_to_count_first_and_then_machines() -> None:
     found = domains(application="aabb", machine="mnmo", zone="yzzz")
-    assert found.levels == (0, 1, 2)
+    assert found.levels == (0, 1, 3)
     assert together(found) == {"01", "23", "02", "12", "13"}
     assert together(found.loosened(1)) == {"01", "23", "02"}
-    assert together(found.loosened(2)) == {"01", "23"}
+    assert together(found.loosened(3)) == {"01", "23"}
     looseness = found.looseness_between(np.array([0, 0, 0, 1, 0]), np.array([3, 2, 1, 3, 0]))
-    assert looseness.tolist() == [0, 2, TOGETHER, 1, TOGETHER]
+    assert looseness.tolist() == [0, 3, TOGETHER, 1, TOGETHER]
     assert found.shared(0, 2) == ("machine",)
 
 
@@ -76,7 +76,9 @@ def test_zones_cease_to_count_first_and_then_machines() -> None:
         ({"zone": "mmn"}, (0,)),
         ({"machine": "mmn", "zone": "yzz"}, (0, 1)),
         ({"application": "aab", "machine": "mmm"}, (0,)),
-        ({"domain": "rr ", "machine": "mnn"}, (0, 2)),
+        ({"domain": "rr ", "machine": "mnn"}, (0, 3)),
+        ({"machine": "mmno", "driver": "pqpq"}, (0, 2)),
+        ({"driver": "ppq"}, (0,)),
     ],
 )
 def test_the_last_kind_that_parts_nodes_always_counts(
@@ -90,6 +92,29 @@ def test_a_kind_that_says_what_another_one_says_is_no_level() -> None:
     found = domains(application="aabb", machine="mnop", zone="yyzz")
     assert found.levels == (0,)
     assert len(found.distinct) == 1
+
+
+def test_who_dies_with_a_machine_of_drivers_is_compared_crosswise() -> None:
+    # 0 is where the driver of 2 and 3 is; that of 0 and 1 is where nobody else is.
+    found = domains(machine="mnop", driver="ddmm")
+    assert found.kinds.count("driver") == 2
+    assert together(found) == {"01", "02", "03", "23"}
+    assert found.shared(0, 2) == ("driver",)
+    assert found.looseness_between(np.array([0, 0]), np.array([2, 0])).tolist() == [TOGETHER] * 2
+
+
+def test_drivers_that_are_on_one_machine_part_nobody() -> None:
+    assert domains(machine="mnop", driver="dddd").kinds == ()
+    assert domains(machine="mmno", driver="dddd").kinds == ("machine",)
+
+
+def test_drivers_cease_to_count_before_machines() -> None:
+    found = domains(machine="mmno", driver="nnmm")
+    assert together(found) == {"01"}
+    assert found.kinds == ("machine",)
+    apart = domains(machine="mmnop", driver="nnmmx")
+    assert apart.levels == (0, 2)
+    assert together(apart.loosened(2)) == {"01"}
 
 
 def placed_with(bound_ms: float) -> set[str]:

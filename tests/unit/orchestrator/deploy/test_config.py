@@ -84,6 +84,18 @@ def test_executors_whose_environment_says_where_the_secret_lies_are_not_sent_it(
         assert config.site_spec().secret == "hidden"
 
 
+def test_executors_die_with_the_machine_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIVACE_MACHINE", "rack-7")
+    config = read_config(write(tmp_path, f"{CONFIG}site: receiver\n"), {})
+    application = config.own_application()
+    spec = config.host_spec(application.nodes[0], NodeKind.EXECUTOR, application)
+    assert spec.labels.driver == "rack-7"
+    assert spec.labels.machine == ""
+    assert config.site_spec().labels.driver == ""
+
+
 def test_site_takes_region_and_domain_from_the_manifest(tmp_path: Path) -> None:
     spec = read_config(write(tmp_path, f"{CONFIG}site: receiver\n"), {}).site_spec()
     assert spec.kind is NodeKind.SITE

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from orchestrator.control.decide.separation import AT_A_TIME, GOES_APART
 from orchestrator.records import CordonRecord, FailureLabels, MovePlan, MoveStep
+from orchestrator.simulation.paper.losses import possible_losses
 from orchestrator.store.protocol import CORDONS, MOVES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
@@ -173,18 +176,30 @@ LABELS = {
 """Two applications on two machines, each with nodes on both."""
 
 
-def on_machines() -> ObedientCluster:
+DRIVERS = {
+    name: FailureLabels(
+        application=f"application-{number % 2}",
+        machine=f"m{number}",
+        driver="m1" if number % 2 == 0 else "elsewhere",
+    )
+    for number, name in enumerate(EXECUTORS)
+}
+"""Two applications, each node on a machine of its own; the driver of the one is on a machine where
+the other has a node."""
+
+
+def on_machines(labels: Mapping[str, FailureLabels] | None = None) -> ObedientCluster:
     made = ObedientCluster()
-    label(made)
+    label(made, labels or LABELS)
     made.apply(aircraft())
     made.settle()
     return made
 
 
-def label(cluster: ObedientCluster) -> None:
+def label(cluster: ObedientCluster, labels: Mapping[str, FailureLabels] = LABELS) -> None:
     for name in EXECUTORS:
         if name in cluster.hosts:
-            cluster.hosts[name].tell(labels=LABELS[name])
+            cluster.hosts[name].tell(labels=labels[name])
 
 
 def shared(cluster: ObedientCluster) -> set[str]:
@@ -200,6 +215,19 @@ def shared(cluster: ObedientCluster) -> set[str]:
 
 def test_of_two_applications_on_two_machines_replicas_share_neither() -> None:
     assert shared(on_machines()) == set()
+
+
+def test_no_fragment_dies_with_the_machine_of_a_driver() -> None:
+    cluster = on_machines(DRIVERS)
+    pairs = [found.record.replicas[:2] for found in cluster.view().fragments.values()]
+    assert pairs
+    for one, other in pairs:
+        here, there = DRIVERS[one.node], DRIVERS[other.node]
+        assert here.application != there.application
+        assert not {here.machine, here.driver} & {there.machine, there.driver}
+    (loss,) = [each for each in possible_losses(cluster.view()) if each.name == "m1"]
+    assert loss.kind == "machine"
+    assert {*loss.hosts} == {*FIRST, "lyon"}
 
 
 def test_once_a_machine_is_back_replicas_that_shared_the_other_one_go_apart(

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.deploy.config import ProcessConfig, read_config
 from orchestrator.deploy.local.members import Member
 from orchestrator.embedded.java import Java
+from orchestrator.host.shell.own_environment import own_machine
 from orchestrator.manifest import ClusterManifest, load
 from orchestrator.manifest.applications import applications_of
 from orchestrator.records import FailureLabels, NodeKind
@@ -73,4 +74,4 @@ def test_the_host_pool_of_a_listed_application_knows_its_zone(tmp_path: Path) ->
     application = found.own_application()
     spec = found.host_spec(application.nodes[0], NodeKind.EXECUTOR, application)
     assert spec.node == "b"
-    assert spec.labels == FailureLabels(application="east", zone="z1")
+    assert spec.labels == FailureLabels(application="east", zone="z1", driver=own_machine())
