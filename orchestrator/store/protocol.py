@@ -380,7 +380,7 @@ class Store(ABC):
         State of the session, with the meaning given at the top of this module.
     session
         Number of the present session; another one after `LOST`, 0 between two sessions.
-    reads
+    records
         The newest records that it reads.
     """
 
@@ -390,7 +390,7 @@ class Store(ABC):
         self._untrimmed = history_limit
         self.state = SessionState.LOST
         self.session = 0
-        self.reads = RECORDS
+        self.records = RECORDS
         self._listeners: list[Callable[[SessionState], None]] = []
         self._decoded: dict[str, dict[str, tuple[tuple[bytes, int, int], Versioned[Any]]]] = {}
 
@@ -405,7 +405,7 @@ class Store(ABC):
             data, version, created = self._read(path)
         except RecordMissing:
             return None
-        return decode(path, data, key.type, version, created, self.reads)
+        return decode(path, data, key.type, version, created, self.records)
 
     def list(self, folder: RecordFolder[R]) -> Listing[R]:
         """Read a folder. A record that is as it was at the last reading is not decoded again."""
@@ -421,7 +421,7 @@ class Store(ABC):
                     full_path = f"{path}/{name}"
                     known = (
                         key,
-                        decode(full_path, data, folder.type, version, created, self.reads),
+                        decode(full_path, data, folder.type, version, created, self.records),
                     )
             except RecordInvalid as broken:
                 invalid.append(broken)

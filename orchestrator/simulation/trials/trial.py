@@ -126,7 +126,7 @@ class FaultTrial:
             setting, schedule, self.world, {stream: [] for stream in setting.outputs}
         )
         self.store = self.world.server.connect()
-        self.store.reads = next_version().records
+        self.store.records = next_version().records
         exposure = Exposure(self.observed)
         self.world.on_kill = exposure.expose
         self.world.server.on_change = exposure.store_changed

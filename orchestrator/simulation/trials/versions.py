@@ -36,7 +36,7 @@ class NextStore(MemoryStore):
 
     def __init__(self, server: MemoryServer) -> None:
         super().__init__(server)
-        self.reads = next_version().records
+        self.records = next_version().records
 
     def create(
         self,

@@ -261,7 +261,7 @@ class World:
         before = self.hosts.get(spec.node)
         store = self.server.connect()
         versions = self.versions.get(spec.node, this_version())
-        store.reads = versions.records
+        store.records = versions.records
         try:
             claimed = claim_name(store, spec, int(self._rng.integers(2**62)))
         except StoreUnavailable:

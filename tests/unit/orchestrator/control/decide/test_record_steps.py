@@ -37,7 +37,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> ObedientCluster:
     monkeypatch.setattr("orchestrator.records.base._with_later", {*later})
     monkeypatch.setattr("orchestrator.control.process.this_version", lambda: NEXT)
     made = ObedientCluster()
-    made.store.reads = made.coordinator_store.reads = 2
+    made.store.records = made.coordinator_store.records = 2
     made.apply(aircraft())
     become(made, NEXT, made.hosts)
     made.settle()
@@ -47,7 +47,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> ObedientCluster:
 def become(cluster: ObedientCluster, versions: Versions, names: Iterable[str]) -> None:
     """Have hosts be of a version, and report it."""
     for name in names:
-        cluster.hosts[name].store.reads = versions.records
+        cluster.hosts[name].store.records = versions.records
         cluster.hosts[name].tell(versions=versions)
 
 
