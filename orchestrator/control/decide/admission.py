@@ -17,6 +17,7 @@ from orchestrator.control.observe.latencies import latency_uncertainty_ms
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.collisions import check_collisions
 from orchestrator.control.planning.overdue import ACKNOWLEDGEMENTS, ways_of
+from orchestrator.control.planning.periods import BETWEEN, PeriodsUnattainable
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.planning.rewriting import Rewriting
 from orchestrator.control.planning.sharing import computed_by
@@ -391,6 +392,9 @@ def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning)
             remedy = f"{error.advice[0].upper()}{error.advice[1:]}."
             figures |= {f"allow_ms.{name}": ms for name, ms in error.relaxation_ms.items()}
             figures |= {f"relieve_ms.{name}": ms for name, ms in error.excess_ms.items()}
+        case PeriodsUnattainable():
+            field, value = "deadline", f"{query.deadline_ms:g} ms"
+            problem, remedy, figures = _late_releases(error)
         case Overload(place=place):
             field, value = "load", place.subject
             problem, remedy, figures = _overload(error, planning)
@@ -410,6 +414,31 @@ def _refused(error: PlacementError, manifest: QueryManifest, planning: Planning)
     return Refused(
         _subject(manifest, field), field, value, problem, remedy, figures, tuple(guessed)
     )
+
+
+def _late_releases(error: PeriodsUnattainable) -> tuple[str, str, dict[str, float | str]]:
+    """Problem, remedy and figures of a query that would make releases late."""
+    found = error.found
+    problem = (
+        f"on {error.node}, {found.demand_ms:.3g} ms of recurring work may be due within "
+        f"{found.at_ms:.3g} ms, {error.blocking_ms:.3g} ms of that a batch that runs already"
+    )
+    task = found.relieve.removesuffix(BETWEEN)
+    ways = [f"relieve {task} of {found.excess_ms:.3g} ms of work, as by a longer period"]
+    ways += [
+        f"release {name} at another time: PERIOD … OFFSET {ms:g} MILLISECONDS"
+        for name, ms in error.offsets_ms.items()
+    ]
+    told = ", or ".join(ways)
+    figures: dict[str, float | str] = {
+        "node": error.node,
+        "at_ms": found.at_ms,
+        "demand_ms": found.demand_ms,
+        "blocking_ms": error.blocking_ms,
+        f"relieve_ms.{task}": found.excess_ms,
+        **{f"offset_ms.{name}": ms for name, ms in error.offsets_ms.items()},
+    }
+    return problem, f"{told[0].upper()}{told[1:]}.", figures
 
 
 def _overload(error: Overload, planning: Planning) -> tuple[str, str, dict[str, float | str]]:

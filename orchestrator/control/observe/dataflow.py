@@ -34,7 +34,7 @@ from streams.plan.compiler import compile_statement
 from streams.plan.loops import forwarding
 from streams.plan.made_names import INFIXES
 from streams.plan.partial import whole_name
-from streams.plan.program import REJECTED_SUFFIX, Program
+from streams.plan.program import REJECTED_SUFFIX, Program, ReleasePlan
 
 Columns = Mapping[str, str]
 """Column → type, in order."""
@@ -115,6 +115,8 @@ class Fragment:
         Whether it keeps those only as groups.
     is_loop
         Whether its statements read each other, so that it depends on all that has ever been.
+    releases
+        When it shows its relation, if it is periodic.
     """
 
     query: str
@@ -129,6 +131,7 @@ class Fragment:
     keeps: tuple[str, ...] = ()
     keeps_groups: bool = False
     is_loop: bool = False
+    releases: ReleasePlan | None = None
 
     @property
     def key(self) -> str:
@@ -445,6 +448,7 @@ def _in_order(
                 reach_ms=program.bounded_reach_ms,
                 keeps=program.keeps,
                 is_loop=program.loop is not None,
+                releases=program.releases,
                 keeps_groups=not program.relations
                 and program.loop is None
                 and all(select.group is not None for select in program.selects),

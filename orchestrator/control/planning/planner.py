@@ -21,6 +21,7 @@ from orchestrator.control.observe.failure_domains import HostDomains
 from orchestrator.control.observe.unreadable_fragments import reconstructed_fragments
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.planning.feeding import fed_standbys, fed_timing, feedings, with_feeding
+from orchestrator.control.planning.periods import PeriodsUnattainable, check_periods
 from orchestrator.control.planning.replicas import (
     cheapest_places,
     choose_secondaries,
@@ -45,7 +46,7 @@ from orchestrator.control.planning.task import (
     without_hosts,
 )
 from orchestrator.control.planning.utilisation import PredictedPlace, overload, places, room_cores
-from orchestrator.control.planning.workload import Workload, workload
+from orchestrator.control.planning.workload import Workload, played_speed, workload
 from orchestrator.records import (
     FragmentRecord,
     NodeKind,
@@ -193,7 +194,8 @@ class Planning:
             Its sites are not there, or it reads a query that has no place yet.
         PlacementError
             It cannot be placed, however loose failure domains are. `Overload`: it is new, and would
-            overload a node or a machine.
+            overload a node or a machine. `PeriodsUnattainable`: it is new, and would make releases
+            of periodic statements late.
         """
         how = {"relaxed": relaxed, "without_sites": without_sites}
         *stricter, loosest = self.domains.levels
@@ -218,21 +220,42 @@ class Planning:
         running, before = dict(self.running), self.places()
         room = room_cores(before)
         # Fragments that follow each other belong together, unless no node has room for them.
-        for settings in (self.settings, replace(self.settings, crossing_ms=0.0)):
+        settings = [self.settings, replace(self.settings, crossing_ms=0.0)]
+        while settings:
             try:
-                plan = self._place(replace(task(room_cores=room), settings=settings))
+                plan = self._place(replace(task(room_cores=room), settings=settings[0]))
             except PlacementError:
+                del settings[0]
                 continue
-            if overload(before, self.places(), query, self.work) is None:
+            refused = self._refused(before, query)
+            if refused is None:
                 return plan
             self.running = dict(running)
+            if isinstance(refused, PeriodsUnattainable) and room.get(refused.node, 1.0) > 0:
+                # Another node may have time for its releases.
+                room |= {refused.node: 0.0}
+            else:
+                del settings[0]
         # Either there is no plan anyway, or its figures tell what it lacks.
         plan = self._place(task())
-        refused = overload(before, self.places(), query, self.work)
-        if refused is not None:
+        if (refused := self._refused(before, query)) is not None:
             self.running = running
             raise refused
         return plan
+
+    def _refused(self, before: tuple[PredictedPlace, ...], query: str) -> PlacementError | None:
+        """Why a new query cannot run as it was placed just now; None: it can.
+
+        Parameters
+        ----------
+        before
+            How busy all places were without it.
+        """
+        refused = overload(before, self.places(), query, self.work)
+        if refused is not None:
+            return refused
+        speeds = {name: played_speed(stream) for name, stream in self.specs.items()}
+        return check_periods(query, self.work, self.running, speeds)
 
     def places(self) -> tuple[PredictedPlace, ...]:
         """How busy nodes and machines are with what runs or was placed so far, and with the

@@ -506,6 +506,11 @@ def _selectivity(query: QueryRecord, fragment: str, tried: Tried | None) -> floa
     return 1.0 if tried is None else tried.selectivity
 
 
+def played_speed(stream: StreamRecord) -> float:
+    """Event time that passes on a stream in a unit of time: a recording may be played faster."""
+    return float(stream.source.options.get("speed", 1.0)) if stream.source else 1.0
+
+
 def _site(stream: EnteringStream, hosts: Collection[str]) -> str:
     """Where a stream enters: of two sites the one that feeds consumers, if it is there."""
     there = [site for site in stream.sites if site in hosts]

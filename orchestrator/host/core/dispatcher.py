@@ -45,7 +45,7 @@ from streams.scheduling.batching import (
     next_multiple,
     policy_of,
 )
-from streams.scheduling.cadence import TIMESTAMPS_PER_DISPATCH
+from streams.scheduling.cadence import BATCH_US, TIMESTAMPS_PER_DISPATCH, batch_length_us
 from streams.scheduling.cost_model import CostModel
 from streams.scheduling.in_time import QUEUED_SHARE, OperatorCost, own_part_us, tuples_in_time
 from streams.scheduling.recent_rates import RecentRates
@@ -53,16 +53,6 @@ from streams.scheduling.run_queue import Instance, Policy, RunQueue
 from streams.scheduling.tasks import TaskOperator, extract_tasks
 from streams.vectors.chunk import rows_bytes
 from topology.cluster_clock import ClusterClock
-
-BLOCKING_SHARE = 1 / 6
-"""Length of a batch as a share of the tightest sub-deadline on this host: input that arrives
-meanwhile waits that long. Admission leaves a fifth to spare, which is more. Much shorter batches
-would be expensive, because each takes a turn of the loop, at a cost that does not depend on the
-batch."""
-
-BATCH_US = (1_000.0, 10_000.0)
-"""Least and greatest length of a batch: dispatching costs more than shorter batches gain, and
-heartbeats wait for longer ones."""
 
 BEHIND_US = 1_000_000
 """A replica is behind if its input waits for longer than this, and for longer than its deadline or
@@ -282,8 +272,7 @@ class Dispatcher:
         self._ready = {name for name, each in self._replicas.items() if each.replica.has_work}
         tightest_us = min((t.sub_deadline_us for t in self._tasks.values()), default=0)
         self.tightest_us = min((t.due_us for t in self._tasks.values()), default=0.0)
-        least_us, most_us = BATCH_US
-        self.batch_length_us = min(max(BLOCKING_SHARE * tightest_us, least_us), most_us)
+        self.batch_length_us = batch_length_us(tightest_us)
         self._look(now_us)
         for task in self._tasks.values():
             self._enqueue_or_rest(task, now_us)
