@@ -252,7 +252,7 @@ class Planning:
             How busy all places were without it.
         """
         refused = overload(before, self.places(), query, self.work)
-        if refused is not None:
+        if refused is not None or not any(each.releases for each in self.flow.fragments.values()):
             return refused
         speeds = {name: played_speed(stream) for name, stream in self.specs.items()}
         return check_periods(query, self.work, self.running, speeds)
