@@ -96,7 +96,7 @@ class Overrun:
     Attributes
     ----------
     at_ms
-        t: its length, ms; the instant by which the work must be done if all is released at 0.
+        t: its length, ms; by then the work must be done if all is released at 0.
     demand_ms
         h(t) + B, ms.
     relieve
