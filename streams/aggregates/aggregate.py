@@ -196,6 +196,13 @@ class Aggregate:
             return None
         return (*group.key, *(one.result() for one in group.accumulators))
 
+    def now(self, at_ms: int) -> Delta | None:
+        """The rows of all groups, as if they entered at a timestamp; None if there is none."""
+        emitted = _Rows()
+        rows = [group.row for group in self._groups.values()]
+        emitted.add([], [row for row in rows if row is not None], at_ms)
+        return emitted.delta(self._kinds)
+
     @property
     def count(self) -> int:
         """Number of groups."""

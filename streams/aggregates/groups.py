@@ -91,6 +91,15 @@ class Groups:
         self._lost, self._rows = 0, None
         self._folded.take(rows.saved())
 
+    def now(self, at_ms: int) -> Delta | None:
+        """The rows of all groups, as if they entered at a timestamp; None if there is none."""
+        if self._rows is not None:
+            return self._rows.now(at_ms)
+        assert self._folded is not None
+        rows = self._row_by_row()
+        rows.load(list(self._folded.saved()()))
+        return rows.now(at_ms)
+
     def held(self) -> int:
         """Number of groups."""
         groups = self._folded if self._rows is None else self._rows

@@ -14,8 +14,9 @@ their ingestion times at w.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from streams.evaluate.limited_releases import LimitedReleases
 from streams.evaluate.loops.evaluation import LoopEvaluation
 from streams.evaluate.newest import Newest
 from streams.evaluate.panes.evaluation import Panes
-from streams.evaluate.protocol import Evaluation, Pass
+from streams.evaluate.protocol import Evaluation, Pass, Showing
 from streams.evaluate.rejected import Rejected
 from streams.evaluate.rejected_count import RejectedCount
 from streams.evaluate.sessions import Sessions
@@ -37,8 +38,8 @@ from streams.evaluate.state_size import StateSize
 from streams.evaluate.stateless import Stateless
 from streams.evaluate.stepwise.incremental import Incremental
 from streams.plan.choice import EvaluationWay, way_of
-from streams.plan.program import Program
-from streams.vectors.chunk import Chunk, ChunkError, Position, stream_schema
+from streams.plan.program import FormerProgram, Program
+from streams.vectors.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
 from streams.vectors.state import (
     SavedInput,
     SavedState,
@@ -125,10 +126,19 @@ class FragmentEngine:
     ----------
     schema
         Of the output rows.
+    hold_ms
+        Event time beyond which nothing is evaluated as long as it is not agreed until when the
+        last former program counts; None: there is no such limit.
+    evaluated_ms
+        Event time up to which its output is complete.
     """
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        self._stages = _stages(program)
+        self._at = 0
+        self.hold_ms: int | None = None
+        self.evaluated_ms = NO_WATERMARK
+        self._program = self._stages[0].program
         self.schema = stream_schema(program.columns)
         self._queues: Mapping[str, InputQueue] = {
             stream: InputQueue(stream, stream_schema(program.input_columns[stream]))
@@ -147,8 +157,7 @@ class FragmentEngine:
         return skipping if self._program.of is None else RejectedTuples(skipping, self.schema)
 
     def _new_inner(self) -> Evaluation:
-        program = self._program.of or self._program
-        schema = stream_schema(program.columns)
+        program, schema = self._inner_program()
 
         def new() -> Evaluation:
             return _ways[way_of(program)](program, schema)
@@ -156,9 +165,57 @@ class FragmentEngine:
         releases = program.releases
         return new() if releases is None else LimitedReleases(new, releases)
 
+    def _inner_program(self) -> tuple[Program, pa.Schema]:
+        program = self._program.of or self._program
+        return program, stream_schema(program.columns)
+
     def evaluates(self, program: Program) -> bool:
         """Whether it is an engine for this program."""
-        return self._program == program
+        return self._stages == _stages(program)
+
+    @property
+    def program(self) -> Program:
+        """What it evaluates at present: the program, or a former one."""
+        return self._program
+
+    def revise(self, program: Program) -> bool:
+        """Go on with a program that was changed in place; returns whether that is possible.
+
+        It is not if the engine has evaluated input beyond a cut by what was to count until there.
+        """
+        stages = _stages(program)
+        at = _stage_at(stages, self.evaluated_ms)
+        if stages[at].program != self._program:
+            return False
+        self._stages, self._at = stages, at
+        return True
+
+    @property
+    def _cut_ms(self) -> int | None:
+        """Until when the present program counts, if that is agreed; None: there is no other."""
+        return self._stages[self._at].until_ms
+
+    def _crosses(self, given: Pass) -> bool:
+        return self._cut_ms is not None and self._cut_ms < given.until_ms
+
+    def _pass_cuts(self, given: Pass) -> Iterator[Pass]:
+        """A pass in parts, with the program that each of them needs in place meanwhile."""
+        while (at_ms := self._cut_ms) is not None and at_ms < given.until_ms:
+            if at_ms > self.evaluated_ms:
+                before, given = given.split(at_ms)
+                yield before
+            self._change()
+        yield given
+
+    def _change(self) -> None:
+        """Have the next program count."""
+        keeps = self._stages[self._at].keeps
+        self._at += 1
+        self._program = self._stages[self._at].program
+        if keeps and isinstance(self._evaluation, Showing):
+            self._evaluation.show(*self._inner_program())
+        else:
+            self._evaluation = self._new_evaluation()
 
     def offer(self, stream: str, chunk: Chunk) -> None:
         """Add the next chunk of an input.
@@ -193,8 +250,11 @@ class FragmentEngine:
         if self._under_way is not None:
             return True
         if self._only is not None:
-            return self._only.first_watermark_ms is not None
+            first_ms = self._only.first_watermark_ms
+            return first_ms is not None and (self.hold_ms is None or first_ms <= self.hold_ms)
         input_watermark_ms = self.input_watermark_ms
+        if self.hold_ms is not None:
+            input_watermark_ms = min(input_watermark_ms, self.hold_ms)
         firsts = (queue.first_watermark_ms for queue in self._queues.values())
         return any(first is not None and first <= input_watermark_ms for first in firsts)
 
@@ -234,10 +294,22 @@ class FragmentEngine:
         if under_way is None and (under_way := self._taken(limit, tuples)) is None:
             return None
         given = under_way.given
+        rejected: list[Rejected] = []
+        cut: Counter[str] = Counter()
+        done: list[pa.RecordBatch] = []
         try:
             with np.errstate(all="ignore"):
                 # Results that are not numbers become NULL: numpy need not warn.
-                rows = self._run(given, whole=whole)
+                rows: pa.RecordBatch | None = None
+                # A pass that crosses a cut is not left in between.
+                whole = whole or self._crosses(given)
+                for part in self._pass_cuts(given):
+                    if (rows := self._run(part, whole=whole)) is None:
+                        break
+                    done.append(rows)
+                    rejected += () if self._skipping is None else self._skipping.rejected
+                    if isinstance(self._evaluation, LoopEvaluation):
+                        cut.update(self._evaluation.cut())
         except Exception as failed:
             where = failure(self._new_inner, self._program.reads, failed, given)
             message = f"{self._program.name} cannot be evaluated {where}"
@@ -251,15 +323,14 @@ class FragmentEngine:
                 ingestion_times_us=nothing,
                 tuples_in=0,
             )
-        self._under_way = None
-        skipping = self._skipping
+        self._under_way, self.evaluated_ms = None, given.until_ms
         return Evaluated(
-            rows=rows,
+            rows=done[0] if len(done) == 1 else pa.concat_batches(done),
             watermarks_ms=under_way.watermarks_ms,
             ingestion_times_us=under_way.ingestion_times_us,
             tuples_in=given.rows,
-            rejected=() if skipping is None else tuple(skipping.rejected),
-            cut=self._evaluation.cut() if isinstance(self._evaluation, LoopEvaluation) else {},
+            rejected=tuple(rejected),
+            cut=cut,
         )
 
     def _run(self, given: Pass, *, whole: bool) -> pa.RecordBatch | None:
@@ -330,9 +401,13 @@ class FragmentEngine:
         """
         if self._only is not None:
             watermarks_ms, ingestion_times_us = self._only.head(limit)
+            if self.hold_ms is not None:
+                limit = min(limit, int(watermarks_ms.searchsorted(self.hold_ms, side="right")))
             return watermarks_ms[:limit], ingestion_times_us[:limit]
         heads = [queue.head(limit) for queue in self._queues.values()]
         input_watermark_ms = self.input_watermark_ms
+        if self.hold_ms is not None:
+            input_watermark_ms = min(input_watermark_ms, self.hold_ms)
         reached = [
             watermarks_ms[: watermarks_ms.searchsorted(input_watermark_ms, side="right")]
             for watermarks_ms, _ in heads
@@ -386,6 +461,8 @@ class FragmentEngine:
         """
         if isinstance(saved, PreparedState) and (prepared := saved.take(self._program)) is not None:
             self._evaluation, self._under_way = prepared._evaluation, None
+            self._at, self._program = prepared._at, prepared._program
+            self.evaluated_ms = prepared.evaluated_ms
             for stream, queue in prepared._queues.items():
                 self._queues[stream].restore(queue.position, queue.taken)
             return
@@ -396,9 +473,13 @@ class FragmentEngine:
         """As `restore`, in steps of milliseconds. The last step changes the engine."""
         pieces = saved.pieces()
         record = read_record(next(pieces, b""))
-        if record.statement != self._program.text:
-            raise SnapshotError(f"the snapshot is of another statement: {record.statement}")
-        evaluation = self._new_evaluation()
+        evaluated_ms = min(each.position.watermark_ms for each in record.inputs.values())
+        at = self._stage_of(record.statement, evaluated_ms)
+        before, self._program = self._program, self._stages[at].program
+        try:
+            evaluation = self._new_evaluation()
+        finally:
+            self._program = before
         stateful = dict(evaluation.stateful())
         if set(record.inputs) != set(self._queues) or set(record.operators) != set(stateful):
             raise SnapshotError("the snapshot has other inputs or operators than the statement")
@@ -410,8 +491,27 @@ class FragmentEngine:
             # Damage may show as any error.
             raise SnapshotError(f"the snapshot cannot be understood: {failed!r}") from failed
         self._evaluation, self._under_way = evaluation, None
+        self._at, self._program = at, self._stages[at].program
+        self.evaluated_ms = evaluated_ms
         for stream, saved_input in record.inputs.items():
             self._queues[stream].restore(saved_input.position, saved_input.taken)
+
+    def _stage_of(self, statement: str, evaluated_ms: int) -> int:
+        """The place among the former programs and the present one that a snapshot is of.
+
+        Raises
+        ------
+        SnapshotError
+            It is of none of them, or was taken beyond the cut until which that one counts.
+        """
+        places = [at for at, each in enumerate(self._stages) if each.program.text == statement]
+        if not places:
+            raise SnapshotError(f"the snapshot is of another statement: {statement}")
+        for at in places:
+            until_ms = self._stages[at].until_ms
+            if until_ms is None or evaluated_ms <= until_ms:
+                return at
+        raise SnapshotError("the snapshot is of a former statement, from beyond its end")
 
 
 class PreparedState(SavedState):
@@ -435,6 +535,20 @@ class PreparedState(SavedState):
         """The engine, if nobody has taken it and it evaluates this program."""
         engine, self._engine = self._engine, None
         return engine if engine is not None and engine.evaluates(program) else None
+
+
+def _stages(program: Program) -> tuple[FormerProgram, ...]:
+    """The former programs, and the present one at the end."""
+    last = FormerProgram(program=replace(program, former=()), until_ms=None, keeps=True)
+    return (*program.former, last)
+
+
+def _stage_at(stages: Sequence[FormerProgram], evaluated_ms: int) -> int:
+    """The place of the program that counts for an engine that has come so far."""
+    for at, each in enumerate(stages[:-1]):
+        if each.until_ms is None or evaluated_ms <= each.until_ms:
+            return at
+    return len(stages) - 1
 
 
 def _first_times(

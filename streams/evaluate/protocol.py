@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from streams.plan.program import Program
 from streams.vectors.chunk import NO_WATERMARK, TIMESTAMP
 from streams.vectors.state import Stateful
 
@@ -56,14 +57,24 @@ class Pass(NamedTuple):
         after_ms
             Up to where all is evaluated; at least two milliseconds before the end.
         """
+        middle_ms = (after_ms + self.until_ms) // 2
+        first_ms = min(
+            (
+                int(rows.column(TIMESTAMP)[0].as_py())
+                for rows in self.taken.values()
+                if rows is not None
+            ),
+            default=middle_ms + 1,
+        )
+        return self.split(first_ms - 1 if after_ms < first_ms - 1 else middle_ms)
+
+    def split(self, at_ms: int) -> tuple[Pass, Pass]:
+        """The tuples up to a timestamp before the watermark, and the rest."""
         times = {
             stream: rows.column(TIMESTAMP).to_numpy(zero_copy_only=False)
             for stream, rows in self.taken.items()
             if rows is not None
         }
-        middle_ms = (after_ms + self.until_ms) // 2
-        first_ms = min((int(one[0]) for one in times.values()), default=middle_ms + 1)
-        at_ms = first_ms - 1 if after_ms < first_ms - 1 else middle_ms
         before, after = dict(self.taken), dict(self.taken)
         ids_after = dict(self.first_ids)
         for stream, timestamps in times.items():
@@ -93,4 +104,21 @@ class Evaluation(Protocol):
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
         """The operators that have state, by name: the same ones, in one order, for a program."""
+        ...
+
+
+@runtime_checkable
+class Showing(Protocol):
+    """An evaluation whose state says more than its output shows: what it shows may change."""
+
+    def show(self, program: Program, schema: pa.Schema) -> None:
+        """Go on with the same state for another SELECT list, HAVING or TOP.
+
+        Parameters
+        ----------
+        program
+            Differs from the present one in nothing else (`streams.plan.revision.why_anew`).
+        schema
+            Of its output.
+        """
         ...

@@ -81,15 +81,11 @@ class Sessions(Evaluation):
         kernels.want()
         self._stream = window.stream
         self._gap_ms = window.session_ms
-        self._schema = schema
-        self._kinds = tuple(program.columns.values())
-        self._no_rows = emitted_batch([], self._kinds, schema)
+        self.show(program, schema)
         self._places = program.read_places(window.stream)
         self._read_kinds = program.read_kinds(window.stream)
         self._condition = None if source.condition is None else evaluator(source.condition)
         self._key_plans = group.keys
-        self._having = None if select.having is None else Filter(select.having)
-        self._project = Project(select.outputs)
         self._keys = Keys([key.kind for key in group.keys])
         self._parts = Parts(group.aggregates)
         self._arguments = Arguments(self._parts.parts)
@@ -103,6 +99,15 @@ class Sessions(Evaluation):
         self._unsettled = 0
         self._compact_at = COMPACT_FROM
         self._make_room(FIRST_SESSIONS)
+
+    def show(self, program: Program, schema: pa.Schema) -> None:
+        """See `Showing`."""
+        (select,) = program.selects
+        self._schema = schema
+        self._kinds = tuple(program.columns.values())
+        self._no_rows = emitted_batch([], self._kinds, schema)
+        self._having = None if select.having is None else Filter(select.having)
+        self._project = Project(select.outputs)
 
     def _make_room(self, begun: int) -> None:
         """Have room for the keys that have a code, and for so many more sessions."""

@@ -29,9 +29,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from streams.evaluate.protocol import Evaluation, Pass
+from streams.evaluate.protocol import Evaluation, Pass, Showing
 from streams.evaluate.rejected import Rejected, RejectedCounter, said, shown_apart
 from streams.evaluate.rejected_count import RejectedCount
+from streams.plan.program import Program
 from streams.vectors.chunk import TIMESTAMP
 from streams.vectors.state import Pieces, State, Stateful, load_operators
 
@@ -80,6 +81,15 @@ class Skipping:
         """The operators that have state, by name, and what was rejected."""
         yield from self._inner.stateful()
         yield "rejected", self._counter
+
+    def show(self, program: Program, schema: pa.Schema) -> None:
+        """See `streams.evaluate.protocol.Showing`; `new` makes evaluations of that program now."""
+        if isinstance(self._inner, Showing):
+            self._inner.show(program, schema)
+        else:
+            self._inner = self._new()
+        # It cannot go back to a state that shows something else.
+        self._saved = None
 
     def run(self, given: Pass) -> pa.RecordBatch:
         """Evaluate all tuples up to a watermark that can be evaluated.
@@ -220,6 +230,10 @@ class RejectedTuples:
         ]
         named = [dict(zip(self._schema.names, row, strict=True)) for row in rows]
         return pa.RecordBatch.from_pylist(named, schema=self._schema)
+
+    def show(self, program: Program, schema: pa.Schema) -> None:
+        """See `streams.evaluate.protocol.Showing`: what is rejected is shown alike."""
+        self._skipping.show(program, schema)
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
         """See `Evaluation`."""

@@ -331,6 +331,26 @@ class ReleasePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FormerProgram:
+    """What a statement was until it was changed in place (`streams.plan.revision`).
+
+    Attributes
+    ----------
+    program
+        It has no former programs itself.
+    until_ms
+        Event time of the cut: up to there this program counts, and after it the next one. None: it
+        is not agreed yet.
+    keeps
+        Whether the next program goes on with the state of this one; else it begins anew.
+    """
+
+    program: Program
+    until_ms: int | None
+    keeps: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A compiled statement.
 
@@ -368,6 +388,8 @@ class Program:
     releases
         When it shows its relation if it is periodic. Its windows with a range slide by the period,
         unless they count rows or slide by themselves.
+    former
+        What it was before, the oldest first, as long as some state may be of that.
     """
 
     name: str
@@ -386,6 +408,7 @@ class Program:
     of: Program | None = None
     loop: LoopPlan | None = None
     releases: ReleasePlan | None = None
+    former: tuple[FormerProgram, ...] = ()
 
     @property
     def rejections(self) -> Program:
@@ -482,6 +505,11 @@ class Program:
             name: place for place, name in enumerate((TIMESTAMP, *self.input_columns[stream]))
         }
         return tuple(places[name] for name in self.reads[stream])
+
+    def needed_places(self, stream: str) -> tuple[int, ...]:
+        """The same of all columns that this program or a former one uses, rising."""
+        programs = (self, *(each.program for each in self.former))
+        return tuple(sorted({place for each in programs for place in each.read_places(stream)}))
 
     @property
     def stateless(self) -> bool:

@@ -39,14 +39,19 @@ class KeyJoin(Evaluation, ABC):
     def __init__(self, program: Program, schema: pa.Schema) -> None:
         (select,) = program.selects
         kernels.want()
-        self._schema = schema
-        self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
+        self.show(program, schema)
         keys, conditions = join_conditions(program)
         self.left, self.right = (
             JoinSide(program, source, of_side)
             for source, of_side in zip(select.sources, zip(*keys, strict=True), strict=True)
         )
         self._conditions = tuple(map(evaluator, conditions))
+
+    def show(self, program: Program, schema: pa.Schema) -> None:
+        """See `Showing`."""
+        (select,) = program.selects
+        self._schema = schema
+        self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
         self._outputs: list[tuple[Typed, Evaluator]] = [
             (output, evaluator(output)) for output in select.outputs
         ]

@@ -63,9 +63,6 @@ class Panes(Evaluation):
         self._range_ms, self._slide_ms = window.range_ms, window.slide_ms
         self._offset_ms = window.offset_ms
         self._pane_ms = gcd(window.range_ms, window.slide_ms)
-        self._schema = schema
-        self._kinds = tuple(program.columns.values())
-        self._no_rows = emitted_batch([], self._kinds, schema)
         self._places = program.read_places(window.stream)
         self._read_kinds = program.read_kinds(window.stream)
         self._condition = None if source.condition is None else evaluator(source.condition)
@@ -86,6 +83,20 @@ class Panes(Evaluation):
         self._results = Results([one.kind for one in group.aggregates])
         """The aggregates of groups as of the last boundary."""
         self._results.allocate(self._window.room)
+        self._relation: RelationToStream | None = None
+        self._last_rows: Frame | None = None
+        """What the last boundary emitted, if the next may emit the same."""
+        self._use(program, schema)
+        self._loader = WindowLoader(self._window)
+
+    def _use(self, program: Program, schema: pa.Schema) -> None:
+        """Have the output show of the groups what a program says."""
+        (select,) = program.selects
+        group = select.group
+        assert group is not None
+        self._schema = schema
+        self._kinds = tuple(program.columns.values())
+        self._no_rows = emitted_batch([], self._kinds, schema)
         self._having = None if select.having is None else Filter(select.having)
         self._project = Project(select.outputs)
         self._top = None if select.top is None else TopRows(select.top, select.outputs, stays=False)
@@ -96,13 +107,32 @@ class Panes(Evaluation):
         """Whether all groups have rows in the output, which differ."""
         self._whole = shows_all and fields.issuperset(range(len(self._group_kinds)))
         """Whether different rows of a group differ in the output too."""
-        self._relation: RelationToStream | None = None
+        self._relation = None
         if self._to_stream is ToStream.RSTREAM and not self._keyed:
             self._relation = RelationToStream(self._kinds)
         self._changes = ChangesToStream(inserted=self._to_stream is ToStream.ISTREAM)
-        self._loader = WindowLoader(self._window)
-        self._last_rows: Frame | None = None
-        """What the last boundary emitted, if the next may emit the same."""
+        self._last_rows = None
+
+    def show(self, program: Program, schema: pa.Schema) -> None:
+        """See `Showing`."""
+        in_order = self._to_stream is ToStream.RSTREAM and self._relation is None
+        codes = self._shown if in_order else self._held()
+        self._use(program, schema)
+        keeps_order = self._to_stream is ToStream.RSTREAM and self._relation is None
+        self._shown = codes if keeps_order else no_codes
+        if self._top is None and self._relation is None:
+            return
+        rows = self._rows_of(codes)
+        entering = np.ones(rows.length, dtype=np.bool_)
+        delta = self._selected(rows, entering, self._boundary_ms)
+        if self._relation is not None and delta is not None:
+            self._relation.step(delta)
+
+    def _held(self) -> Codes:
+        """The groups that had a row at the last boundary, in the order of their first tuples."""
+        if not self._key_plans:
+            return np.zeros(1 if self._started else 0, dtype=np.int32)
+        return self._window.in_order(list(self._window.held))
 
     # Tuples
 

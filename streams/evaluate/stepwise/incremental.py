@@ -37,6 +37,7 @@ from streams.operators.window import (
 )
 from streams.plan.choice import ranks_panes
 from streams.plan.program import Program, WindowPlan
+from streams.vectors.chunk import NO_WATERMARK
 from streams.vectors.state import Stateful
 from streams.vectors.vector import Delta, Emitted, Frame, emitted_batch, empty_frame, from_arrow
 
@@ -77,12 +78,23 @@ class Incremental(Evaluation):
         self._least_slide_ms = min((slide_ms for _, slide_ms in sliding), default=1)
         self._relations = [relation_pipeline(program, plan) for plan in program.relations]
         self._selects = UnionPipeline(program, program.selects)
-        self._to_stream: ChangesToStream | RelationToStream
-        if program.to_stream is ToStream.RSTREAM:
-            self._to_stream = RelationToStream(self._kinds)
-        else:
-            inserted = program.to_stream is ToStream.ISTREAM
-            self._to_stream = ChangesToStream(inserted=inserted)
+        self._to_stream = self._new_to_stream()
+
+    def _new_to_stream(self) -> ChangesToStream | RelationToStream:
+        if self._program.to_stream is ToStream.RSTREAM:
+            return RelationToStream(self._kinds)
+        return ChangesToStream(inserted=self._program.to_stream is ToStream.ISTREAM)
+
+    def show(self, program: Program, schema: pa.Schema) -> None:
+        """See `Showing`."""
+        self._program, self._schema = program, schema
+        self._kinds = tuple(program.columns.values())
+        self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
+        # They are there at all timestamps that follow.
+        shown = self._selects.show(program, program.selects, NO_WATERMARK)
+        self._to_stream = self._new_to_stream()
+        if shown is not None and isinstance(self._to_stream, RelationToStream):
+            self._to_stream.step(shown)
 
     def run(self, given: Pass) -> pa.RecordBatch:
         """See `Evaluation`."""

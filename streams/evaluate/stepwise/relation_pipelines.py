@@ -53,9 +53,22 @@ class UnionPipeline:
         self._child_of = [plans.index(select.child) for select in selects]
         self._selects = [SelectPipeline(program, plan) for plan in selects]
 
+    def show(self, program: Program, selects: Sequence[SelectPlan], at_ms: int) -> Delta | None:
+        """Have other SELECT lists be over the same; returns the rows of groups that they show.
+
+        Parameters
+        ----------
+        at_ms
+            The timestamp that those rows are given.
+        """
+        self._selects = [SelectPipeline(program, plan) for plan in selects]
+        return self._shown([child.groups_now(at_ms) for child in self._children])
+
     def step(self, deltas: Sequence[Delta | None], first_ms: int) -> Delta | None:
         """See `RelationPipeline`."""
-        changes = [child.step(deltas, first_ms) for child in self._children]
+        return self._shown([child.step(deltas, first_ms) for child in self._children])
+
+    def _shown(self, changes: Sequence[Delta | None]) -> Delta | None:
         parts = (
             select.step(changes[child])
             for select, child in zip(self._selects, self._child_of, strict=True)

@@ -99,6 +99,10 @@ class ChildPipeline:
             change = self._groups.step(change, first_ms)
         return change
 
+    def groups_now(self, at_ms: int) -> Delta | None:
+        """The rows of all groups, as if they entered at a timestamp; None if there is none."""
+        return None if self._groups is None else self._groups.now(at_ms)
+
     @property
     def joined_rows(self) -> int:
         """Number of rows that a join compares changes with; 0 without a join."""
