@@ -113,6 +113,8 @@ class Replica:
     is_founder
         Whether it has begun its generation, and been primary ever since. No other replica has then
         made output of this generation.
+    hold_ms
+        Event time beyond which it evaluates nothing, while a change of its statement is agreed.
     stopped
         Inputs in which this standby has stopped before a discontinuity. Its primary's state takes
         it across. If it takes over, it crosses by itself.
@@ -141,12 +143,45 @@ class Replica:
         self.departure = Departure()
         self.is_founder = False
         self.stopped: set[str] = set()
+        self.hold_ms: int | None = None
         self._room_bytes = ANY_BYTES
         self._group_bytes = FIRST_GROUP_BYTES
 
+    def hold(self, until_ms: int | None) -> None:
+        """Evaluate nothing beyond an event time, until told otherwise; None: go on."""
+        self.hold_ms = self.engine.hold_ms = until_ms
+
+    def revise(self, program: Program) -> set[str] | None:
+        """Go on with a statement that was changed in place.
+
+        Returns the inputs that must be read again from where they are, because columns are needed
+        that were not asked for; None if it has evaluated beyond the cut: then it is of no use.
+        """
+        if not self.engine.revise(program):
+            return None
+        before = {stream: self.columns_of(stream) for stream in self.inputs}
+        self.program = program
+        wider = {s for s, had in before.items() if not set(self.columns_of(s)) <= set(had)}
+        for stream in wider:
+            entry = self.inputs[stream]
+            if self.role is ReplicaRole.WARMING:
+                entry.cursor.reset()
+                entry.release()
+            else:
+                position = self.engine.position_of(stream)
+                self.engine.drop_waiting(stream)
+                entry.cursor.resume(position, entry.cursor.generation)
+        return wider
+
+    def begin_with(self, program: Program) -> None:
+        """Give the state up, and wait for one of another replica, for a statement that changed."""
+        self.discard_state(RoleEvent.STATE_UNUSABLE)
+        self.program = program
+        self.engine = FragmentEngine(program)
+
     def columns_of(self, stream: str) -> Columns:
         """The columns of an input that its program uses."""
-        return tuple(place for place in self.program.read_places(stream) if place)
+        return tuple(place for place in self.program.needed_places(stream) if place)
 
     @property
     def accepts_subscribers(self) -> bool:
@@ -579,6 +614,7 @@ class Replica:
         joined: dict[str, list[Chunk]],
     ) -> None:
         """Go on with an engine that stands at a cut, and with the chunks received beyond it."""
+        engine.hold_ms = self.hold_ms
         for stream, chunks in joined.items():
             for chunk in chunks:
                 engine.offer(stream, chunk)

@@ -22,7 +22,13 @@ from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.errors import InvalidInput, Outdated, Unreachable
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.progress import Progress, silent
-from orchestrator.records import ClusterRecord, ProposalRecord, StateSpec
+from orchestrator.records import (
+    BeginFrom,
+    ClusterRecord,
+    ProposalRecord,
+    QueryRecord,
+    StateSpec,
+)
 from orchestrator.results.changes import Applied, Change, Effect
 from orchestrator.store.protocol import Store
 
@@ -46,14 +52,24 @@ SHOWN_PROBLEMS = 10
 def changes(view: ClusterView, manifests: Manifests) -> tuple[Change, ...]:
     """Effects of applying admitted manifests.
 
-    Admission refuses those that would change what runs, so a known name means no change.
+    Admission refuses those that would change a stream that runs.
     """
-    named = [("Stream", each.record.name, view.streams) for each in manifests.streams]
-    named += [("Query", each.record.name, view.queries) for each in manifests.queries]
-    return tuple(
-        Change(kind=kind, name=name, effect=Effect.UNCHANGED if name in known else Effect.NEW)
-        for kind, name, known in named
-    )
+    streams = [
+        Change(
+            kind="Stream",
+            name=each.record.name,
+            effect=Effect.UNCHANGED if each.record.name in view.streams else Effect.NEW,
+        )
+        for each in manifests.streams
+    ]
+    return (*streams, *(_query_change(view, each.record) for each in manifests.queries))
+
+
+def _query_change(view: ClusterView, query: QueryRecord) -> Change:
+    effect, found = Effect.NEW, view.queries.get(query.name)
+    if found is not None:
+        effect = Effect.UNCHANGED if found.record == query else Effect.CHANGED
+    return Change(kind="Query", name=query.name, effect=effect)
 
 
 def check_cluster(view: ClusterView, manifest: ClusterManifest) -> None:
@@ -103,6 +119,7 @@ def apply(
     *,
     dry_run: bool = False,
     wait: bool = True,
+    begin: BeginFrom = BeginFrom.NOW,
     on_progress: Progress = silent,
 ) -> Applied:
     """Check and plan all of it, submit it, and wait until every fragment runs with a warm standby.
@@ -116,6 +133,8 @@ def apply(
         Check and plan, but change nothing.
     wait
         Whether to wait for the fragments.
+    begin
+        From where on statements of changed queries read whose state cannot be kept.
 
     Raises
     ------
@@ -129,7 +148,7 @@ def apply(
     with ProposalClient(store, on_progress) as client:
         attempts = ATTEMPTS
         while True:
-            plan = client.plan(manifests)
+            plan = client.plan(manifests, begin)
             view = read_view(store)
             flow = _flow(view, client.proposal)
             check_edges(store, view, manifests, flow, on_progress)
@@ -183,8 +202,11 @@ def _begins_anew(
 def _flow(view: ClusterView, proposal: ProposalRecord) -> Dataflow:
     """The dataflow as it will be, with the columns of all outputs."""
     streams = view.stream_records | {each.name: each for each in proposal.streams}
+    changed = proposal.alterations
     queries = view.query_records | {each.name: each for each in proposal.queries}
+    queries |= {each.query.name: each.query for each in changed}
     running = view.running_records | {each.name: each for each in proposal.running}
+    running |= {each.query.name: each.running for each in changed}
     flow, _ = sound_dataflow(streams, queries, running)
     return flow
 

@@ -34,7 +34,7 @@ LOOK_EVERY_S = 0.1
 def check_edges(
     store: Store, view: ClusterView, manifests: Manifests, flow: Dataflow, on_progress: Progress
 ) -> None:
-    """Have sites look at the sources and sinks of all streams and queries that are new.
+    """Have sites look at sources and sinks that are new, or other ones than before.
 
     Parameters
     ----------
@@ -88,9 +88,14 @@ def _asked(view: ClusterView, manifests: Manifests, flow: Dataflow) -> dict[str,
                 )
             )
     for query in (manifest.record for manifest in manifests.queries):
-        if query.name in view.queries:
-            continue
+        running = view.queries.get(query.name)
+        before = None if running is None else running.record
         for output, site in query.outputs.items():
+            if before is not None and (site, query.sinks.get(output)) == (
+                before.outputs.get(output),
+                before.sinks.get(output),
+            ):
+                continue
             leaving[site].append(
                 SinkAssignment(
                     stream=output,

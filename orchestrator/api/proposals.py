@@ -19,7 +19,14 @@ from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.errors import Unreachable
 from orchestrator.manifest import Manifests
 from orchestrator.progress import Progress, silent
-from orchestrator.records import ApplyRequest, PlanDocument, ProposalRecord, Refusal, Wish
+from orchestrator.records import (
+    ApplyRequest,
+    BeginFrom,
+    PlanDocument,
+    ProposalRecord,
+    Refusal,
+    Wish,
+)
 from orchestrator.store.protocol import LEADER, PROPOSALS, Store
 from orchestrator.store.requests import LeaderRequest, lost, no_longer
 
@@ -82,7 +89,7 @@ class ProposalClient:
         assert self._proposal is not None, "nothing was asked"
         return self._proposal
 
-    def plan(self, manifests: Manifests) -> PlanDocument:
+    def plan(self, manifests: Manifests, begin: BeginFrom = BeginFrom.NOW) -> PlanDocument:
         """The leader's plan of what runs, and of manifests beside it.
 
         What is refused because of latencies is asked again until they are known: the first round
@@ -97,7 +104,7 @@ class ProposalClient:
         Unreachable
             Nobody leads.
         """
-        wish = ApplyRequest(streams=manifests.streams, queries=manifests.queries)
+        wish = ApplyRequest(streams=manifests.streams, queries=manifests.queries, begin=begin)
         give_up = time.monotonic() + SETTLES_S
         while True:
             view = read_view(self._store)

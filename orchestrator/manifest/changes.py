@@ -69,6 +69,19 @@ def refuse_change(
     )
 
 
+def changed_fields(wanted: QueryRecord, running: QueryRecord) -> tuple[tuple[str, str, str], ...]:
+    """Fields in which a query differs from the one that runs: name, value there, value here.
+
+    Statements are told apart from these.
+    """
+    now, was = in_words(wanted), in_words(running)
+    return tuple(
+        (field, was.get(field, NOT_SET), now.get(field, NOT_SET))
+        for field in dict.fromkeys((*was, *now))
+        if field != "statements" and was.get(field) != now.get(field)
+    )
+
+
 def in_words(record: StreamRecord | QueryRecord) -> dict[str, str]:
     """A record as a manifest would say it: dotted field → value with its unit."""
     fields: dict[str, Any] = msgspec.to_builtins(record)

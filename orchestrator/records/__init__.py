@@ -32,6 +32,14 @@ from orchestrator.records.base import (
     Record,
     ReplicaId,
 )
+from orchestrator.records.changed_queries import (
+    BeginFrom,
+    ChangedField,
+    ChangedQuery,
+    ChangedStatement,
+    QueryAlteration,
+    StatementEffect,
+)
 from orchestrator.records.checkpoints import (
     CheckpointsRecord,
     Restoration,
@@ -60,10 +68,12 @@ from orchestrator.records.figures import (
 from orchestrator.records.fragments import (
     CordonRecord,
     DisturbedLink,
+    FormerStatement,
     FragmentRecord,
     HistoryEvent,
     IssuedRecord,
     PlanFigures,
+    PlannedRestart,
     RecoverySplit,
     ReplicaLoss,
     Restarts,
@@ -77,6 +87,7 @@ from orchestrator.records.hosts import (
     ClockOffset,
     ClocksRecord,
     CostStatus,
+    HoldingStatus,
     HostLoad,
     Incident,
     InputStatus,

@@ -6,7 +6,7 @@ from typing import Literal
 
 from ha.beginning import Beginning
 from orchestrator.records.base import Peer, Record
-from orchestrator.records.fragments import RecoverySplit
+from orchestrator.records.fragments import FormerStatement, RecoverySplit
 from orchestrator.records.spec import (
     BatchingName,
     DriverSpec,
@@ -72,6 +72,8 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     paced: tuple[str, ...] = ()
     """Inputs of which its host takes no more than it can evaluate in time: they come from streams
     that drop overdue tuples where they enter, and from no others."""
+    former: tuple[FormerStatement, ...] = ()
+    """What its statement was before, the oldest first, as long as a state may be of that."""
 
     @property
     def others(self) -> tuple[str, ...]:

@@ -80,6 +80,15 @@ class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """From where on the present state has its input, if it is not the fragment's first one."""
     functions: dict[str, str] = {}
     """Installed functions that it calls → fingerprint of the code with which it runs."""
+    former: tuple[FormerStatement, ...] = ()
+    """What its statement was before, the oldest first, as long as a state may be of that."""
+    restart: PlannedRestart | None = None
+    """That it begins from nothing as soon as its query is changed."""
+
+    @property
+    def changing(self) -> FormerStatement | None:
+        """The former statement of a change whose cut is not agreed yet."""
+        return self.former[-1] if self.former and self.former[-1].until_ms is None else None
 
     @property
     def key(self) -> str:
@@ -128,6 +137,52 @@ class ReplicaLoss(Record, frozen=True, kw_only=True):
     report: tuple[int, int] | None = None
     """The host's report that stood in the store when the loss was recorded, if one did
     (`Versioned.report`): only a later one is a sign of life."""
+
+
+class FormerStatement(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What a fragment's statement was until it was changed in place.
+
+    Attributes
+    ----------
+    statement
+        The one CQL statement.
+    skips
+        Whether tuples on which it fails were left out.
+    functions
+        Installed functions that it calls → fingerprints of their code.
+    change
+        Number of the change that ended it; a later change has a greater one.
+    keeps
+        Whether the next statement goes on with its state; else that begins anew.
+    until_ms
+        Event time of the cut: up to there this statement counts. None: its replicas have yet to
+        say up to where they may have evaluated by it.
+    """
+
+    statement: str
+    skips: bool = False
+    functions: dict[str, str] = {}
+    change: int
+    keeps: bool
+    until_ms: int | None = None
+
+
+class PlannedRestart(Record, frozen=True, kw_only=True):
+    """A fragment's statement is changed so that it reads its input from another place on.
+
+    Attributes
+    ----------
+    change
+        Number of the change.
+    why
+        A phrase.
+    all_input
+        Whether it is to read all input that can be had; else what follows its last results.
+    """
+
+    change: int
+    why: str
+    all_input: bool
 
 
 class Restarts(Record, frozen=True, kw_only=True):

@@ -189,6 +189,24 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     """The checkpoint that it was to go on from, and cannot; `failure` says why."""
     lost_input: dict[str, LostInput] = {}
     """Input stream → what it lacked of that when it began from nothing."""
+    holding: HoldingStatus | None = None
+    """That it holds for a change of its statement whose cut is not agreed yet."""
+
+
+class HoldingStatus(Record, frozen=True, kw_only=True):
+    """A replica's promise for a change of its statement.
+
+    Attributes
+    ----------
+    change
+        Number of the change.
+    until_ms
+        Event time beyond which it evaluates nothing until the cut is agreed; None: it has no state
+        and evaluates nothing at all.
+    """
+
+    change: int
+    until_ms: int | None
 
 
 class LostInput(Record, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from orchestrator.errors import Drifted, InvalidInput, Refused, VivaceError
 from orchestrator.records.automation import AutomaticRequest
 from orchestrator.records.base import Record
+from orchestrator.records.changed_queries import BeginFrom, ChangedQuery, QueryAlteration
 from orchestrator.records.explanations import FragmentExplanation, RefusalExplanation
 from orchestrator.records.figures import FragmentPlan, PlaceLoad, QueryPlan
 from orchestrator.records.fragments import FragmentRecord, PlanFigures
@@ -46,6 +47,8 @@ class PlanDocument(Record, frozen=True, kw_only=True):
         How busy nodes and machines would be; nothing of those that do not tell their processors.
     rewrites
         Query → what was decided of its statements that may run in another way than written.
+    changed
+        What becomes of queries that are changed in place.
     """
 
     fragments: tuple[FragmentPlan, ...]
@@ -54,6 +57,7 @@ class PlanDocument(Record, frozen=True, kw_only=True):
     map: str | None = None
     loads: tuple[PlaceLoad, ...] = ()
     rewrites: dict[str, tuple[Rewrite, ...]] = {}
+    changed: tuple[ChangedQuery, ...] = ()
 
     def _repr_html_(self) -> str:
         from orchestrator.records.html import html
@@ -66,6 +70,8 @@ class ApplyRequest(Record, frozen=True, kw_only=True, tag="apply"):
 
     streams: tuple[StreamManifest, ...] = ()
     queries: tuple[QueryManifest, ...] = ()
+    begin: BeginFrom = BeginFrom.NOW
+    """For statements of changed queries whose state cannot be kept."""
 
 
 class SwitchRequest(Record, frozen=True, kw_only=True, tag="switch"):
@@ -219,6 +225,8 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
         Why there is no plan.
     streams, queries, running
         What is new.
+    alterations
+        Of queries that run.
     placements
         Of the new queries, in the order in which they were planned.
     moves, deletion
@@ -247,6 +255,7 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
     queries: tuple[QueryRecord, ...] = ()
     running: tuple[RunningQueryRecord, ...] = ()
     placements: tuple[QueryPlacement, ...] = ()
+    alterations: tuple[QueryAlteration, ...] = ()
     moves: PlannedMoves | None = None
     file: PlanFile | None = None
     deletion: Deletion | None = None

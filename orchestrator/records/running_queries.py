@@ -69,6 +69,8 @@ class RunningQueryRecord(Record, frozen=True, kw_only=True):
     trials: dict[str, Tried] = {}
     """By fragment."""
     rewrites: tuple[Rewrite, ...] = ()
+    change: int = 0
+    """Number of the last change in place, issued by the store; 0: there was none."""
 
     def rewrite(self, kind: RewriteKind, fragment: str) -> Rewrite | None:
         """The decision of a kind on a statement."""

@@ -12,6 +12,7 @@ class Effect(Enum):
     """The effect of applying on a stream or a query."""
 
     NEW = "new"
+    CHANGED = "changed"
     UNCHANGED = "unchanged"
 
 

@@ -1,20 +1,28 @@
 """Whether manifests can be applied: the same planning as the leader's, before anything is written.
 
-A stream or query that is in the store already stays as it is: it is applied again only if its
-manifest says the same.
+A stream that is in the store already stays as it is: it is applied again only if its manifest says
+the same. A query that runs and whose manifest says something else is changed in place
+(`control.planning.changing`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.control.decide.basis import digests, under_nodes, under_queries
+from orchestrator.control.decide.move_steps import in_legal_order, steps_to
 from orchestrator.control.decide.placing import placement
 from orchestrator.control.observe.dataflow import Dataflow, InvalidQuery, dataflow, located
 from orchestrator.control.observe.latencies import latency_uncertainty_ms
 from orchestrator.control.observe.view import ClusterView
+from orchestrator.control.planning.changing import (
+    QueryChanges,
+    decided_again,
+    place_changed,
+    query_changes,
+)
 from orchestrator.control.planning.collisions import check_collisions
 from orchestrator.control.planning.overdue import ACKNOWLEDGEMENTS, ways_of
 from orchestrator.control.planning.periods import BETWEEN, PeriodsUnattainable
@@ -34,6 +42,8 @@ from orchestrator.manifest.changes import refuse_change
 from orchestrator.manifest.kinds import QueryManifest, StreamManifest, place_of
 from orchestrator.manifest.load import check_primaries, check_sites
 from orchestrator.records import (
+    BeginFrom,
+    MoveStep,
     NodeKind,
     Overdue,
     QueryPlacement,
@@ -76,6 +86,10 @@ class Admission:
         How busy nodes and machines would be.
     flow
         Streams and fragments of all of them.
+    changes
+        What becomes of queries that are changed in place, by name.
+    moves
+        Moves to where changed queries keep what they ask for.
     """
 
     plan: Plan
@@ -85,6 +99,8 @@ class Admission:
     waiting: Mapping[str, str]
     places: tuple[PredictedPlace, ...]
     flow: Dataflow
+    changes: Mapping[str, QueryChanges]
+    moves: tuple[MoveStep, ...]
 
 
 def check_readable(view: ClusterView, records: Iterable[StreamRecord | QueryRecord]) -> None:
@@ -109,6 +125,7 @@ def admit(
     streams: Sequence[StreamManifest] = (),
     queries: Sequence[QueryManifest] = (),
     tries: Tries | None = None,
+    begin: BeginFrom = BeginFrom.NOW,
 ) -> Admission:
     """Plan what is applied around everything that runs. What runs is evaluated, not planned.
 
@@ -119,6 +136,8 @@ def admit(
     ----------
     tries
         Runs trials of statements; None: nothing is tried.
+    begin
+        From where on statements of changed queries read whose state cannot be kept.
 
     Raises
     ------
@@ -127,13 +146,11 @@ def admit(
     Refused
         It is right, but cannot be had: with the constraint that stands in the way.
     """
-    applied = _Applied(view, streams, queries)
+    applied = _Applied(view, streams, queries, begin)
     applied.check()
     trials = StatementTrials(view, tries)
-    running = trials.of_new(
-        applied.new, applied.all_streams, applied.all_queries, view.running_records
-    )
-    running = view.running_records | running
+    running = trials.of_new(applied.new, applied.all_streams, applied.all_queries, applied.decided)
+    running = {**applied.decided, **running}
     if any(applied.all_queries[name].share for name in applied.new):
         computed = computed_by(applied.all_streams, applied.all_queries)
         offered = [n for n, query in view.query_records.items() if query.share]
@@ -152,27 +169,65 @@ class _Applied:
         view: ClusterView,
         streams: Sequence[StreamManifest],
         queries: Sequence[QueryManifest],
+        begin: BeginFrom,
     ) -> None:
         self._view = view
+        self._begin = begin
         self._streams = streams
         self._queries = queries
         self.all_streams, self.all_queries = _with_applied(view, streams, queries)
         self.new = [q.record.name for q in queries if q.record.name not in view.queries]
+        self.changed = [
+            name
+            for name in dict.fromkeys(q.record.name for q in queries)
+            if name in view.queries and view.queries[name].record != self.all_queries[name]
+        ]
+        self.decided: Mapping[str, RunningQueryRecord] = view.running_records
+        self.changes: dict[str, QueryChanges] = {}
 
     def check(self) -> None:
-        """Refuse mistakes."""
+        """Refuse mistakes, and find out what becomes of the statements of changed queries."""
         view, streams, queries = self._view, self._streams, self._queries
         try:
-            flow = dataflow(self.all_streams, self.all_queries, view.running_records)
+            self._compare()
+            flow = dataflow(self.all_streams, self.all_queries, self.decided)
+            others = [*self.new, *self.changed]
             check_collisions(
                 flow,
                 [stream for stream in streams if stream.record.name not in view.streams],
-                [query for query in queries if query.record.name not in view.queries],
+                [query for query in queries if query.record.name in others],
             )
         except InvalidQuery as problem:
             raise located(problem, queries) from None
+        _check_changing(view, queries, self.changed)
         _check_retired(view, queries)
         _check_live_places(view, streams, queries)
+
+    def _compare(self) -> None:
+        """Note what becomes of the statements of changed queries, and how they run."""
+        view = self._view
+        if not self.changed:
+            return
+        plain = {n: each for n, each in view.running_records.items() if n not in self.changed}
+        written = dataflow(self.all_streams, self.all_queries, plain)
+        again = {
+            name: decided_again(
+                view.queries[name].record,
+                self.all_queries[name],
+                view.running_records.get(name, RunningQueryRecord(name=name)),
+                written,
+            )
+            for name in self.changed
+        }
+        self.decided = plain | again
+        flow = dataflow(self.all_streams, self.all_queries, self.decided)
+        for name in self.changed:
+            self.changes[name] = query_changes(
+                view.queries[name].record,
+                self.all_queries[name],
+                (view.dataflow, flow),
+                self._begin,
+            )
 
     def admitted(
         self, running: Mapping[str, RunningQueryRecord], rewriting: Rewriting
@@ -190,11 +245,22 @@ class _Applied:
         wanted = {upstream for name in applied for upstream in flow.upstream_queries(name)}
         plans: list[Plan] = []
         placements: list[QueryPlacement] = []
-        rests_on = digests(planning, under_queries(planning, self.new))
+        wanted_places: dict[str, tuple[str, str]] = {}
+        touched = [*self.new, *self.changed]
+        rests_on = digests(planning, under_queries(planning, touched))
         waiting = {problem.query: str(problem) for problem in view.problems}
         # Queries that run come first: new ones are placed around them, never the other way round.
         for name in sorted(order(flow, all_queries), key=lambda name: name not in placed):
             try:
+                if name in self.changed:
+                    plan, moved = place_changed(planning, name)
+                    wanted_places |= moved
+                    plans.append(plan)
+                    made = placement(planning, plan)
+                    for record in (*made.updated, *made.created):
+                        planning.note(record)
+                    placements.append(made)
+                    continue
                 if name in placed:
                     plans.append(planning.evaluate(name))
                     continue
@@ -223,6 +289,7 @@ class _Applied:
                 if name in applied:
                     raise _refused(error, applied[name], planning) from None
                 waiting[name] = str(error)
+        moves = self._moves(planning, wanted_places)
         return Admission(
             plan=Plan(
                 placements=tuple(each for plan in plans for each in plan.placements),
@@ -239,7 +306,25 @@ class _Applied:
             waiting=waiting,
             places=planning.places(),
             flow=planning.flow,
+            changes=self.changes,
+            moves=moves,
         )
+
+    def _moves(
+        self, planning: Planning, wanted: Mapping[str, tuple[str, str]]
+    ) -> tuple[MoveStep, ...]:
+        """Moves of replicas of changed queries to where they keep what is asked for.
+
+        Those that break no promise come first; the leader refuses the others, with the reason.
+        """
+        trial = planning.fork()
+        steps: list[MoveStep] = []
+        for name, nodes in wanted.items():
+            record = trial.fragments[trial.work.fragments[name].fragment.key]
+            if record.secondary is not None:
+                steps += steps_to(trial, record, nodes)
+        legal, refused = in_legal_order(trial, steps)
+        return (*legal, *(step for step, _ in refused))
 
 
 def _with_applied(
@@ -258,10 +343,7 @@ def _with_applied(
         refuse_change(stream, known, _way(view, readers))
     for query in queries:
         name = query.record.name
-        readers = [other for other in view.queries if name in flow.upstream_queries(other)]
-        running = view.query_records.get(name, query.record)
-        refuse_change(query, running, _way(view, readers))
-        all_queries[name] = running
+        all_queries[name] = query.record
     return all_streams, all_queries
 
 
@@ -271,6 +353,24 @@ def _way(view: ClusterView, readers: Sequence[str]) -> str:
         return "Nothing reads the stream that runs: apply this one under another name."
     deletions = ", ".join(f"`vivace delete {name}`" for name in order(view.dataflow, readers)[::-1])
     return f"What runs is not changed in place: {deletions}, then apply again."
+
+
+def _check_changing(
+    view: ClusterView, queries: Sequence[QueryManifest], changed: Collection[str]
+) -> None:
+    """Refuse to change a query of which the last change is not agreed yet."""
+    for query in queries:
+        name = query.record.name
+        pending = [
+            found.record.key
+            for found in view.fragments.values()
+            if found.record.query == name
+            and (found.record.changing is not None or found.record.restart is not None)
+        ]
+        if name in changed and pending:
+            problem = f"is being changed: {', '.join(sorted(pending))}"
+            subject = f"query {name} ({query.file})"
+            raise Refused(subject, "name", name, problem, "Try again in a few seconds.", {})
 
 
 def _check_retired(view: ClusterView, queries: Sequence[QueryManifest]) -> None:
@@ -287,9 +387,10 @@ def _check_live_places(
 ) -> None:
     sites = [name for name, node in view.hosts.items() if node.kind is NodeKind.SITE]
     # What runs may outlive a node that it named.
-    new = [query for query in queries if query.record.name not in view.queries]
+    running = view.query_records
+    other = [query for query in queries if running.get(query.record.name) != query.record]
     check_sites(streams, queries, sites, "is not a live site")
-    check_primaries(new, view.executors, "is not a live node")
+    check_primaries(other, view.executors, "is not a live node")
 
 
 def _check_network(view: ClusterView) -> None:

@@ -20,6 +20,7 @@ from orchestrator.control.planning.overdue import (
     ways_of,
 )
 from orchestrator.control.planning.planner import Planning
+from orchestrator.control.planning.workload import FragmentWork
 from orchestrator.records import (
     Assignment,
     ClocksRecord,
@@ -236,7 +237,8 @@ def _replica_in(
     if here not in others:
         # It takes over from nobody: the leader decides what becomes of it.
         peer_replica, others = None, ()
-    if work is None:
+    if work is None or (known is not None and record.restart is not None):
+        # Its former statement runs until it begins anew with the new one.
         if known is None:
             return None
         base = known
@@ -278,8 +280,16 @@ def _replica_in(
         restored=0 if record.restored is None else record.restored.epoch,
         restores=_restores(record) if primary else None,
         begins=record.begins if record.epoch == record.generation else None,
-        functions=record.functions,
+        functions=_functions(record, work),
+        former=record.former,
     )
+
+
+def _functions(record: FragmentRecord, work: FragmentWork | None) -> dict[str, str]:
+    """The functions that a fragment calls: while its statement changes, those of the new one."""
+    if record.changing is None or work is None:
+        return record.functions
+    return dict(work.fragment.functions)
 
 
 def _restores(record: FragmentRecord) -> str | None:

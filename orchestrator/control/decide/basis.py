@@ -109,6 +109,7 @@ def changes_since(planning: Planning, proposal: ProposalRecord) -> list[str]:
         for each in proposal.placements
         for record in (*each.updated, *each.created)
     }
+    made |= {(QUERIES.key(a.query.name).path, digest(a.query)) for a in proposal.alterations}
     paths = {*rests_on}
     if proposal.plan is not None:
         paths |= _running(planning)
@@ -160,6 +161,9 @@ def _placed(record: FragmentRecord) -> FragmentRecord:
         restarts=None,
         told_cost_us=None,
         begins=None,
+        former=(),
+        restart=None,
+        functions={},
     )
 
 

@@ -135,8 +135,11 @@ def _carry_out(pending: PendingDecision, plan: QueryPlacement) -> None:
 
 def with_first_epochs(view: ClusterView, plan: QueryPlacement) -> tuple[FragmentRecord, ...]:
     """The new records of a plan in the epoch that the store has issued, once the query is there."""
-    query = view.queries.get(plan.query)
+    query, running = view.queries.get(plan.query), view.running_queries.get(plan.query)
     epoch = UNISSUED if query is None else view.number_of(query)
+    if running is not None:
+        # A statement that is written again is newer than its former self.
+        epoch = max(epoch, running.record.change)
     return tuple(
         msgspec.structs.replace(record, epoch=epoch, generation=epoch) for record in plan.created
     )

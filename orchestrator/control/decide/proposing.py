@@ -7,23 +7,26 @@ that any leader can go on where another one has stopped:
 
 - what is new: streams first, then for each query how it runs, and the query. The placement of a new
   query is the proposal's as long as all that it rests on is still so (`placing`);
+- a change of a query that runs (`changing`);
 - moves: the cordon of a node that is drained, then the plan of moves (`moving` carries it out);
 - a deletion: queries, readers before what they read, then streams.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from orchestrator.control.decide.admission import Admission, admit, check_readable
 from orchestrator.control.decide.asked_moves import plan_moves
 from orchestrator.control.decide.basis import changes_since, digests, under_deletion, under_moves
+from orchestrator.control.decide.changing import alter
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.deletions import plan_deletion
 from orchestrator.control.decide.explaining import explain_fragment, explain_refusal
 from orchestrator.control.decide.figures import fragment_plans, place_loads, query_plans
+from orchestrator.control.decide.move_steps import Places, then
 from orchestrator.control.decide.plan_files import (
     automatic_file,
     being_moved,
@@ -48,11 +51,15 @@ from orchestrator.records import (
     MovePlan,
     MoveStep,
     PlanDocument,
+    PlannedMove,
     PlannedMoves,
     ProposalRecord,
+    QueryManifest,
+    QueryRecord,
     RebalanceRequest,
     Refusal,
     RequestRecord,
+    RunningQueryRecord,
     UndoRequest,
 )
 from orchestrator.store.protocol import (
@@ -102,9 +109,12 @@ def _proposed(
     view: ClusterView, asked: Versioned[RequestRecord], tries: Tries | None
 ) -> ProposalRecord:
     match asked.record.wish:
-        case ApplyRequest(streams=streams, queries=queries):
+        case ApplyRequest(streams=streams, queries=queries, begin=begin):
             check_readable(view, [each.record for each in (*streams, *queries)])
-            admission = admit(view, streams, queries, tries)
+            admission = admit(view, streams, queries, tries, begin)
+            # The store has issued this number after those of all former changes.
+            number = view.number_of(asked)
+            moves = changed_moves(view, admission, asked.created)
             return ProposalRecord(
                 request=asked.created,
                 plan=plan_document(view, admission),
@@ -116,6 +126,15 @@ def _proposed(
                     if name not in view.queries and name in admission.running
                 ),
                 placements=admission.placements,
+                alterations=tuple(
+                    changes.alteration(
+                        view_query(queries, name),
+                        admission.running.get(name, RunningQueryRecord(name=name)),
+                        number,
+                    )
+                    for name, changes in admission.changes.items()
+                ),
+                moves=moves,
                 basis=admission.basis,
             )
         case DeleteRequest() as wish:
@@ -166,7 +185,48 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
         rewrites={
             name: query.rewrites for name, query in admission.running.items() if query.rewrites
         },
+        changed=tuple(
+            msgspec.structs.replace(
+                each.told,
+                moves=sum(step.fragment.startswith(f"{name}.") for step in admission.moves),
+            )
+            for name, each in admission.changes.items()
+        ),
     )
+
+
+def changed_moves(view: ClusterView, admission: Admission, number: int) -> PlannedMoves | None:
+    """The moves to where changed queries keep what they ask for; None: there are none."""
+    if not admission.moves:
+        return None
+    figures = {each.query: each for each in admission.plan.queries}
+    moves: list[PlannedMove] = []
+    for step in admission.moves:
+        record = view.fragments[step.fragment].record
+        query = figures[record.query]
+        assert record.secondary is not None, "it could not be moved without one"
+        was = (record.primary.node, record.secondary.node)
+        nodes = then(Places(primary=was[0], secondary=was[1]), step)
+        moves.append(
+            PlannedMove(
+                fragment=step.fragment,
+                role=step.role,
+                node=step.node,
+                primary=(was[0], nodes.primary),
+                secondary=(was[1], nodes.secondary),
+                recovery_ms=(query.recovery_ms, query.recovery_ms),
+                bound_ms=query.bound_ms,
+                latency_ms=(query.latency_ms, query.latency_ms),
+                deadline_ms=query.deadline_ms,
+            )
+        )
+    name = f"change-{number}"
+    return PlannedMoves(name=name, moves=tuple(moves), keep_going=True)
+
+
+def view_query(queries: Iterable[QueryManifest], name: str) -> QueryRecord:
+    """The record of a query that is applied."""
+    return next(each.record for each in queries if each.record.name == name)
 
 
 def take_consents(pending: PendingDecision) -> None:
@@ -226,6 +286,7 @@ def _take(pending: PendingDecision, name: str, found: Versioned[ProposalRecord])
         proposal, version = settled, version + 1
     if proposal.is_open:
         _create(pending, proposal)
+        alter(pending, proposal)
         if proposal.moves is not None:
             _begin_moves(pending, proposal.moves, proposal.by)
         if proposal.deletion is not None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from orchestrator.control.decide.assignments import assignments, follows
 from orchestrator.control.decide.automation import automate
+from orchestrator.control.decide.changing import carry_on
 from orchestrator.control.decide.checkpoints import keep_checkpoints, name_gaps, needed_ms
 from orchestrator.control.decide.completing import complete
 from orchestrator.control.decide.decision import DecisionSettings, PendingDecision, Write
@@ -109,6 +110,7 @@ def decide(
     pursue(pending)
     pending.attempt("failure domains", lambda: separate_replicas(pending))
     complete(pending)
+    carry_on(pending)
     # Before new plans, which rest on what the fragments that run cost now.
     pending.attempt("costs", lambda: note_drift(pending))
     pending.attempt("costs", lambda: suggest_costs(pending))
@@ -160,7 +162,9 @@ def _retire(pending: PendingDecision) -> None:
     wanted = {fragment.key for fragment in view.dataflow.fragments.values()}
     for name, record in [*pending.fragments.items()]:
         if name not in wanted and record.query not in unreadable:
-            pending.delete_fragment(name, pending.event("retired", name, "its query is gone"))
+            gone = record.query not in view.queries
+            why = "its query is gone" if gone else "its query has no such statement any more"
+            pending.delete_fragment(name, pending.event("retired", name, why))
 
 
 def _name_overload(pending: PendingDecision) -> None:

@@ -117,7 +117,7 @@ class Checkpoints:
             WriteCheckpoint(
                 query=a.query,
                 fragment=a.fragment,
-                program=fingerprint(a),
+                program=fingerprint(a, text=hosted.replica.engine.program.text),
                 snapshot=snapshot,
                 stored=stored,
             )

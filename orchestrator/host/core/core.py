@@ -68,6 +68,7 @@ from orchestrator.host.core.prober import Prober
 from orchestrator.host.core.replica_manager import ReplicaManager
 from orchestrator.host.core.stand_ins import StandIns
 from orchestrator.host.core.state_loss import StateLoss
+from orchestrator.host.core.statement_changes import StatementChanges
 from orchestrator.records import (
     Assignment,
     ClusterRecord,
@@ -202,6 +203,7 @@ class HostCore:
         self._checkpoints = Checkpoints(
             node, settings.state, manager, self._dispatcher, state_loss, outbox
         )
+        self._changes = StatementChanges(manager, state_loss, outbox)
         self._access = AccessControl(manager, outbox)
         self._batches, self._sink_pause_us = batch_us > 0, 0.0
         self._emulate_costs = settings.emulate_costs
@@ -335,6 +337,7 @@ class HostCore:
                 self._update_held_up(now_us)
                 self._inputs.request(now_us)
                 self._checkpoints.take(now_us)
+                self._changes.update(now_us)
             if self._failover.suspect_silent_peers(now_us):
                 self._inputs.request(now_us)
             self._failover.record_losses()
@@ -523,6 +526,7 @@ class HostCore:
                 restoring=hosted.restoring_us is not None,
                 unusable=hosted.unusable,
                 lost_input=dict(hosted.lost_input),
+                holding=None if hosted.holding is None else hosted.holding.status,
             )
             for name, hosted in self.replica_manager.replicas.items()
         }
@@ -553,6 +557,7 @@ class HostCore:
             tuple(node for node in alive if node != self.node),
             {node: machine for node, machine in machines.items() if machine != here},
         )
+        self._changes.on_assignment(now_us)
         self._failover.on_assignment(gone, now_us)
         least_ms = min((sink.deadline_ms for sink in assignment.sinks), default=0.0)
         self._sink_pause_us = SINK_PAUSE_SHARE * least_ms * 1000

@@ -165,7 +165,8 @@ class ReadCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     query: str
     fragment: str
-    program: str
+    programs: tuple[str, ...]
+    """Fingerprints of the statements that it may be of."""
     name: str
 
 

@@ -13,6 +13,7 @@ from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.edges.supervision import LONGEST_RETRY_US, Failures
 from orchestrator.records import (
     FragmentAssignment,
+    HoldingStatus,
     LostInput,
     RecoverySplit,
     RecoveryStatus,
@@ -29,6 +30,24 @@ EVERYTHING_US = 10_000_000
 """How long a standby takes every tuple after it lagged further than its checkpoints explain, or
 after its primary did not receive its input. The cause may last, such as a sink that keeps nothing
 or a link that is cut."""
+
+
+@dataclass(slots=True)
+class Holding:
+    """That a replica takes part in a change of its statement whose cut is not agreed yet.
+
+    Attributes
+    ----------
+    since_us, from_ms
+        When it heard of the change, and up to where it had evaluated then.
+    status
+        What it has promised; None: nothing yet.
+    """
+
+    change: int
+    since_us: int
+    from_ms: int
+    status: HoldingStatus | None
 
 
 @dataclass(slots=True)
@@ -86,6 +105,8 @@ class HostedReplica:
         Since when one is being written; None: none is.
     stored_slot
         The interval in which one was last written; None: it is to write one as soon as it can.
+    holding
+        The change of its statement that it takes part in; None: there is none.
     told, tellings
         The hosts of the other replicas with the epoch that they were told last, and how often they
         were told it.
@@ -118,6 +139,7 @@ class HostedReplica:
     stored: StoredCheckpoint | None = None
     stores_us: int | None = None
     stored_slot: int | None = None
+    holding: Holding | None = None
 
     def __post_init__(self) -> None:
         self.use(self.assignment)

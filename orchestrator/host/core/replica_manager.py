@@ -26,6 +26,7 @@ from orchestrator.host.core.hosted_replica import HostedReplica
 from orchestrator.host.core.hosted_streams import HostedSink, HostedSource
 from orchestrator.records import (
     Assignment,
+    FormerStatement,
     FragmentAssignment,
     MemoryStatus,
     Overflow,
@@ -36,6 +37,7 @@ from orchestrator.records.assignments import SINK_PREFIX
 from streams.expressions.owned import FunctionError
 from streams.language import QueryError, parse
 from streams.plan.compiler import compile_statement
+from streams.plan.program import FormerProgram, Program
 from streams.vectors.chunk import Position, stream_schema
 from topology.cluster_clock import ClusterClock
 
@@ -70,6 +72,9 @@ class ReplicaManager:
         Whether tuples are kept back from a replica here, or from the secondary of one.
     peer_hosts
         The hosts of other replicas of fragments and sources here, in the order of these.
+    widened
+        Fragments here, each with an input of which it needs columns that were not asked for: it is
+        to be read again from where the replica is.
     """
 
     def __init__(
@@ -97,6 +102,7 @@ class ReplicaManager:
         self._absent_since_us: dict[str, int] = {}
         """Nodes that read a stream made here, and are not in the store → since when."""
         self._schemas: dict[str, pa.Schema] = {}
+        self.widened: set[tuple[str, str]] = set()
         self.withholds = False
         self.peer_hosts: tuple[str, ...] = ()
         self._divide_budget()
@@ -348,11 +354,31 @@ class ReplicaManager:
             ):
                 yield from self._stop(fragment)
         for fragment, a in wanted.items():
-            if (hosted := self.replicas.get(fragment)) is None:
-                yield from self._start(a, now_us)
-            else:
+            if (hosted := self.replicas.get(fragment)) is not None:
+                yield from self._revise(hosted, a, now_us)
                 hosted.use(a)
                 yield from self._change_role(hosted)
+            else:
+                yield from self._start(a, now_us)
+
+    def _revise(
+        self, hosted: HostedReplica, a: FragmentAssignment, now_us: int
+    ) -> Iterator[Command]:
+        """Have a replica go on with a statement that was changed in place."""
+        if _program_of(a) == _program_of(hosted.assignment):
+            return
+        try:
+            program = _compiled(a)
+        except Exception as error:  # noqa: BLE001  One statement must not end what runs others.
+            yield _refused(a, error)
+            return
+        if (wider := hosted.replica.revise(program)) is None:
+            detail = "it had evaluated input beyond the cut at which its statement changes"
+            yield Report(kind="cannot change", subject=a.fragment, detail=detail)
+            hosted.replica.begin_with(program)
+            hosted.failed(detail, now_us)
+            wider = set(hosted.replica.inputs)
+        self.widened |= {(a.fragment, stream) for stream in wider}
 
     def _change_role(self, hosted: HostedReplica) -> Iterator[Command]:
         a, replica = hosted.assignment, hosted.replica
@@ -415,16 +441,9 @@ class ReplicaManager:
     def _start(self, a: FragmentAssignment, now_us: int) -> Iterator[Command]:
         schemas = {stream: stream_schema(columns) for stream, columns in a.inputs.items()}
         try:
-            (statement,) = parse(a.statement)
-            program = replace(compile_statement(statement, a.inputs), skips=a.skips)
-            _check_functions(program.functions, a.functions)
-            program = program.rejections if a.rejected else program
-            replica = Replica(program, schemas, epoch=a.epoch, generation=a.generation)
+            replica = Replica(_compiled(a), schemas, epoch=a.epoch, generation=a.generation)
         except Exception as error:  # noqa: BLE001  One statement must not end what runs others.
-            # The coordinator could compile it: it runs another version of the software, or there is
-            # a bug.
-            kind = "" if isinstance(error, QueryError) else f"{type(error).__name__}: "
-            yield Report(kind="assignment refused", subject=a.fragment, detail=f"{kind}{error}")
+            yield _refused(a, error)
             return
         restores = a.restores is not None and a.role == "primary"
         if a.role == "primary" and a.epoch == a.generation and not restores:
@@ -440,7 +459,7 @@ class ReplicaManager:
             assert a.restores is not None
             hosted.restoring_us = now_us
             yield ReadCheckpoint(
-                query=a.query, fragment=a.fragment, program=fingerprint(a), name=a.restores
+                query=a.query, fragment=a.fragment, programs=fingerprints(a), name=a.restores
             )
         yield from _stateless_primary(hosted)
 
@@ -477,6 +496,46 @@ class ReplicaManager:
                 yield Report(kind="started", subject=stream, detail="sink")
 
 
+def _program_of(a: FragmentAssignment) -> tuple[object, ...]:
+    """What the program of an assignment follows from."""
+    return a.statement, a.inputs, a.skips, a.rejected, a.functions, a.former
+
+
+def _compiled(a: FragmentAssignment) -> Program:
+    """The program of an assignment, with what it was before it was changed in place.
+
+    Raises
+    ------
+    QueryError, FunctionError
+        It cannot run here.
+    """
+    former = tuple(
+        FormerProgram(
+            program=_compiled_statement(a, each.statement, each.functions, skips=each.skips),
+            until_ms=each.until_ms,
+            keeps=each.keeps,
+        )
+        for each in a.former
+    )
+    program = _compiled_statement(a, a.statement, a.functions, skips=a.skips)
+    return replace(program, former=former)
+
+
+def _compiled_statement(
+    a: FragmentAssignment, text: str, functions: Mapping[str, str], *, skips: bool
+) -> Program:
+    (statement,) = parse(text)
+    program = replace(compile_statement(statement, a.inputs), skips=skips)
+    _check_functions(program.functions, functions)
+    return program.rejections if a.rejected else program
+
+
+def _refused(a: FragmentAssignment, error: Exception) -> Report:
+    # The coordinator could compile it: it runs another version of the software, or there is a bug.
+    kind = "" if isinstance(error, QueryError) else f"{type(error).__name__}: "
+    return Report(kind="assignment refused", subject=a.fragment, detail=f"{kind}{error}")
+
+
 def _check_functions(here: Mapping[str, str], wanted: Mapping[str, str]) -> None:
     """Refuse to run with functions that may give other rows than the peer replica's."""
     for name, code in wanted.items():
@@ -487,11 +546,27 @@ def _check_functions(here: Mapping[str, str], wanted: Mapping[str, str]) -> None
             )
 
 
-def fingerprint(a: FragmentAssignment) -> str:
-    """Tells statements apart, with all that their state depends on."""
+def fingerprint(a: FragmentAssignment, *, text: str | None = None) -> str:
+    """Tells statements apart, with all that their state depends on.
+
+    Parameters
+    ----------
+    text
+        Of the present statement or a former one, as the engine has it; None: the present one.
+    """
+    found: FragmentAssignment | FormerStatement = a
+    if text is not None and text != a.statement:
+        found = next((each for each in a.former if each.statement == text), a)
     inputs = sorted((stream, [*columns.items()]) for stream, columns in a.inputs.items())
-    what = [a.statement, inputs, a.skips, a.rejected, sorted(a.functions.items())]
+    functions = sorted(found.functions.items())
+    what = [found.statement, inputs, found.skips, a.rejected, functions]
     return sha256(msgspec.json.encode(what)).hexdigest()[:16]
+
+
+def fingerprints(a: FragmentAssignment) -> tuple[str, ...]:
+    """Those of the present statement and of the former ones: a state may be of each."""
+    texts = (a.statement, *(each.statement for each in a.former))
+    return tuple(dict.fromkeys(fingerprint(a, text=text) for text in texts))
 
 
 def _stateless_primary(hosted: HostedReplica) -> Iterator[Command]:

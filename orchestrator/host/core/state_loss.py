@@ -51,7 +51,7 @@ class StateLoss:
         """Have a replica read its inputs from where it is now."""
         hosted.snapshot_asked_us = None
         for stream in hosted.replica.inputs:
-            self._read_anew(hosted, stream)
+            self.read_input_anew(hosted, stream)
 
     def go_back(self, hosted: HostedReplica) -> None:
         """Have a replica that was given an older state read its inputs from there on."""
@@ -60,7 +60,8 @@ class StateLoss:
             subscription.backlog.leave([hosted.assignment.fragment])
             subscription.ask_anew()
 
-    def _read_anew(self, hosted: HostedReplica, stream: str) -> None:
+    def read_input_anew(self, hosted: HostedReplica, stream: str) -> None:
+        """Have a replica read one of its inputs from where it is now."""
         subscription = self.replica_manager.subscriptions[stream]
         subscription.backlog.leave([hosted.assignment.fragment])
         subscription.ask_again()
@@ -133,7 +134,7 @@ class StateLoss:
             return
         if replica.drop_waiting(stream, message.departs_ms):
             self.outbox.counters["inputs_given_up"] += 1
-            self._read_anew(hosted, stream)
+            self.read_input_anew(hosted, stream)
             self.dispatcher.moved_on(reader, now_us)
         elif replica.role is ReplicaRole.PRIMARY:
             detail = f"{sender} has other tuples of {stream}, and others rely on those"

@@ -93,7 +93,7 @@ def frames_of(command: ReadCheckpoint, content: bytes, settings: ClusterRecord) 
         raise CheckpointRefused(f"is of another cluster, {head.cluster} ({head.cluster_id})")
     if (head.query, head.fragment) != (command.query, command.fragment):
         raise CheckpointRefused(f"is of {head.query}.{head.fragment}")
-    if head.program != command.program:
+    if head.program not in command.programs:
         raise CheckpointRefused("is of another statement")
     return frames
 

@@ -550,7 +550,7 @@ def readiness(core: HostCore) -> tuple[object, ...]:
     replica_manager = core.replica_manager
     return (
         {
-            f: (h.replica.role, h.replica.epoch, h.lags_since_us)
+            f: (h.replica.role, h.replica.epoch, h.lags_since_us, h.holding and h.holding.status)
             for f, h in replica_manager.replicas.items()
         },
         {

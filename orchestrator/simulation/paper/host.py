@@ -14,6 +14,7 @@ from orchestrator.host.shell.trial_responses import TrialResponses
 from orchestrator.records import (
     FragmentAssignment,
     FragmentRecord,
+    HoldingStatus,
     NodeRecord,
     ReplicaId,
     ReplicaStatus,
@@ -26,9 +27,19 @@ from orchestrator.records.hosts import NOTHING_DELIVERED, NOTHING_ENTERED
 from orchestrator.simulation.world.memory_store import MemoryServer
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import ASSIGNMENTS, FRAGMENTS, NODES, TRIALS, Versioned
+from streams.vectors.chunk import NO_WATERMARK
 
 LOST = "lost"
 """The cause that records name."""
+
+
+def _holding(asked: FragmentAssignment, known: ReplicaStatus) -> HoldingStatus | None:
+    """What a replica promises for a change of its statement: to go no further than it has come."""
+    last = asked.former[-1] if asked.former else None
+    if last is None or last.until_ms is not None:
+        return None
+    until_ms = NO_WATERMARK if known.output_watermark_ms is None else known.output_watermark_ms
+    return HoldingStatus(change=last.change, until_ms=until_ms)
 
 
 class PaperHost:
@@ -93,6 +104,7 @@ class PaperHost:
             epoch=asked.epoch,
             generation=asked.generation,
             lags_since_us=None if is_primary else known.lags_since_us,
+            holding=_holding(asked, known),
         )
 
     def source(self, asked: SourceAssignment) -> SourceStatus:

@@ -118,7 +118,7 @@ kept = {
     ),
     "a union": (
         f"ISTREAM(SELECT k, count(*) AS n {SLIDING} UNION ALL SELECT k, i AS n FROM t [ROWS 2])",
-        f"ISTREAM(SELECT k, count(*) AS n {SLIDING} UNION ALL SELECT k, i * 2 AS n FROM t [ROWS 2])",
+        f"ISTREAM(SELECT k, count(*) AS n {SLIDING} UNION ALL SELECT k, -i AS n FROM t [ROWS 2])",
     ),
 }
 """A statement before and after, of which the state is kept."""

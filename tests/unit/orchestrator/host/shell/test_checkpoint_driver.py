@@ -63,7 +63,7 @@ def writes() -> WriteCheckpoint:
     )
 
 
-READS = ReadCheckpoint(query="q", fragment="f", program="abc", name="7-1000-n1.checkpoint")
+READS = ReadCheckpoint(query="q", fragment="f", programs=("abc",), name="7-1000-n1.checkpoint")
 
 
 class Driver:
