@@ -20,6 +20,7 @@ from orchestrator.operations.texts import ManifestSource, NamedText, read_plan, 
 from orchestrator.progress import Progress, silent
 from orchestrator.records import (
     AutomationMode,
+    BeginFrom,
     ClusterRecord,
     FragmentExplanation,
     PlanDocument,
@@ -173,11 +174,17 @@ class ClusterClient(ApiClient):
         """What the store holds, without secrets and the content of streams."""
         return self.call(table.RECORDS, NOTHING)
 
-    def plan(self, manifests: PathLike | Sequence[PathLike] = ()) -> PlanDocument:
-        """Where fragments run; with manifests, as if they were applied."""
+    def plan(
+        self,
+        manifests: PathLike | Sequence[PathLike] = (),
+        *,
+        begin: BeginFrom = BeginFrom.NOW,
+    ) -> PlanDocument:
+        """Where fragments run; with manifests, as if they were applied (`apply`)."""
         if not (sources := _sources(manifests)):
             return self.call(table.PLAN, NOTHING)
-        return self.call(table.PREVIEW, asked.ManifestParameters(manifests=sources, folder=_here()))
+        given = asked.PreviewParameters(manifests=sources, folder=_here(), begin=begin)
+        return self.call(table.PREVIEW, given)
 
     def explain(self, fragment: str) -> FragmentExplanation:
         """Why the replicas of a fragment are where they are."""
@@ -225,11 +232,16 @@ class ClusterClient(ApiClient):
         *,
         dry_run: bool = False,
         wait: bool = True,
+        begin: BeginFrom = BeginFrom.NOW,
         on_progress: Progress = silent,
     ) -> Applied:
-        """Bring streams and queries into the cluster; waits until all runs with warm standbys."""
+        """Bring streams and queries into the cluster; waits until all runs with warm standbys.
+
+        A query that runs is changed in place; `begin` says from where on its statements read whose
+        state cannot be kept.
+        """
         given = asked.ApplyParameters(
-            manifests=_sources(manifests), folder=_here(), dry_run=dry_run, wait=wait
+            manifests=_sources(manifests), folder=_here(), dry_run=dry_run, wait=wait, begin=begin
         )
         return self.run(table.APPLY, given, on_progress)
 

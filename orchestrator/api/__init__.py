@@ -73,6 +73,9 @@ if TYPE_CHECKING:
     from orchestrator.progress import Progress
     from orchestrator.records import (
         AutomationMode,
+        BeginFrom,
+        ChangedQuery,
+        ChangedStatement,
         FailureLabels,
         FragmentCost,
         FragmentExplanation,
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
         RebalancePlan,
         RefusalExplanation,
         ReplicaPlace,
+        StatementEffect,
     )
     from orchestrator.results.automation import AutomationStatus, ProposalStatus, ProposalSummary
     from orchestrator.results.bulk import BulkEmbedding, BulkPlacement
@@ -190,7 +194,7 @@ MODULES = {
     "progress": ("Progress",),
     "records": (
         *("AutomationMode", "FragmentCost", "FragmentExplanation", "FragmentPlan", "PlaceLoad"),
-        "FailureLabels",
+        *("BeginFrom", "ChangedQuery", "ChangedStatement", "FailureLabels", "StatementEffect"),
         *("PlanDocument", "PlanFile", "PlannedMove", "QueryPlan", "RebalancePlan"),
         *("RefusalExplanation", "ReplicaPlace"),
     ),

@@ -153,6 +153,8 @@ def apply(
             flow = _flow(view, client.proposal)
             check_edges(store, view, manifests, flow, on_progress)
             made = changes(view, manifests)
+            for each in plan.changed:
+                on_progress("changing", f"query {each.query}: {'; '.join(each.words())}")
             try:
                 if not dry_run:
                     client.consent()
@@ -310,4 +312,9 @@ def _with_problems(store: Store, view: ClusterView, remedy: str) -> str:
 def _unprotected(view: ClusterView, queries: Sequence[str]) -> list[str]:
     protected = {key for key, found in view.fragments.items() if view.protected(found.record)}
     fragments = [fragment for query in queries for fragment in view.dataflow.of(query)]
-    return [fragment.name for fragment in fragments if fragment.key not in protected]
+    changing = {
+        key
+        for key, found in view.fragments.items()
+        if found.record.changing is not None or found.record.restart is not None
+    }
+    return [each.name for each in fragments if each.key not in protected or each.key in changing]

@@ -55,6 +55,7 @@ from orchestrator.operations.parameters import (
     ManifestParameters,
     MoveParameters,
     Parameters,
+    PreviewParameters,
     RebalanceParameters,
     SendParameters,
     StreamParameters,
@@ -123,12 +124,13 @@ def _apply(cluster: Cluster, asked: ApplyParameters, on_progress: Progress) -> A
         _manifests(asked),
         dry_run=asked.dry_run,
         wait=asked.wait,
+        begin=asked.begin,
         on_progress=on_progress,
     )
 
 
-def _preview(cluster: Cluster, asked: ManifestParameters, on_progress: Progress) -> PlanDocument:
-    return plan(cluster, _manifests(asked), on_progress)
+def _preview(cluster: Cluster, asked: PreviewParameters, on_progress: Progress) -> PlanDocument:
+    return plan(cluster, _manifests(asked), on_progress, asked.begin)
 
 
 def _explain(

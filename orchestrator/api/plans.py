@@ -6,15 +6,23 @@ from orchestrator.api.connection import Cluster
 from orchestrator.api.proposals import NOTHING, ProposalClient
 from orchestrator.manifest import Manifests
 from orchestrator.progress import Progress, silent
-from orchestrator.records import PlanDocument
+from orchestrator.records import BeginFrom, PlanDocument
 
 
 def plan(
-    cluster: Cluster, manifests: Manifests = NOTHING, on_progress: Progress = silent
+    cluster: Cluster,
+    manifests: Manifests = NOTHING,
+    on_progress: Progress = silent,
+    begin: BeginFrom = BeginFrom.NOW,
 ) -> PlanDocument:
     """The queries that run, and those that would run beside them if the manifests were applied.
 
-    The leader evaluates queries that run where they are; only new ones are planned.
+    The leader evaluates queries that run where they are; only new and changed ones are planned.
+
+    Parameters
+    ----------
+    begin
+        From where on statements of changed queries would read whose state cannot be kept.
 
     Raises
     ------
@@ -26,4 +34,4 @@ def plan(
         Nobody leads.
     """
     with ProposalClient(cluster.store, on_progress) as client:
-        return client.plan(manifests)
+        return client.plan(manifests, begin)

@@ -20,6 +20,7 @@ from orchestrator.cli.invocation import (
 )
 from orchestrator.cli.plan_options import (
     AtATimeOption,
+    BeginOption,
     KeepGoingOption,
     ThrottleOption,
     no_proposal,
@@ -43,6 +44,7 @@ def command(
     proposed: Annotated[
         bool, Option("--proposed", help="The moves that the leader proposes by itself.")
     ] = False,
+    begin: BeginOption = api.BeginFrom.NOW,
     wait: Annotated[
         bool,
         Option("--wait/--no-wait", help="Wait until all runs with a warm standby, or has moved."),
@@ -56,7 +58,8 @@ def command(
 ) -> int:
     """Apply streams and queries (-f), or a plan of moves, or those that the leader proposes.
 
-    All of it is checked first.
+    All of it is checked first. A query that runs is changed in place; --dry-run says what of its
+    state is kept, and --from, from where on those statements read whose state is not.
 
     A plan is carried out exactly; if it no longer holds, the exit status is 4. --at-a-time,
     --keep-going and --throttle are for plans.
@@ -80,7 +83,9 @@ def command(
         show(moves, form, lambda: moves_view(moves))
         return exit_status(moves)
     with connected(cluster) as client, progress("Applying") as line:
-        applied = client.apply(files, dry_run=dry_run, wait=wait, on_progress=line.tell)
+        applied = client.apply(
+            files, dry_run=dry_run, wait=wait, begin=begin, on_progress=line.tell
+        )
     show(applied, form, lambda: _view(applied))
     return 0
 
@@ -93,7 +98,7 @@ def _proposed(client: ClusterClient) -> api.PlanFile:
 
 def _view(applied: api.Applied) -> RenderableType:
     parts: list[RenderableType] = [changes_view(applied.changes, dry_run=not applied.applied)]
-    if any(change.effect is api.Effect.NEW for change in applied.changes):
+    if any(change.effect is not api.Effect.UNCHANGED for change in applied.changes):
         parts += ["", plan_view(applied.plan)]
     for query, why in applied.planned_again.items():
         parts += ["", f"[yellow]Query {query} was planned again by the leader:[/] {why}."]

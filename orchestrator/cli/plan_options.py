@@ -24,6 +24,14 @@ ThrottleOption = Annotated[
         "cluster's stateRate may say less.",
     ),
 ]
+BeginOption = Annotated[
+    api.BeginFrom,
+    Option(
+        "--from",
+        help="From where on statements of a changed query read whose state cannot be kept: now, or "
+        "the beginning of what can be read again.",
+    ),
+]
 YesOption = Annotated[bool, Option("--yes", help="Do not ask.")]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from orchestrator.operations.texts import ManifestSource, NamedText
-from orchestrator.records import AutomationMode, PlanFile
+from orchestrator.records import AutomationMode, BeginFrom, PlanFile
 from orchestrator.records.moves import LEAST_STATE_RATE_BYTES_S
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
@@ -38,6 +38,18 @@ class ManifestParameters(Parameters, frozen=True, kw_only=True):
 
     manifests: tuple[ManifestSource, ...]
     folder: str = ""
+
+
+class PreviewParameters(ManifestParameters, frozen=True, kw_only=True):
+    """What is planned as if it were applied.
+
+    Attributes
+    ----------
+    begin
+        From where on statements of changed queries would read whose state cannot be kept.
+    """
+
+    begin: BeginFrom = BeginFrom.NOW
 
 
 class WhatIfParameters(ManifestParameters, frozen=True, kw_only=True):
@@ -75,6 +87,7 @@ class ApplyParameters(ManifestParameters, frozen=True, kw_only=True):
 
     dry_run: bool = False
     wait: bool = True
+    begin: BeginFrom = BeginFrom.NOW
 
 
 class DeleteParameters(Parameters, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from orchestrator.operations.parameters import (
     Parameters,
     PauseParameters,
     PredictParameters,
+    PreviewParameters,
     RebalanceParameters,
     RevokeParameters,
     SendParameters,
@@ -161,7 +162,7 @@ PLAN = Operation(
 
 PREVIEW = Operation(
     name="preview", method="POST", path="plan", verb="plan",
-    parameters=ManifestParameters, result=PlanDocument, role=OPERATE,
+    parameters=PreviewParameters, result=PlanDocument, role=OPERATE,
     summary="The plan as it would be if manifests were applied. Changes nothing.",
 )  # fmt: skip
 

@@ -135,7 +135,7 @@ class FragmentEngine:
 
     def __init__(self, program: Program) -> None:
         self._stages = _stages(program)
-        self._at = 0
+        self._at: int = 0
         self.hold_ms: int | None = None
         self.evaluated_ms = NO_WATERMARK
         self._program = self._stages[0].program

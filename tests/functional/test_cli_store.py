@@ -80,19 +80,21 @@ def test_apply_refuses_what_it_cannot_have(
     assert store.list(STREAMS).records == {}
 
 
-def test_apply_refuses_to_change_what_runs(
+def test_apply_changes_a_query_that_runs_in_place(
     store: ZooKeeperStore, vivace_here: Vivace, manifests: Path
 ) -> None:
     done = vivace_here("apply", "-f", manifests, "--no-wait")
     assert done.returncode == 0, done.stderr
+    run_fragment(store)
     manifests.write_text(MANIFESTS.replace("deadline: 300 ms", "deadline: 400 ms"))
-    done = vivace_here("apply", "-f", manifests)
-    assert done.returncode == 2
-    assert done.stderr.endswith(
-        "high.yaml:9: Query high: deadline: '400 ms' is not what runs, which is '300 ms'. What "
-        "runs is not changed in place: `vivace delete high`, then apply again.\n"
-    )
+    done = vivace_here("apply", "-f", manifests, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "~ query  high would be changed" in done.stdout
+    assert "300 ms → 400 ms" in done.stdout
     assert store.list(QUERIES).records["high"].record.deadline_ms == 300
+    done = vivace_here("apply", "-f", manifests, "--no-wait")
+    assert done.returncode == 0, done.stderr
+    assert store.list(QUERIES).records["high"].record.deadline_ms == 400
 
 
 def test_apply_refuses_the_manifest_of_another_cluster(

@@ -111,7 +111,7 @@ def test_by_default_it_starts_over_some_times_then_stays_stopped(
     assert found is not None
     (problem,) = [each for each in found.record.problems if STRONG in each]
     assert wanted in problem
-    assert problem.endswith("`vivace delete pairing`, then `vivace apply`")
+    assert problem.endswith("or with `onError: skip`: `vivace apply`")
     # Another coordinator does not start it again.
     scenario.kill_leader()
     scenario.run_for(30)

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from orchestrator import api
+from orchestrator.cli.render.changes import changed_view
 from orchestrator.cli.render.figures import against, bytes_text, ms
 from orchestrator.cli.render.loads import loads_table
 from orchestrator.cli.render.tables import Table
@@ -48,6 +49,7 @@ def plan_view(document: api.PlanDocument, *, explain: bool = False) -> Renderabl
         for rewrites in document.rewrites.values()
         for one in rewrites
     ]
+    parts += [changed_view(each) for each in document.changed]
     for query, why in document.waiting.items():
         parts.append(Text.assemble("Query ", (query, "bold"), f" has no place: {why}"))
     if document.map:

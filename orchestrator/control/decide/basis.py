@@ -115,7 +115,9 @@ def changes_since(planning: Planning, proposal: ProposalRecord) -> list[str]:
         paths |= _running(planning)
     if proposal.deletion is not None:
         paths |= under_deletion(planning.view, proposal.deletion)
-    now = digests(planning, paths, timed=proposal.moves is None)
+    # Moves that come with a plan rest on all of it.
+    timed = proposal.moves is None or proposal.plan is not None
+    now = digests(planning, paths, timed=timed)
     return sorted(
         path
         for path in paths

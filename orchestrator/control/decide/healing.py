@@ -12,8 +12,8 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
     no state  any         P's evaluation has failed: C promotes a warm S at once, and starts over
                           after the grace if S is not warm either. Each such failure in a row
                           doubles that time, because the next attempt meets the same input. After
-                          some of them C stops the fragment: it runs nowhere until its query is
-                          deleted and applied again
+                          some of them C stops the fragment: it runs nowhere until its statement is
+                          changed, or its query deleted and applied again
     yielded   alive       P has stepped down for a newer epoch. S records that it took over. If
                           nobody acts in that epoch, C reinstates P
     gone      alive       S takes over and records it; C waits. If S has not within the grace:
@@ -88,8 +88,7 @@ def heal(pending: PendingDecision, name: str) -> None:
         return
     if (why := record.stopped) is not None:
         problem = f"{name} is stopped: {why}. Start it again with a statement that can evaluate "
-        problem += f"such tuples, or with `onError: skip`: `vivace delete {record.query}`, then "
-        pending.problems.append(problem + "`vivace apply`")
+        pending.problems.append(problem + "such tuples, or with `onError: skip`: `vivace apply`")
         return
     orphaned_us = pending.now_us - view.orphaned_since_us.get(name, pending.now_us)
     patient = orphaned_us < pending.settings.takeover_grace_us

@@ -369,8 +369,7 @@ def test_fragment_that_cannot_evaluate_its_input_is_stopped_after_some_attempts(
     cluster.settle()
     assert alerts(cluster) == record
     (problem,) = [each for each in cluster.coordination.problems if ALERTS in each]
-    assert "`vivace delete proximity`, then `vivace apply`" in problem
-    assert "onError: skip" in problem
+    assert "with `onError: skip`: `vivace apply`" in problem
 
 
 def failing_for_us(cluster: ObedientCluster) -> int:

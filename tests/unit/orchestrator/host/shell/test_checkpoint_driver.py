@@ -98,7 +98,7 @@ def test_what_was_written_can_be_decoded_again(tmp_path: Path) -> None:
     ("reads", "cluster_id", "why"),
     [
         (structs.replace(READS, name="7-2000-n1.checkpoint"), "5ea", "is not in"),
-        (structs.replace(READS, program="other"), "5ea", "is of another statement"),
+        (structs.replace(READS, programs=("other",)), "5ea", "is of another statement"),
         (READS, "0ther", "is of another cluster, sea (5ea)"),
     ],
 )
