@@ -317,6 +317,8 @@ class _Applied:
 
         Those that break no promise come first; the leader refuses the others, with the reason.
         """
+        if not wanted:
+            return ()
         trial = planning.fork()
         steps: list[MoveStep] = []
         for name, nodes in wanted.items():
