@@ -11,7 +11,7 @@ A change that was consented to is carried out in an order of which every prefix 
 3. Marked fragments begin from nothing, in a new generation.
 4. Once all replicas have said up to where they may evaluate by the former statement, the greatest
    of these times is the cut, the same for all fragments of the change.
-5. A former statement is forgotten once nothing can be of it any more: no replica, no checkpoint.
+5. A former statement is dropped once nothing can be of it any more: no replica, no checkpoint.
 
 A leader that dies leaves one of these states, and the next one goes on.
 """
@@ -52,7 +52,7 @@ def alter(pending: PendingDecision, proposal: ProposalRecord) -> None:
         found = pending.view.queries.get(name)
         if found is None or found.record == alteration.query:
             continue
-        _mark(pending, alteration, updated)
+        _note_change(pending, alteration, updated)
         known = pending.view.running_queries.get(name)
         if known is None or known.record != alteration.running:
             version = None if known is None else known.version
@@ -63,7 +63,7 @@ def alter(pending: PendingDecision, proposal: ProposalRecord) -> None:
         pending.write(QUERIES.key(name), alteration.query, found.version, event)
 
 
-def _mark(
+def _note_change(
     pending: PendingDecision, alteration: QueryAlteration, updated: dict[str, FragmentRecord]
 ) -> None:
     """Have each fragment of a query know its former statement, or that it is to begin anew."""
@@ -114,7 +114,7 @@ def _carry_on(pending: PendingDecision, query: str) -> None:
     if changing:
         _agree(pending, records, changing)
     for record in records:
-        _forget(pending, pending.fragments[record.key])
+        _drop_ended(pending, pending.fragments[record.key])
 
 
 def _restart(pending: PendingDecision, record: FragmentRecord, restart: PlannedRestart) -> None:
@@ -211,8 +211,8 @@ def _promises(pending: PendingDecision, record: FragmentRecord) -> Iterator[int 
             yield None
 
 
-def _forget(pending: PendingDecision, record: FragmentRecord) -> None:
-    """Forget former statements of which nothing can be any more."""
+def _drop_ended(pending: PendingDecision, record: FragmentRecord) -> None:
+    """Drop former statements of which nothing can be any more."""
     if not record.former or record.restart is not None:
         return
     left = [each for each in record.former if _may_be_of(pending, record, each)]
