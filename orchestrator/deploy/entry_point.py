@@ -26,6 +26,9 @@ from orchestrator.store.zookeeper import ZooKeeperStore
 LOOK_EVERY_S = 0.1
 """How often a process that only waits looks whether it should end."""
 
+LOOK_AT_PODS_S = 1.0
+"""The same where it has to ask a platform."""
+
 SAY_EVERY_S = 10.0
 """How often a process that waits says what for."""
 
@@ -161,6 +164,22 @@ class Waiting:
         while _leaves(store, owner):
             self._wait(f"the former process of {owner}, which leaves")
 
+    def end_of_drivers(self, running: Callable[[], Sequence[str]]) -> None:
+        """Wait until no other driver of the application runs, even if it cannot say that it leaves.
+
+        Parameters
+        ----------
+        running
+            Looks which do.
+
+        Raises
+        ------
+        Ended
+            The process is to end.
+        """
+        while found := running():
+            self._wait(f"the former driver {found[0]}, which still runs", LOOK_AT_PODS_S)
+
     def settings(self, store: Store) -> ClusterRecord:
         """The cluster's settings, once a coordinator has published them.
 
@@ -173,14 +192,14 @@ class Waiting:
             self._wait("a coordinator to publish the cluster's settings")
         return found.record
 
-    def _wait(self, awaited: str) -> None:
+    def _wait(self, awaited: str, look_every_s: float = LOOK_EVERY_S) -> None:
         self._health.turned()
         if self._ended():
             raise Ended
         if time.monotonic() >= self._say_s:
             _log.info("waiting for %s", awaited)
             self._say_s = time.monotonic() + SAY_EVERY_S
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(look_every_s)
 
 
 def _leaves(store: Store, owner: str) -> bool:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Set
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from orchestrator.spark.hosts.kubernetes import (
     NAMESPACE_SETTING,
     POD_VARIABLE,
     DriverPod,
+    former_drivers,
     kubernetes_settings,
     own_namespace,
     remove_pods,
@@ -179,6 +181,10 @@ def serve(config: ProcessConfig, ending: EndSignals, health: Health) -> None:
         # A platform replaces a pod at once that is told to end. Its executors are not to be removed
         # before they have left.
         waiting.end_of_former(store, application.name)
+        if (master := config.spark_master) is not None and config.on_kubernetes:
+            # It could not take its turn if ZooKeeper was away.
+            pod = driver_pod(config, application.name)
+            waiting.end_of_drivers(lambda: former_drivers(master, pod, datetime.now(UTC)))
         yields = _anything_runs(store)
         nodes = {node.name for node in application.nodes}
         session = start_spark(config, yields=yields)

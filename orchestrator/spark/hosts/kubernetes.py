@@ -5,19 +5,23 @@ beside that (mounts, probes, what runs before its end) says a template, which th
 `spark.kubernetes.executor.podTemplateFile` names. A pod runs `vivace-container executor`.
 
 The driver's pod owns the executors' pods, so they go with it. When only its container ends and
-starts again, they would stay: `remove_pods` removes them before Spark starts.
+starts again, they would stay: `remove_pods` removes them before Spark starts. A platform may start
+another driver's pod before the former one has ended, and left: `former_drivers` tells.
 """
 
 from __future__ import annotations
 
 import hashlib
 import http.client
-import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote, urlsplit
+
+import msgspec
 
 from orchestrator.embedded.class_data import class_data_options
 from orchestrator.embedded.java import SMALL_JVM, find_java
@@ -44,6 +48,11 @@ MOST_LABEL, DIGITS = 63, 16
 """Characters of a label's value, and of a digest that stands for the rest of a name."""
 
 TIMEOUT_S = 30.0
+
+ENDED = ("Succeeded", "Failed")
+"""Phases of a pod all of whose processes have ended."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +158,33 @@ def own_namespace(account: Path = ACCOUNT) -> str:
         ) from error
 
 
+def former_drivers(
+    master: str, pod: DriverPod, now: datetime, account: Path = ACCOUNT
+) -> list[str]:
+    """Other drivers' pods that still run, and own executors of the application; their names.
+
+    One that should have been deleted by now is taken for lost with its machine.
+
+    Raises
+    ------
+    Unreachable
+        The API does not respond, or does not permit it.
+    """
+    api = _Api(master, account)
+    owners = {
+        (owner.name, owner.uid)
+        for each in api.listed(_executors_path(pod)).items
+        for owner in each.metadata.owner_references
+        if owner.kind == "Pod" and owner.name != pod.name
+    }
+    found: list[str] = []
+    for name, uid in sorted(owners):
+        driver = api.pod(f"/api/v1/namespaces/{pod.namespace}/pods/{quote(name)}")
+        if driver is not None and driver.metadata.uid == uid and driver.lives(now):
+            found.append(name)
+    return found
+
+
 def remove_pods(master: str, pod: DriverPod, account: Path = ACCOUNT) -> list[str]:
     """Remove the pods that former lives of an application have left; their names.
 
@@ -159,14 +195,53 @@ def remove_pods(master: str, pod: DriverPod, account: Path = ACCOUNT) -> list[st
     Unreachable
         The API does not respond, or does not permit it.
     """
-    chosen = quote(",".join(f"{name}={value}" for name, value in pod.labels.items()))
-    path = f"/api/v1/namespaces/{pod.namespace}/pods?labelSelector={chosen}"
-    api = _Api(master, account)
-    found = api.ask("GET", path)
-    names = [each["metadata"]["name"] for each in found["items"]]
+    path, api = _executors_path(pod), _Api(master, account)
+    names = [each.metadata.name for each in api.listed(path).items]
     if names:
         api.ask("DELETE", f"{path}&gracePeriodSeconds=0")
     return names
+
+
+def _executors_path(pod: DriverPod) -> str:
+    chosen = quote(",".join(f"{name}={value}" for name, value in pod.labels.items()))
+    return f"/api/v1/namespaces/{pod.namespace}/pods?labelSelector={chosen}"
+
+
+class _Owner(msgspec.Struct, rename="camel"):
+    kind: str
+    name: str
+    uid: str
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    uid: str = ""
+    deletion_timestamp: datetime | None = None
+    owner_references: tuple[_Owner, ...] = ()
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    """What is read of a pod."""
+
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    def lives(self, now: datetime) -> bool:
+        """Whether its process may still run."""
+        ends = self.metadata.deletion_timestamp
+        return self.status.phase not in ENDED and (ends is None or now < ends)
+
+
+class _Pods(msgspec.Struct):
+    items: tuple[_Pod, ...] = ()
+
+
+class _Refusal(msgspec.Struct):
+    message: str = ""
 
 
 class _Api:
@@ -178,8 +253,23 @@ class _Api:
         self._url = urlsplit(address if "//" in address else f"https://{address}")
         self._account = account
 
-    def ask(self, method: str, path: str) -> dict[str, list[dict[str, dict[str, str]]]]:
-        """Send a request; what it says."""
+    def listed(self, path: str) -> _Pods:
+        """The pods that a path selects."""
+        return self._as(_Pods, self.ask("GET", path))
+
+    def pod(self, path: str) -> _Pod | None:
+        """The pod at a path; None: there is none."""
+        content = self.ask("GET", path, may_lack=True)
+        return None if content is None else self._as(_Pod, content)
+
+    def _as(self, kind: type[T], content: bytes | None) -> T:
+        try:
+            return msgspec.json.decode(content or b"", type=kind)
+        except msgspec.DecodeError as error:
+            raise self._unreachable(f"does not respond as Kubernetes does ({error})") from error
+
+    def ask(self, method: str, path: str, *, may_lack: bool = False) -> bytes | None:
+        """Send a request; what it says. None: there is no such thing, which `may_lack` allows."""
         try:
             token = (self._account / "token").read_text("utf-8").strip()
             connection = self._connection()
@@ -190,14 +280,16 @@ class _Api:
                 content = response.read()
             finally:
                 connection.close()
-            said = json.loads(content)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(
                 f"does not respond ({error or type(error).__name__})"
             ) from error
-        if response.status >= 400:
-            raise self._unreachable(f"refuses ({response.status}: {said.get('message', '')})")
-        return said
+        if may_lack and response.status == http.HTTPStatus.NOT_FOUND:
+            return None
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            said = self._as(_Refusal, content)
+            raise self._unreachable(f"refuses ({response.status}: {said.message})")
+        return content
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self._url.hostname or "", self._url.port
