@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from placement.equilibrium import UsageSettings
 from placement.errors import check_numbers
+from placement.methods import Method
 from placement.program import MilpSettings
 from placement.relaxation import RelaxationSettings
 from placement.secondaries import SecondarySearch
@@ -72,3 +73,15 @@ class Settings:
     def __post_init__(self) -> None:
         check_numbers(self, operator_load="≥ 0", hop_overhead_ms="≥ 0", crossing_ms="≥ 0")
         check_numbers(self, candidates="≥ 1", exact_hosts="≥ 1", batch_size="≥ 1")
+
+    def by(self, method: Method) -> Settings:
+        """The same with the steps of a method."""
+        if method is Method.VIVACE:
+            return self
+        return replace(self, placer=Placer.NEAREST, secondary_search=SecondarySearch.OUTWARDS)
+
+    @property
+    def as_printed(self) -> bool:
+        """Whether both steps are those of reliable placement."""
+        outwards = self.secondary_search is SecondarySearch.OUTWARDS
+        return self.placer is Placer.NEAREST and outwards

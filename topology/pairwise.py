@@ -27,7 +27,10 @@ import numpy as np
 from foundation.arrays import FloatArray
 from foundation.bounds import MAX_RTT_MS
 from topology.coordinate import CoordinateError
-from topology.vivaldi import ConstantTimestep, spring
+from topology.vivaldi import ConstantTimestep, Vivaldi, spring
+
+PRINTED = ConstantTimestep(delta=0.25, rest_ms=0.1)
+"""δ and e_t of hosts, which the paper leaves open."""
 
 
 class PairwiseError(ValueError):
@@ -85,6 +88,31 @@ def fit_sample(
         if abs(rtt_ms - np.linalg.norm(mine_ms - peer_ms)) < timestep.rest_ms:
             break
     return mine_ms
+
+
+class PairwiseVivaldi(Vivaldi):
+    """The coordinate of one node, which fits each measurement completely (Algorithm 2).
+
+    What it has of `Vivaldi` beside the steps is what protects a host: impossible values are
+    rejected, and the median of a peer's last round trips counts.
+
+    Parameters
+    ----------
+    dimensions, rng
+        As of `Vivaldi`.
+    """
+
+    def __init__(self, dimensions: int, rng: np.random.Generator) -> None:
+        super().__init__(dimensions, rng, timestep=PRINTED)
+
+    def _step(
+        self, rtt_ms: float, theirs_ms: FloatArray, weight: float
+    ) -> tuple[FloatArray, float]:
+        stretch_ms = rtt_ms - float(np.linalg.norm(self._place_ms - theirs_ms))
+        if not math.isfinite(stretch_ms):
+            return np.full_like(self._place_ms, math.nan), stretch_ms
+        moved_ms = fit_sample(rtt_ms, self._place_ms, theirs_ms, timestep=PRINTED, rng=self._rng)
+        return moved_ms, stretch_ms
 
 
 def _steps(stretch_ms: float, timestep: ConstantTimestep) -> int:

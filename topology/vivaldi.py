@@ -229,15 +229,21 @@ class Vivaldi:
         weight = self.error / (self.error + their_error)
         # A peer's finite but absurd coordinate may overflow here; then the node starts over.
         with np.errstate(over="ignore", invalid="ignore"):
-            stretch_ms, direction = spring(self._place_ms, theirs_ms, rtt_ms, self._rng)
-            delta = float(self._timestep.fraction(np.array(stretch_ms), np.array(weight)))
-            moved_ms = self._place_ms + delta * stretch_ms * direction
+            moved_ms, stretch_ms = self._step(rtt_ms, theirs_ms, weight)
         if not np.isfinite(moved_ms).all():
             self.resets += 1
             self.reset()
             return
         self._place_ms = moved_ms
         self._learn(abs(stretch_ms), rtt_ms, self._error_gain * weight)
+
+    def _step(
+        self, rtt_ms: float, theirs_ms: FloatArray, weight: float
+    ) -> tuple[FloatArray, float]:
+        """Where a sample moves the node, and the stretch before."""
+        stretch_ms, direction = spring(self._place_ms, theirs_ms, rtt_ms, self._rng)
+        delta = float(self._timestep.fraction(np.array(stretch_ms), np.array(weight)))
+        return self._place_ms + delta * stretch_ms * direction, stretch_ms
 
     def _learn(self, off_ms: float, rtt_ms: float, trust: float) -> None:
         """Let the error estimates follow a sample."""

@@ -26,6 +26,8 @@ from orchestrator.records import (
 )
 from orchestrator.records.checkpoints import StateSpec
 from orchestrator.records.moves import LEAST_STATE_RATE_BYTES_S
+from orchestrator.records.spec import PlacementSpec
+from placement.methods import Method
 from streams.scheduling.run_queue import Policy
 
 DEFAULT_EXECUTOR_MEMORY_BYTES = 512 * 2**20
@@ -290,6 +292,12 @@ def _state(field: Field) -> StateSpec:
         return StateSpec(folder=_folder(section.need("folder")), **section.given(_state_options))
 
 
+def _placement(field: Field) -> PlacementSpec:
+    with field.section() as section:
+        methods = [method.value for method in Method]
+        return PlacementSpec(method=Method(section.need("method").choice(methods)))
+
+
 _settings: Options = {
     "heartbeat_ms": ("heartbeat", Field.interval_ms),
     "suspect_after_ms": ("suspectAfter", Field.interval_ms),
@@ -300,6 +308,7 @@ _settings: Options = {
     "cpu": ("cpu", read_scaling),
     "scheduling": ("scheduling", lambda field: Policy(field.choice([p.value for p in Policy]))),
     "batching": ("batching", read_batching),
+    "placement": ("placement", _placement),
     "memory_bytes": (
         "memory",
         lambda field: _memory(field, LEAST_MEMORY_BYTES, "is too little for the queues of a host"),

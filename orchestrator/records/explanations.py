@@ -6,6 +6,7 @@ Costs are in the planner's currency, bytes/s × s = bytes (`docs/placement.md`).
 from __future__ import annotations
 
 from orchestrator.records.base import Record
+from placement.methods import Method
 
 
 class PullingStream(Record, frozen=True, kw_only=True):
@@ -81,6 +82,8 @@ class FragmentExplanation(Record, frozen=True, kw_only=True, tag_field="of", tag
     ----------
     measured
         Whether the rates of all its streams were measured; those of manifests count for others.
+    method
+        How operators are placed. The prices are Vivace's whatever it is.
     """
 
     query: str
@@ -89,6 +92,12 @@ class FragmentExplanation(Record, frozen=True, kw_only=True, tag_field="of", tag
     primary: ReplicaPlace
     secondary: ReplicaPlace
     measured: bool
+    method: Method = Method.VIVACE
+
+    @property
+    def as_printed(self) -> bool:
+        """Whether operators are placed by the papers' methods."""
+        return self.method is Method.PAPER
 
     def _repr_html_(self) -> str:
         from orchestrator.records.html import html

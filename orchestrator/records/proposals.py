@@ -32,6 +32,7 @@ from orchestrator.records.spec import (
     StreamManifest,
     StreamRecord,
 )
+from placement.methods import Method
 
 
 class PlanDocument(Record, frozen=True, kw_only=True):
@@ -49,6 +50,8 @@ class PlanDocument(Record, frozen=True, kw_only=True):
         Query → what was decided of its statements that may run in another way than written.
     changed
         What becomes of queries that are changed in place.
+    method
+        How operators are placed, as the cluster's manifest says.
     """
 
     fragments: tuple[FragmentPlan, ...]
@@ -58,6 +61,12 @@ class PlanDocument(Record, frozen=True, kw_only=True):
     loads: tuple[PlaceLoad, ...] = ()
     rewrites: dict[str, tuple[Rewrite, ...]] = {}
     changed: tuple[ChangedQuery, ...] = ()
+    method: Method = Method.VIVACE
+
+    @property
+    def as_printed(self) -> bool:
+        """Whether operators are placed by the papers' methods."""
+        return self.method is Method.PAPER
 
     def _repr_html_(self) -> str:
         from orchestrator.records.html import html

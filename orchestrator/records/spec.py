@@ -12,6 +12,7 @@ import msgspec
 from foundation.loop_limits import DEFAULT_STEPS, Beyond
 from orchestrator.records.base import Record
 from orchestrator.records.checkpoints import StateSpec
+from placement.methods import Method
 from streams.scheduling.batching_names import MEASURED, PATTERN
 from streams.scheduling.run_queue import Policy
 from topology.cpu import DEFAULT_SCALING, Scaling
@@ -246,6 +247,12 @@ class QueryRecord(Record, frozen=True, kw_only=True):
         return self.deadlines_ms.get(output, self.deadline_ms)
 
 
+class PlacementSpec(Record, frozen=True, kw_only=True):
+    """How operators are placed."""
+
+    method: Method = Method.VIVACE
+
+
 class ClusterRecord(Record, frozen=True, kw_only=True):
     """`/cluster`: what all processes of a cluster must agree on."""
 
@@ -270,6 +277,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
     """Which task a host works on next."""
     batching: BatchingName = MEASURED
     """How input is gathered into batches (`streams.scheduling.batching`)."""
+    placement: PlacementSpec = PlacementSpec()
+    """How coordinates are found, and operators placed."""
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     """What all queues of a host may take together."""
     state_rate_bytes_s: float | None = None

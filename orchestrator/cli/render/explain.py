@@ -6,19 +6,22 @@ from rich.console import Group, RenderableType
 
 from orchestrator import api
 from orchestrator.cli.render.figures import bytes_text, ms
+from orchestrator.cli.render.plan import PRINTED
 from orchestrator.cli.render.tables import Table
 
 
 def explanation_view(document: api.FragmentExplanation) -> RenderableType:
     """Both replicas."""
     rates = "measured" if document.measured else "as manifests state them, where none is measured"
+    printed = f" It was placed by the {PRINTED}, which look at no such prices."
+    printed = printed if document.as_printed else ""
     return Group(
         *_replica(f"{document.fragment}, primary", document.primary),
         "",
         *_replica(f"{document.fragment}, secondary", document.secondary),
         "",
         f"Prices are network usage and load, in bytes under way, by the figures of this moment, if "
-        f"this replica alone moves; `vivace rebalance` may move several. Rates: {rates}.",
+        f"this replica alone moves; `vivace rebalance` may move several. Rates: {rates}.{printed}",
     )
 
 

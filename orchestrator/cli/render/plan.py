@@ -13,6 +13,8 @@ from orchestrator.cli.render.figures import against, bytes_text, ms
 from orchestrator.cli.render.loads import loads_table
 from orchestrator.cli.render.tables import Table
 
+PRINTED = "papers' methods as printed (`placement: {method: paper}`)"
+
 
 def plan_view(document: api.PlanDocument, *, explain: bool = False) -> RenderableType:
     """A table of fragments and one of queries.
@@ -25,6 +27,8 @@ def plan_view(document: api.PlanDocument, *, explain: bool = False) -> Renderabl
     if not document.queries and not document.waiting:
         return Text("No query runs here; `vivace apply -f …` brings one.")
     parts: list[RenderableType] = []
+    if document.as_printed:
+        parts.append(Text(f"Placed by the {PRINTED}.", style="dim"))
     if document.queries:
         parts.append(_fragments(document))
         parts += [

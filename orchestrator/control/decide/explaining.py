@@ -89,6 +89,7 @@ def explain_fragment(view: ClusterView, named: str) -> FragmentExplanation:
         primary=_place(found.primary),
         secondary=_place(found.secondary),
         measured=streams <= rates.measured,
+        method=view.settings.placement.method,
     )
 
 

@@ -182,6 +182,7 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
         queries=query_plans(admission.plan),
         waiting=dict(admission.waiting),
         loads=place_loads(admission.places),
+        method=view.settings.placement.method,
         rewrites={
             name: query.rewrites for name, query in admission.running.items() if query.rewrites
         },

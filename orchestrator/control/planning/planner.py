@@ -141,11 +141,12 @@ class Planning:
 
     @property
     def settings(self) -> Settings:
-        """The planner's, with the cluster's CPU scaling and batches."""
+        """The planner's, with the cluster's CPU scaling, batches and method."""
         cluster = self.view.settings
         # A hop costs time for the work that it is, so it is avoided for as much.
         overhead_ms = cluster.hop_overhead_ms + cluster.batch_ms
-        return Settings(cpu=cluster.cpu, hop_overhead_ms=overhead_ms, crossing_ms=overhead_ms)
+        settings = Settings(cpu=cluster.cpu, hop_overhead_ms=overhead_ms, crossing_ms=overhead_ms)
+        return settings.by(cluster.placement.method)
 
     def runs(self, query: str) -> bool:
         """Whether all fragments of a query have a place."""
@@ -300,7 +301,9 @@ class Planning:
             due = best_effort(deadlines.problem, deadlines.places)
         else:
             due = kept_by_cheapest(deadlines.problem, deadlines.places)
-            due = due or other_primaries(with_standbys(deadlines.problem, task))
+            due = due or other_primaries(
+                with_standbys(deadlines.problem, task), as_printed=task.settings.as_printed
+            )
         found = deadlines.of_fragments(due)
         primaries = {name: found.places[name] for name in task.graph.to_place}
         # 3. Secondaries of these primaries, within the recovery bound.

@@ -192,6 +192,9 @@ def _placed(
     active = active or place_secondaries(standby_task, load, still)
     if active.keys() == still.keys() and all(still[n] == active[n].node for n in active):
         return active
+    if task.settings.as_printed:
+        # §4.5 looks at distances alone.
+        return active
     prices = StandbyPrices.of(task, primaries)
     try:
         joint = place_secondaries(replace(standby_task, traffic=prices), load, still)

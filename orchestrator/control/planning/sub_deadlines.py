@@ -26,6 +26,7 @@ from orchestrator.control.planning.workload import FragmentWork, Workload
 from placement.deadline.contraction import Contraction, contract
 from placement.deadline.demand import admit, tightest, work_of
 from placement.deadline.errors import NoStandby
+from placement.deadline.paper_model import place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import (
     Admitted,
@@ -35,9 +36,10 @@ from placement.deadline.records import (
     DeadlineSource,
 )
 from placement.deadline.recovery import keep_recoverable
-from placement.deadline.solver import place_by_deadline
+from placement.deadline.result import least_by_operator
+from placement.deadline.solver import place_by_deadline, unattainable
 from placement.deadline.solver_model import SolverSettings
-from placement.deadline.sub_deadlines import proportional_sub_deadlines
+from placement.deadline.sub_deadlines import best_sub_deadlines, proportional_sub_deadlines
 from placement.network import NetworkView
 from placement.program import MilpSettings
 
@@ -258,15 +260,28 @@ def kept_by_cheapest(problem: DeadlineProblem, places: Mapping[str, str]) -> Sub
     return SubDeadlines(places=dict(places), sub_deadlines_ms=proportional_ms)
 
 
-def other_primaries(problem: DeadlineProblem) -> SubDeadlines:
+def other_primaries(problem: DeadlineProblem, *, as_printed: bool = False) -> SubDeadlines:
     """Primaries among the candidates and sub-deadlines that keep all deadlines, by the program of
     deadline placement, §5.2.
 
+    Parameters
+    ----------
+    as_printed
+        Primaries are those of the program as printed, which knows no latencies. The sub-deadlines
+        are the best ones of these places that keep the deadlines with latencies; without any, they
+        are as good as the printed program's own.
+
     Raises
     ------
-    DeadlinesUnattainable, SolverStopped
+    DeadlinesUnattainable, SolverStopped, TooManyPaths
         No placement among the candidates keeps all deadlines, or none was found in time.
     """
+    if as_printed:
+        places = place_by_paper_model(problem, SOLVING).places
+        pairs_ms = best_sub_deadlines(problem, places)
+        if pairs_ms is None:
+            raise unattainable(problem, SolverSettings(milp=SOLVING))
+        return SubDeadlines(places=places, sub_deadlines_ms=least_by_operator(pairs_ms))
     settings = SolverSettings(usage_weight=USAGE_WEIGHT, milp=SOLVING)
     found = place_by_deadline(problem, settings)
     return SubDeadlines(places=found.places, sub_deadlines_ms=found.sub_deadlines_ms)

@@ -77,6 +77,7 @@ from orchestrator.records import (
     Skipped,
     SnapshotStatus,
 )
+from placement.methods import Method
 from streams.evaluate.engine import Evaluated
 from streams.scheduling.batching import SdmrMonitor
 from topology.cluster_clock import ClusterClock
@@ -179,7 +180,8 @@ class HostCore:
         budget = MemoryBudget(settings.memory_bytes)
         self.replica_manager = manager = ReplicaManager(node, budget, self.clock, observes=observes)
         probe_us = round(settings.probe_interval_ms * 1000)
-        self.prober = Prober(rng, settings.cpu, probe_us, anchor_us)
+        as_printed = settings.placement.method is Method.PAPER
+        self.prober = Prober(rng, settings.cpu, probe_us, anchor_us, as_printed=as_printed)
         self._heartbeat_us = round(settings.heartbeat_ms * 1000)
         self._ack_interval_us = round(settings.ack_interval_ms * 1000)
         self._outbox = outbox = Outbox(node)

@@ -25,6 +25,7 @@ from orchestrator.records import NodeCoordinate
 from topology import coordinate as space
 from topology.clock_offset import Offset, OffsetEstimator
 from topology.cpu import Scaling
+from topology.pairwise import PairwiseVivaldi
 from topology.vivaldi import Vivaldi
 
 DIMENSIONS = 3
@@ -68,14 +69,23 @@ class Prober:
         Time between two probes once the coordinate has settled.
     anchor_us
         By how much the host's clock is ahead of its machine's monotonic one.
+    as_printed
+        Whether coordinates follow Algorithm 2 of reliable placement as printed.
     """
 
     def __init__(
-        self, rng: np.random.Generator, cpu: Scaling, interval_us: int, anchor_us: int = 0
+        self,
+        rng: np.random.Generator,
+        cpu: Scaling,
+        interval_us: int,
+        anchor_us: int = 0,
+        *,
+        as_printed: bool = False,
     ) -> None:
         self._rng = rng
         self._interval_us = interval_us
-        self._vivaldi = Vivaldi(DIMENSIONS, rng)
+        made = PairwiseVivaldi if as_printed else Vivaldi
+        self._vivaldi: Vivaldi = made(DIMENSIONS, rng)
         self._cpu = cpu
         self._samples_ms: dict[str, deque[float]] = {}
         self._awaited: dict[str, deque[int]] = {}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from topology.coordinate import Coordinate, CoordinateError
-from topology.pairwise import PairwiseError, fit_sample
+from topology.pairwise import PRINTED, PairwiseError, PairwiseVivaldi, fit_sample
 from topology.vivaldi import ConstantTimestep, Vivaldi, VivaldiError
 
 THERE = np.array([0.0, 30.0])
@@ -80,3 +80,24 @@ def test_parameters_and_coordinates_are_checked():
         fit(mine=(0.0, math.inf))
     with pytest.raises(CoordinateError, match=r"has shape \(2,\), this node's \(3,\)"):
         fit(mine=(0.0, 0.0, 0.0))
+
+
+def test_a_host_fits_each_sample_and_forgets_the_ones_before():
+    node = PairwiseVivaldi(2, np.random.default_rng(1))
+    first, second = (Coordinate(position_ms=place, error=1) for place in ((0.0, 30.0), (50.0, 0.0)))
+    node.observe("a", 10, first)
+    assert float(np.linalg.norm(node.position_ms - first.vector)) == pytest.approx(
+        10, abs=PRINTED.rest_ms
+    )
+    node.observe("b", 20, second)
+    assert float(np.linalg.norm(node.position_ms - second.vector)) == pytest.approx(
+        20, abs=PRINTED.rest_ms
+    )
+    assert float(np.linalg.norm(node.position_ms - first.vector)) > 20
+
+
+def test_a_host_whose_peer_is_absurdly_far_away_starts_over():
+    node = PairwiseVivaldi(2, np.random.default_rng(1))
+    node.observe("a", 10, Coordinate(position_ms=(1e200, 1e200), error=1))
+    assert node.resets == 1
+    assert node.position_ms.tolist() == [0, 0]

@@ -20,6 +20,7 @@ from orchestrator.records import (
     Shed,
     Standby,
 )
+from placement.methods import Method
 from streams.scheduling.run_queue import Policy
 from topology.cpu import DEFAULT_SCALING, Linear, PiecewiseLinear, Power, Queueing, Scaling
 
@@ -270,6 +271,13 @@ def test_a_cluster_and_a_query_choose_how_input_is_batched(folder: Path) -> None
     assert manifests.queries[0].record.batching == "bts-8"
 
 
+def test_a_cluster_may_choose_the_papers_methods(folder: Path) -> None:
+    assert read(folder).placement.method is Method.VIVACE
+    manifests = changed(folder, ("heartbeat: 20 ms", "placement: {method: paper}"))
+    assert manifests.cluster is not None
+    assert manifests.cluster.record.placement.method is Method.PAPER
+
+
 def test_an_output_may_be_what_a_statement_rejects(folder: Path) -> None:
     written = "outputs: {alerts: receiver, alerts.rejected: receiver}\nonError: skip"
     (query,) = changed(folder, ("outputs: {alerts: receiver}", written)).queries
@@ -486,6 +494,16 @@ def test_cpu_scaling_is_read_and_kept_in_the_store(
             "estimates: {",
             "batching: bts-0\nestimates: {",
             "Query proximity: batching: 'bts-0' is no batching policy. Write one of taat, bts-4,",
+        ),
+        (
+            "heartbeat: 20 ms",
+            "placement: {method: papers}",
+            "Cluster aircraft: placement.method: 'papers' is unknown. Did you mean paper?",
+        ),
+        (
+            "heartbeat: 20 ms",
+            "placement: {}",
+            "Cluster aircraft: placement",
         ),
         (
             "estimates: {",

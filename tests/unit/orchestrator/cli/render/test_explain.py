@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import StringIO
 
+import msgspec
 from rich.console import Console, RenderableType
 
 from orchestrator.cli.render.explain import explanation_view, refusal_view
@@ -15,6 +16,7 @@ from orchestrator.records import (
     RefusalExplanation,
     ReplicaPlace,
 )
+from placement.methods import Method
 
 
 def rendered(view: RenderableType) -> str:
@@ -53,6 +55,9 @@ def test_prices_obstacles_and_what_binds():
     assert "a 1.73 KB 1.5 KB 200 B 30 B it is here" in text
     assert "What binds: q.f: b is cordoned." in text
     assert "Nothing keeps it from a cheaper node but the effort of moving." in text
+    assert "as printed" not in text
+    printed = msgspec.structs.replace(document, method=Method.PAPER)
+    assert "placed by the papers' methods as printed" in rendered(explanation_view(printed))
 
 
 def test_what_would_admit_a_query():

@@ -32,6 +32,7 @@ from orchestrator.manifest import Manifests, QueryManifest
 from orchestrator.records import CostStatus, Estimate, QueryRecord, Timing
 from placement.deadline.contraction import contract
 from placement.deadline.errors import DeadlinesUnattainable
+from placement.deadline.paper_model import place_by_paper_model
 from placement.deadline.problem import DeadlineProblem
 from placement.deadline.records import Admitted
 from tests.obedient_cluster import (
@@ -693,3 +694,25 @@ def test_fragments_lost_together_start_over_one_after_the_other() -> None:
     assert cluster.history().count("state lost: first.a") == 1
     assert cluster.history().count("state lost: second.b") == 1
     cluster.check_invariants()
+
+
+@pytest.mark.parametrize("latency_ms", [0.0, 4.0])
+def test_primaries_of_the_printed_program_keep_deadlines_with_latencies(latency_ms: float) -> None:
+    """Two operators that do not fit on one node."""
+    pair = problem(
+        [operator("p", 10, "in"), operator("q", 10, "in")],
+        {"p.out": 18.0, "q.out": 18.0},
+        latency_ms=latency_ms,
+    )
+    found = other_primaries(pair, as_printed=True)
+    assert sorted(found.places.values()) == ["a", "b"]
+    assert found.places == place_by_paper_model(pair).places
+    for name, ms in found.sub_deadlines_ms.items():
+        assert 10 <= ms <= 18 - latency_ms + 1e-6, name
+
+
+def test_latencies_that_the_printed_program_does_not_know_may_make_it_fail() -> None:
+    far = chain_of(10.0, 10.0, deadline_ms=100.0)
+    far = replace(far, one_way_ms=1e3 * (1 - np.eye(2)))
+    with pytest.raises(DeadlinesUnattainable):
+        other_primaries(far, as_printed=True)
