@@ -133,8 +133,8 @@ def recorded(example: str, folder: Path) -> Mapping[str, Recorded]:
         sent = (EXAMPLES / "tcp" / "meters.csv").read_text(encoding="utf-8")
         path.write_text(f"at,meter,watts\n{sent}", encoding="utf-8")
         return {"meters": lines(path, "iso")}
-    if example == "trading":
-        manifests = load(sorted((EXAMPLES / "trading").glob("*.yaml")))
+    if example in ("trading", "periodic"):
+        manifests = load(sorted((EXAMPLES / example).glob("*.yaml")))
         return {each.record.name: _as_written(each.record) for each in manifests.streams}
     if example in ("kafka", "spark"):
         stream, text = ("trades", TRADES) if example == "kafka" else ("rates", RATES)
@@ -231,6 +231,7 @@ QUERIES = [
     ("kafka", "watch"),
     ("spark", "warmth"),
     ("trading", "trading"),
+    ("periodic", "reports"),
     ("aircraft", "proximity"),
     ("collision-warning", "collision"),
     *(("nexmark", query) for query in NEXMARK),
