@@ -143,9 +143,9 @@ class HeartbeatMethod:
                 self._deliver(stream, at, rows)
             place += self._limit
             reached = groups[place][0] - 1 if place < len(groups) else until_ms << STEP_BITS
-            self._beat(inputs, reached | (LAST_STEP if place >= len(groups) else 0))
+            self._advance(inputs, reached | (LAST_STEP if place >= len(groups) else 0))
             self._run_stack()
-        self._beat(inputs, (until_ms << STEP_BITS) | LAST_STEP)
+        self._advance(inputs, (until_ms << STEP_BITS) | LAST_STEP)
         self._run_stack()
         waiting = [node.name for node in self._nodes if node.heartbeat == NO_WATERMARK]
         if waiting:
@@ -169,7 +169,7 @@ class HeartbeatMethod:
         for node in self._readers.get(stream, ()):
             node.queues[stream].add(at, rows)
 
-    def _beat(self, streams: Mapping[str, object], at: int) -> None:
+    def _advance(self, streams: Mapping[str, object], at: int) -> None:
         """Give the heartbeat of streams from outside."""
         for stream in streams:
             for node in self._readers.get(stream, ()):

@@ -4,9 +4,9 @@
 evaluated stepwise:
 
 - *DTS*, delay-based time-splitting: every statement once at an instant (`StepwiseLoop`);
-- *HB*, heartbeats (`bench.heartbeat_method`), with run limits of 10 to 1,000, on the twin without
-  recursion, since it deadlocks on the query itself;
-- *hybrid*: the twin's statements as the fragments that they are in the product, in bulk passes.
+- *HB*, heartbeats (`bench.heartbeat_method`), with run limits of 10 to 1,000, on the *open query*,
+  without recursion, since it deadlocks on the query itself;
+- *hybrid*: the open query's statements as the fragments that they are in the product, in bulk.
 
 `loop` is the query as the product evaluates it, by the compiled core; `vs_stepwise` and `vs_filter`
 are its throughput over that of the stepwise core, and of a statement that only filters the same
@@ -38,9 +38,9 @@ from bench.recursion_workload import (
     SPREAD,
     dummies_of,
     input_tuples,
+    open_fragments,
+    open_query,
     recursive,
-    twin,
-    twin_fragments,
 )
 from bench.registry import Settings, benchmark
 from foundation.arrays import IntArray
@@ -82,7 +82,7 @@ Instants = Mapping[int, Counter[tuple[Any, ...]]]
 
 @benchmark("recursion")
 def recursion(settings: Settings) -> Mapping[str, float]:
-    """What loops cost: DTS, heartbeats and hybrid on a twin, and the compiled core."""
+    """What loops cost: DTS, heartbeats and hybrid on an open query, and the compiled core."""
     require_kernels()
     rounds = QUICK_ROUNDS if settings.quick else ROUNDS
     count = QUICK_TUPLES if settings.quick else TUPLES
@@ -101,11 +101,11 @@ def recursion(settings: Settings) -> Mapping[str, float]:
             flat[f"{at}.dts.relative"] = compared.dts_s / base_s
             for limit, hb_s in compared.hb_s.items():
                 flat[f"{at}.hb_{limit}.relative"] = hb_s / base_s
-            flat[f"fig10.{pattern}.{parts}.recursive_vs_twin"] = (
+            flat[f"fig10.{pattern}.{parts}.recursive_vs_open"] = (
                 compared.recursive_s / compared.dts_s
             )
             if pattern == "a":
-                flat[f"twin.{parts}.hybrid_vs_dts"] = compared.dts_s / compared.hybrid_s
+                flat[f"open.{parts}.hybrid_vs_dts"] = compared.dts_s / compared.hybrid_s
         equal = equal and all(one == other for one, other in pairwise(results))
     figures, same = _loops(settings, count, rounds)
     return flat | figures | {"equal": float(equal and same)}
@@ -130,10 +130,10 @@ class _Compared:
         until_ms = int(rows.column(0)[-1].as_py()) + SPREAD
         _, given = _run(StepwiseLoop, spread, {"input": rows}, until_ms)
         dummies = dummies_of(spread, given)
-        # Delays of a millisecond: what the twin gives comes that much earlier.
+        # Delays of a millisecond: what the open query gives comes that much earlier.
         self.result = _instants(dummies["dummy_all_avg_delay"], shift_ms=1)
         inputs = {"input": rows, **dummies}
-        program = twin(parts)
+        program = open_query(parts)
         self.dts_s, given = _best(rounds, partial(_run, StepwiseLoop, program, inputs, until_ms))
         found = [_instants(dummies_of(program, given)["dummy_all_avg_delay"])]
         self.hb_s: dict[int, float] = {}
@@ -202,9 +202,9 @@ def _heartbeats(
 def _hybrid(
     parts: int, inputs: Mapping[str, pa.RecordBatch], until_ms: int
 ) -> tuple[float, pa.Table]:
-    """The twin's statements, each in bulk passes; the rows of the last one."""
+    """The open query's statements, each in bulk passes; the rows of the last one."""
     seconds, given = 0.0, pa.table({})
-    for program in twin_fragments(parts):
+    for program in open_fragments(parts):
         engine = FragmentEngine(program)
         chunks = {stream: _chunks(inputs[stream], until_ms) for stream in program.inputs}
         begin_s = time.process_time()

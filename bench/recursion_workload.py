@@ -1,4 +1,4 @@
-"""The query of Fig. 7 of *Recursive streams*, its data, and its twin without recursion.
+"""The query of Fig. 7 of *Recursive streams*, its data, and the same without recursion.
 
     uni_input    = input ∪ all_avg_delay
     avg_i        = rows of uni_input with id % k = i  ∪  means by id of avg_delay_i [… ROWS 1]
@@ -8,7 +8,7 @@
 as its listing has it, for k = 1, 2, 4; `val` is a float, because means are. Ids go from 0 to 3 in
 turns, values count up. A timestamp has one tuple (a), or four (b).
 
-The *twin* reads what the delays give back from outside, as streams of dummies. For that, instants
+The *open query* reads from outside what the delays give back: streams of dummies. Its instants
 must be timestamps: so here is the query a third time, *spread*, with delays and windows of a
 millisecond in the place of instants, and with timestamps of input that lie `SPREAD` apart. What its
 delayed streams give are the dummies.
@@ -30,7 +30,7 @@ from streams.plan.program import Program
 from streams.vectors.chunk import stream_schema
 
 SPREAD = 8
-"""Milliseconds between two timestamps of input of the twin: more than a timestamp has instants."""
+"""Milliseconds between two timestamps of input of the open query: more than one has instants."""
 
 COLUMNS = {"id": "int", "val": "float"}
 IDS = 4
@@ -75,31 +75,31 @@ def recursive(parts: int, *, spread: bool = False) -> Program:
     return compile_statement(loop, {"input": COLUMNS})
 
 
-def twin(parts: int) -> Program:
-    """The twin as one program whose instants are evaluated one after the other (DTS)."""
-    statements = with_relations(parse(_text(_twin_statements(parts))))
+def open_query(parts: int) -> Program:
+    """The open query as one program whose instants are evaluated one after the other (DTS)."""
+    statements = with_relations(parse(_text(_open_statements(parts))))
     names = [each.name for each in statements if not each.is_relation]
     inner = " ".join(each.text for each in statements if not each.is_relation).removesuffix(";")
-    (loop,) = parse(f"REGISTER LOOP twin OF {', '.join(names)} STEPS 9 ERROR ({inner});")
-    return compile_statement(loop, twin_catalogue(parts))
+    (loop,) = parse(f"REGISTER LOOP opened OF {', '.join(names)} STEPS 9 ERROR ({inner});")
+    return compile_statement(loop, open_catalogue(parts))
 
 
-def twin_fragments(parts: int) -> list[Program]:
-    """The statements of the twin as fragments of their own."""
-    statements = with_relations(parse(_text(_twin_statements(parts))))
+def open_fragments(parts: int) -> list[Program]:
+    """The statements of the open query as fragments of their own."""
+    statements = with_relations(parse(_text(_open_statements(parts))))
     return [
-        compile_statement(each, twin_catalogue(parts))
+        compile_statement(each, open_catalogue(parts))
         for each in statements
         if not each.is_relation
     ]
 
 
-def _twin_statements(parts: int) -> dict[str, str]:
+def _open_statements(parts: int) -> dict[str, str]:
     return _statements(parts, "RANGE 1 MILLISECOND", "", "dummy_")
 
 
-def twin_catalogue(parts: int) -> dict[str, dict[str, str]]:
-    """The streams that the twin reads."""
+def open_catalogue(parts: int) -> dict[str, dict[str, str]]:
+    """The streams that the open query reads."""
     dummies = ["dummy_all_avg_delay", *(f"dummy_avg_delay_{part}" for part in range(parts))]
     return dict.fromkeys(("input", *dummies), COLUMNS)
 

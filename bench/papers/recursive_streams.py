@@ -110,7 +110,7 @@ PAPER = Paper(
                     label=f"{TIMESTAMPS[part]}, {number} sub-queries",
                     quoted=1.0,
                     said="about 1, slightly less",
-                    ours=value(LOOPS, f"fig10.{part}.{number}.recursive_vs_twin"),
+                    ours=value(LOOPS, f"fig10.{part}.{number}.recursive_vs_open"),
                 )
                 for part in TIMESTAMPS
                 for number in SUB_QUERIES
