@@ -5,18 +5,22 @@
 `quoted.…`, and not demanded: the quotes contradict each other (a fluid model with 5 % left by no
 overhead at all at λ = 0.4 cannot give the 30 and 10 points of λ = 0.8).
 
-Demanded is what the method claims: see `violations`.
+`real.…` is what executors do (`bench.batching_real`).
+
+Demanded is what the method claims: see `violations`, here and there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.batching_model import Experiment, Outcome, Setup
+from bench.batching_real import KINDS, real
+from bench.batching_real import violations as real_violations
 from bench.registry import Settings, benchmark
 from streams.scheduling.batching import K_I, K_P, Ats, BatchingPolicy
 
@@ -61,11 +65,23 @@ BURST = (4.0, 6.0, 5.0)
 """From and until when, s, and by how much rates rise."""
 
 
-@benchmark("batching", kinds=tuple(FIGURES))
+@benchmark("batching", kinds=(*FIGURES, *KINDS))
 def batching(settings: Settings) -> Mapping[str, float]:
     """Missed deadlines and overhead by batching policy: the paper's experiment, and a burst."""
+    chosen = settings.only or (*FIGURES, *KINDS)
     flat: dict[str, float] = {}
-    for name in settings.only or FIGURES:
+    if simulated := [name for name in chosen if name in FIGURES]:
+        flat |= _simulated(simulated, settings)
+    if on_executors := [kind for kind in chosen if kind in KINDS]:
+        plot = settings.folder / "real_burst.png"
+        flat |= real(on_executors, plot, settings.say, quick=settings.quick)
+    flat["violations"] = float(len([*violations(flat), *real_violations(flat)]))
+    return flat
+
+
+def _simulated(names: Sequence[str], settings: Settings) -> dict[str, float]:
+    flat: dict[str, float] = {}
+    for name in names:
         rates = QUICK_RATES if settings.quick else RATES
         for rate in rates:
             settings.say(f"simulated: {name}, λ = {rate}")
@@ -73,9 +89,7 @@ def batching(settings: Settings) -> Mapping[str, float]:
                 for key, value in outcome.figures().items():
                     flat[f"sim.{name}.{rate}.{policy}.{key}"] = value
     settings.say("simulated: signs of the law, and a burst")
-    flat |= signs() | burst(settings.folder / "burst.png") | deferred() | QUOTED
-    flat["violations"] = float(len(list(violations(flat))))
-    return flat
+    return flat | signs() | burst(settings.folder / "burst.png") | deferred() | QUOTED
 
 
 def simulate(name: str, rate: float, *, quick: bool) -> Iterator[tuple[str, Outcome]]:
@@ -139,6 +153,7 @@ def violations(flat: Mapping[str, float]) -> Iterator[str]:
     """What the figures should show and do not: Ideal misses least, BTS no more than TAAT, BTS1 and
     ATS1 no more than BTS and ATS, `measured` at most a point more than the best fixed k; and the
     law with the digest's sign never leaves k = 1."""
+    flat = {key: value for key, value in flat.items() if not key.startswith("real.")}
     runs = {key.rsplit(".", 2)[0] for key in flat if key.endswith(".measured.sdmr_pct")}
     for run in sorted(runs):
         found = {

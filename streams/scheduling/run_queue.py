@@ -52,7 +52,9 @@ class Policy(Enum):
     """In which order instances run."""
 
     EDF = "edf"
-    """Earliest deadline first."""
+    """Earliest deadline first; overdue work is deferred."""
+    UNDEFERRED = "edf-undeferred"
+    """Earliest deadline first, whatever is overdue."""
     FIFO = "fifo"
     """First come into the system, first run."""
     ERTF = "ertf"

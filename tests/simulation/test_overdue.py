@@ -50,7 +50,7 @@ name: scaling
 deadline: {deadline} ms
 recovery: 500 ms
 overdue: {overdue}
-outputs: {{weighed: edge}}
+outputs: {{weighed: {{site: edge, late: {late}}}}}
 primaries: {{cleaned: [a], weighed: [b]}}
 estimates: {{cleaned: {{cost: 500 us}}, weighed: {{cost: 1 ms}}}}
 statements: |
@@ -74,6 +74,8 @@ class Played:
     waiting: int
     delivered: int
     late_pct: float
+    late_dropped: int
+    late_told: int
     faults: SequenceFaults
     divergences: int
     told: list[str]
@@ -84,6 +86,7 @@ def played(
     *,
     burst: int,
     overdue: str = "drop",
+    late: str = "keep",
     meanwhile: Callable[[Scenario], None] = lambda _: None,
 ) -> Played:
     times = arrivals(burst)
@@ -101,6 +104,7 @@ def played(
             interval=INTERVAL_MS,
             deadline=DEADLINE_MS,
             overdue=overdue,
+            late=late,
             nodes=", ".join(f"{{name: {node}, region: {node}}}" for node in NODES),
         )
     )
@@ -112,14 +116,17 @@ def played(
     scenario.run_for(2.0)
     delivered = outcome.delivered("weighed")
     status = scenario.world.hosts["edge"].core.replica_manager.sources["readings"].status
-    late = delivered.row_latencies_ms > DEADLINE_MS
+    is_late = delivered.row_latencies_ms > DEADLINE_MS
+    sink = scenario.world.hosts["edge"].core.replica_manager.sinks["weighed"].status(0)
     hosts = scenario.world.hosts.values()
     return Played(
         recorded=len(times),
         overdue=status.overdue,
         waiting=status.waiting,
         delivered=delivered.rows.num_rows,
-        late_pct=100 * float(late.mean()),
+        late_pct=100 * float(is_late.mean()),
+        late_dropped=delivered.late,
+        late_told=sink.late_dropped,
         faults=sequence_faults(delivered),
         divergences=sum(host.core.counters["divergences"] for host in hosts),
         told=[
@@ -129,7 +136,8 @@ def played(
 
 
 def assert_accounted_for(found: Played) -> None:
-    assert found.recorded == found.overdue + found.delivered
+    assert found.recorded == found.overdue + found.delivered + found.late_dropped
+    assert found.late_dropped == found.late_told
     assert (found.waiting, found.divergences) == (0, 0)
     assert found.faults == SequenceFaults(lost=0, repeated=0)
 
@@ -182,4 +190,14 @@ def test_one_replica_three_times_as_slow(tmp_path: Path, node: str) -> None:
 
     found = played(tmp_path, burst=5, meanwhile=slow_down)
     assert found.overdue > 1000
+    assert_accounted_for(found)
+
+
+def test_late_results_are_dropped_at_the_sink_and_counted_by_it_and_by_its_archive(
+    tmp_path: Path,
+) -> None:
+    kill = kill_of("weighed", secondary=False)
+    found = played(tmp_path, burst=5, overdue="keep", late="drop", meanwhile=kill)
+    assert found.late_dropped > 1000
+    assert found.late_pct == 0
     assert_accounted_for(found)

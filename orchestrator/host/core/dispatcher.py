@@ -225,7 +225,8 @@ class Dispatcher:
         had entered that leave with it."""
         self._tasks: dict[str, _Task] = {}
         self._task_of: dict[str, _Task] = {}
-        self._queue = RunQueue(policy)
+        defers = policy is not Policy.UNDEFERRED
+        self._queue = RunQueue(policy if defers else Policy.EDF, defers=defers)
         self._resting: dict[str, int] = {}
         self._ends: list[tuple[int, str]] = []
         """When rests end, soonest first; what does not agree with `_resting` is over."""
