@@ -44,7 +44,7 @@ def test_recovery_lasts_until_the_last_late_timestamp_that_entered_afterwards() 
             "watermark_ms": at_ms,
             "ingestion_time_us": entered_us,
             "arrived_us": arrived_us,
-            **dict.fromkeys(("epoch", "lost", "generation", "next_seq"), zeros),
+            **dict.fromkeys(("epoch", "lost", "generation", "next_seq", "late"), zeros),
         }
     )
     rows = pa.Table.from_pydict(
