@@ -58,6 +58,9 @@ statements had fewer forms; up to the second, all hosts heard of a change of the
 to the third, nobody left; up to the fourth, hosts shared no failure domain; up to the fifth, no
 overdue tuples and late results were dropped; up to the sixth, all processes were of one version."""
 
+DENSER = 4
+"""How many times as many tuples have streams whose overdue ones are dropped."""
+
 SHORT_DEADLINE_MS = 600.0
 """Of queries some of whose overdue tuples or late results are dropped."""
 
@@ -392,10 +395,10 @@ def _spec(node: str, kind: NodeKind) -> HostSpec:
 
 
 def _recording(
-    rng: np.random.Generator, site: str, seconds: int, interval_ms: int
+    rng: np.random.Generator, site: str, seconds: int, interval_ms: int, denser: int = 1
 ) -> RecordedStream:
     """Tuples at random times, some at the same one, none in the last second."""
-    count = int(rng.integers(3, 9)) * (seconds - 1)
+    count = denser * int(rng.integers(3, 9)) * (seconds - 1)
     times = BEGIN_MS + 10 * np.sort(rng.integers(0, (seconds - 1) * 100, count))
     columns = [times, rng.integers(0, 6, count), rng.integers(0, 100, count)]
     ends_ms = np.arange(BEGIN_MS, BEGIN_MS + seconds * 1000 + 1, interval_ms, dtype=np.int64)
@@ -448,7 +451,11 @@ def _dropping(
     ]
     if rng.random() < 1 / 3 and able:
         name = str(rng.choice(able))
-        recordings = {**recordings, name: replace(recordings[name], overdue=Overdue.DROP)}
+        one = recordings[name]
+        # A slow host is to have more of it than it can evaluate.
+        seconds = (int(one.watermarks_ms[-1]) - BEGIN_MS) // 1000
+        denser = _recording(rng, one.site, seconds, one.interval_ms, DENSER)
+        recordings = {**recordings, name: replace(denser, overdue=Overdue.DROP)}
         queries = tuple(
             msgspec.structs.replace(each, overdue=Overdue.DROP, deadline_ms=SHORT_DEADLINE_MS)
             for each in queries
