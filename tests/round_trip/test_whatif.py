@@ -111,8 +111,14 @@ def kill_drained(vivace: Vivace, wait_until: WaitUntil) -> int:
     at_us = now_us()
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: settled(vivace, {node: pid}), every_s=LOOK_S)
-    happened = {each["kind"] for each in since(vivace, seen)}
-    assert not happened & {"takeover", "recovered", "redundancy lost"}
+    # On a busy machine hosts may suspect each other meanwhile. None may have missed this one.
+    missed = [
+        each
+        for each in since(vivace, seen)
+        if each["kind"] in {"took over", "redundancy lost"}
+        and re.search(rf"\b{node}\b", each["detail"])
+    ]
+    assert missed == []
     assert vivace("uncordon", node).returncode == 0
     return at_us
 
