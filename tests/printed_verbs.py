@@ -24,6 +24,8 @@ from orchestrator.cli.verbs import GROUPS
 from orchestrator.clock import now_us
 from orchestrator.embedded.ports import free_port
 from orchestrator.operations.table import OPERATIONS
+from orchestrator.records import SavepointPiece, SavepointRecord, SavepointState
+from orchestrator.store.protocol import SAVEPOINTS
 from tests.json_schema import SCHEMAS
 from tests.obedient_cluster import ObedientCluster, aircraft
 from tests.served_cluster import TOKEN, served
@@ -45,6 +47,10 @@ CASES = (
     "plan -f EXAMPLE", "validate -f EXAMPLE", "size -f EXAMPLE", "size -f EXAMPLE/query.yaml",
     "config list", "config use nowhere",
     "token list", "maintenance show", "maintenance break --dry-run", "operations cancel nothing",
+    "savepoint list", "savepoint show before-upgrade", "savepoint show nothing",
+    "savepoint create", "savepoint create Not-a-name", "savepoint delete nothing",
+    "savepoint export before-upgrade WORK/copy.tar",
+    "up -f EXAMPLE/cluster.yaml --from nothing",
     "explain alerts", "explain nothing",
     "whatif --without nowhere", "whatif --without lyon", "explain -f TIGHT",
     "rebalance --query nothing", "rebalance",
@@ -77,10 +83,30 @@ CASES = (
 )  # fmt: skip
 """In this order: those at the end change something."""
 
+SAVED = SavepointRecord(
+    name="before-upgrade",
+    asked_us=1_700_000_000_000_000,
+    by="t-0123abcd@10.0.0.9",
+    state=SavepointState.KEPT,
+    pieces=(
+        SavepointPiece(
+            fragment="proximity.alerts",
+            checkpoint="7-1000-paris.checkpoint",
+            at_us=1_700_000_001_000_000,
+            bytes=123_456,
+            crc32=1,
+        ),
+    ),
+    left_out={"proximity.tracks": "stream north is read once"},
+    ended_us=1_700_000_002_000_000,
+)
+"""A savepoint that is there."""
+
 VARIABLE = (
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?", "DATE TIME"),
     (r"\d\d:\d\d:\d\d\.\d+", "TIME"),
     (r"\bt-[0-9a-f]{8}\b", "t-ID"),
+    (r"savepoint-\d{8}-\d{6}", "savepoint-DATE-TIME"),
     (r"\b(rebalance|undo)-\d+", r"\1-N"),
     (r"about \d+ ms", "about N ms"),
     (r"^[\w-]{43}$", "TOKEN"),
@@ -142,6 +168,7 @@ def known_cluster(home: Path) -> Generator[None]:
     cluster.apply(aircraft())
     cluster.settle()
     cluster.publish_figures()
+    cluster.store.create(SAVEPOINTS.key(SAVED.name), SAVED)
     variables = {"VIVACE_HOME": str(home), "COLUMNS": "150", "TZ": "UTC"}
     with (
         patch.dict(os.environ, variables),

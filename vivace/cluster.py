@@ -40,6 +40,7 @@ from orchestrator.results.metrics import Sample
 from orchestrator.results.moves import CordonDocument, MovePlansDocument, MovesDocument
 from orchestrator.results.operations import OperationStatus
 from orchestrator.results.preflight import PreflightDocument, VersionsDocument, obstacles
+from orchestrator.results.savepoints import SavepointsDocument, SavepointStatus
 from orchestrator.results.status import (
     EventDocument,
     FragmentStatus,
@@ -404,6 +405,26 @@ class ClusterClient(ApiClient):
     def break_maintenance(self, *, dry_run: bool = False) -> MaintenanceDocument:
         """Take the maintenance slot from the process that has it."""
         return self.call(table.MAINTENANCE_BREAK, asked.BreakParameters(dry_run=dry_run))
+
+    def savepoints(self) -> SavepointsDocument:
+        """The savepoints there are, the newest last."""
+        return self.call(table.SAVEPOINTS, NOTHING)
+
+    def savepoint(self, name: str) -> SavepointStatus:
+        """One savepoint, with the state of each fragment."""
+        return self.call(table.SAVEPOINT, asked.SavepointParameters(savepoint=name))
+
+    def create_savepoint(
+        self, name: str | None = None, *, on_progress: Progress = silent
+    ) -> SavepointStatus:
+        """Keep the state of all queries under a name, by default date and time."""
+        given = asked.NewSavepointParameters(savepoint=name)
+        return self.run(table.SAVEPOINT_CREATE, given, on_progress)
+
+    def delete_savepoint(self, name: str, *, on_progress: Progress = silent) -> SavepointsDocument:
+        """Delete a savepoint with its files; the savepoints that are left."""
+        given = asked.SavepointParameters(savepoint=name)
+        return self.run(table.SAVEPOINT_DELETE, given, on_progress)
 
     def drills(self) -> tuple[DrillDocument, ...]:
         """The drills there are."""

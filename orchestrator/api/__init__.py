@@ -44,6 +44,13 @@ if TYPE_CHECKING:
     from orchestrator.api.plan_files import apply_plan, move_plans, rebalance, undo
     from orchestrator.api.plans import plan
     from orchestrator.api.predicting import predict
+    from orchestrator.api.saving import (
+        create_savepoint,
+        delete_savepoint,
+        export_savepoint,
+        savepoint,
+        savepoints,
+    )
     from orchestrator.api.sending import send
     from orchestrator.api.simulating import (
         Campaign,
@@ -171,6 +178,13 @@ MODULES = {
     "api.plan_files": ("apply_plan", "move_plans", "rebalance", "undo"),
     "api.plans": ("plan",),
     "api.predicting": ("predict",),
+    "api.saving": (
+        "create_savepoint",
+        "delete_savepoint",
+        "export_savepoint",
+        "savepoint",
+        "savepoints",
+    ),
     "api.sending": ("send",),
     "api.simulating": (
         *("Campaign", "TrialReport", "TrialVerdict", "check_faults", "fault_kinds", "play_file"),

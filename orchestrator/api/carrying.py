@@ -27,6 +27,12 @@ from orchestrator.api.plan_files import apply_plan, move_plans, rebalance, undo
 from orchestrator.api.plans import plan
 from orchestrator.api.process_logs import log_of
 from orchestrator.api.proposals import NOTHING
+from orchestrator.api.saving import (
+    create_savepoint,
+    delete_savepoint,
+    savepoint,
+    savepoints,
+)
 from orchestrator.api.sending import send
 from orchestrator.api.stored_records import stored_records
 from orchestrator.api.stream_entries import stream_entry
@@ -54,9 +60,11 @@ from orchestrator.operations.parameters import (
     HistoryParameters,
     ManifestParameters,
     MoveParameters,
+    NewSavepointParameters,
     Parameters,
     PreviewParameters,
     RebalanceParameters,
+    SavepointParameters,
     SendParameters,
     StreamParameters,
     SwitchoverParameters,
@@ -80,6 +88,7 @@ from orchestrator.results.drill_report import DrillReport
 from orchestrator.results.drills import DrillRun
 from orchestrator.results.maintenance import MaintenanceDocument
 from orchestrator.results.moves import MovesDocument
+from orchestrator.results.savepoints import SavepointsDocument, SavepointStatus
 from orchestrator.results.streams import SentLines, StreamEntry, TailEvent
 from orchestrator.results.verification import VerifyDocument
 
@@ -225,6 +234,18 @@ def _break(cluster: Cluster, asked: BreakParameters, _: Progress) -> Maintenance
     return break_maintenance(cluster, dry_run=asked.dry_run)
 
 
+def _create_savepoint(
+    cluster: Cluster, asked: NewSavepointParameters, on_progress: Progress
+) -> SavepointStatus:
+    return create_savepoint(cluster, asked.savepoint, on_progress)
+
+
+def _delete_savepoint(
+    cluster: Cluster, asked: SavepointParameters, on_progress: Progress
+) -> SavepointsDocument:
+    return delete_savepoint(cluster, asked.savepoint, on_progress)
+
+
 def _history(cluster: Cluster, asked: HistoryParameters, _: Progress) -> object:
     return history(cluster, asked.limit)
 
@@ -324,6 +345,10 @@ _CARRIED: Mapping[str, Carry] = {
     table.UNCORDON.name: _uncordon,
     table.MAINTENANCE.name: lambda cluster, _, __: maintenance(cluster),
     table.MAINTENANCE_BREAK.name: _break,
+    table.SAVEPOINTS.name: lambda cluster, _, __: savepoints(cluster),
+    table.SAVEPOINT.name: lambda cluster, asked, _: savepoint(cluster, asked.savepoint),
+    table.SAVEPOINT_CREATE.name: _create_savepoint,
+    table.SAVEPOINT_DELETE.name: _delete_savepoint,
     table.DRILLS.name: lambda _, __, ___: drills(),
     table.DRILL_AUDIT.name: lambda cluster, _, __: drill_audit(cluster),
     table.DRILL.name: _drill,

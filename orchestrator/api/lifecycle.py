@@ -15,13 +15,15 @@ from orchestrator.deploy.context import (
     running,
 )
 from orchestrator.deploy.local import background
-from orchestrator.deploy.local.service import Order
+from orchestrator.deploy.local.service import Order, with_state
 from orchestrator.deploy.local.service import serve as run
+from orchestrator.deploy.restoring import OPTION, check_savepoint, find_savepoint
 from orchestrator.embedded.ports import PortTaken, is_free
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
 from orchestrator.manifest.cluster import remarks
 from orchestrator.progress import Progress, silent
+from orchestrator.records import StateSpec
 from vivace.contexts import NoCluster, home
 
 
@@ -60,6 +62,8 @@ def up(
     *,
     data: Path | None = None,
     zookeeper_port: int | None = None,
+    savepoint: str | None = None,
+    allow_state_loss: bool = False,
     on_progress: Progress = silent,
 ) -> UpDocument:
     """Start a cluster in the background: ZooKeeper, Spark, sites and coordinators.
@@ -72,6 +76,11 @@ def up(
         Folder for data and logs, kept; None: a temporary one.
     zookeeper_port
         None: a free one.
+    savepoint
+        Name or path of a savepoint that the cluster goes on from; None: none.
+    allow_state_loss
+        Whether it goes on although some of the savepoint's state cannot be gone on with.
+
     Raises
     ------
     InvalidInput, ClusterExists, PortTaken
@@ -80,7 +89,10 @@ def up(
         The cluster did not start; what had been started has ended again.
     """
     order = _order(manifests, data, zookeeper_port)
-    return _document(background.start(order, on_progress), order.manifest)
+    lost: tuple[str, ...] = ()
+    if savepoint is not None:
+        order, lost = _from(order, savepoint, allow_state_loss, on_progress)
+    return _document(background.start(order, on_progress), order.manifest, lost)
 
 
 def serve(
@@ -89,6 +101,8 @@ def serve(
     *,
     data: Path | None = None,
     zookeeper_port: int | None = None,
+    savepoint: str | None = None,
+    allow_state_loss: bool = False,
     on_progress: Progress = silent,
 ) -> None:
     """As `up`, but in this process and its main thread, until a signal ends the cluster.
@@ -96,7 +110,10 @@ def serve(
     `on_ready` is called when the cluster can be used.
     """
     order = _order(manifests, data, zookeeper_port)
-    run(order, on_progress, lambda context: on_ready(_document(context, order.manifest)))
+    lost: tuple[str, ...] = ()
+    if savepoint is not None:
+        order, lost = _from(order, savepoint, allow_state_loss, on_progress)
+    run(order, on_progress, lambda context: on_ready(_document(context, order.manifest, lost)))
 
 
 def down(name: str | None = None, on_progress: Progress = silent) -> DownDocument:
@@ -179,7 +196,43 @@ def _check_folder(data: Path) -> None:
         raise InvalidInput("command line", "--data", str(data), problem, remedy)
 
 
-def _document(context: ClusterContext, manifest: ClusterManifest) -> UpDocument:
+def _from(
+    order: Order, savepoint: str, allow_state_loss: bool, on_progress: Progress
+) -> tuple[Order, tuple[str, ...]]:
+    """The order to go on from a savepoint, and the state that is lost by that."""
+    state = _state(order)
+    found = find_savepoint(savepoint, state)
+    on_progress("savepoint", f"checking {found.files.where}")
+    archive = (order.data or Path("FOLDER")) / "archive"
+    obstacles = check_savepoint(found, savepoint, order.manifest, archive, on_progress)
+    if obstacles and not allow_state_loss:
+        told = "; ".join(str(each).rstrip(".") for each in obstacles)
+        raise InvalidInput(
+            "command line",
+            OPTION,
+            savepoint,
+            f"cannot be gone on with as a whole: {told}",
+            "Mend that, or have what is concerned begin from nothing: --allow-state-loss.",
+        )
+    path = Path(savepoint)
+    named = str(path.absolute()) if path.exists() else savepoint
+    anew = tuple(sorted({each.stream for each in obstacles if each.stream is not None}))
+    lost = tuple(f"{each.subject} {each.problem}" for each in obstacles)
+    return msgspec.structs.replace(order, savepoint=named, anew=anew), lost
+
+
+def _state(order: Order) -> StateSpec | None:
+    """The folder of checkpoints in which a savepoint may be; None: there is none yet."""
+    if order.data is not None:
+        return with_state(order.manifest, order.data, keeps=True).record.state
+    state = order.manifest.record.state
+    is_somewhere = state is not None and ("://" in state.folder or state.folder.startswith("/"))
+    return state if is_somewhere else None
+
+
+def _document(
+    context: ClusterContext, manifest: ClusterManifest, lost: tuple[str, ...] = ()
+) -> UpDocument:
     return UpDocument(
         cluster=context.cluster,
         zookeeper=context.zookeeper,
@@ -190,5 +243,5 @@ def _document(context: ClusterContext, manifest: ClusterManifest) -> UpDocument:
         nodes=tuple(node.name for node in manifest.nodes),
         sites=tuple(site.name for site in manifest.sites),
         example=str(Path(manifest.file.rpartition(":")[0]).parent),
-        remarks=remarks(manifest),
+        remarks=(*remarks(manifest), *lost),
     )

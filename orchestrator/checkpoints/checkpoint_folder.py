@@ -93,6 +93,20 @@ class CheckpointFolder:
         except OSError as error:
             raise CheckpointRefused(f"cannot be read: {error}") from error
 
+    def put(self, key: str, name: str, content: bytes) -> None:
+        """As `write`, of a content that is there as a whole."""
+        self.write(key, name, [content])
+
+    def remove(self, key: str, first: str) -> None:
+        """Remove a file, then all others under its key. Raises `OSError`."""
+        self.delete(key, first)
+        for at, name in [*self._all()]:
+            if at == key:
+                self._remove(key, name)
+        if self._remote is None:
+            with contextlib.suppress(FileNotFoundError):
+                (Path(self._path) / path_part(key)).rmdir()
+
     def names(self) -> dict[str, list[str]]:
         """Fragment → names of its checkpoints. Raises `OSError`."""
         found: dict[str, list[str]] = {}
@@ -120,6 +134,14 @@ class CheckpointFolder:
                 self._remote.delete_file(self._object(key, name))
             else:
                 self._file(key, name).unlink()
+
+    def _remove(self, key: str, name: str) -> None:
+        """Remove a file of any name, such as one that was never written as a whole."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._remote is not None:
+                self._remote.delete_file(f"{self._path}/{path_part(key)}/{name}")
+            else:
+                (Path(self._path) / path_part(key) / name).unlink()
 
     def _file(self, key: str, name: str) -> Path:
         return Path(self._path) / path_part(key) / path_part(name)

@@ -35,6 +35,22 @@ def command(
         int | None,
         Option(min=1, max=65535, help="Port of ZooKeeper; a free one if not given."),
     ] = None,
+    savepoint: Annotated[
+        str | None,
+        Option(
+            "--from",
+            help="A savepoint to go on from: its name in the folder of `state`, or what "
+            "`vivace savepoint export` has written.",
+            metavar="SAVEPOINT",
+        ),
+    ] = None,
+    allow_state_loss: Annotated[
+        bool,
+        Option(
+            "--allow-state-loss",
+            help="Go on although some state of the savepoint cannot be gone on with.",
+        ),
+    ] = False,
     form: FormOption = OutputForm.TABLE,
 ) -> None:
     """Start a cluster on this machine: ZooKeeper, Spark, sites and coordinators.
@@ -53,12 +69,25 @@ def command(
 
         if foreground:
             api.serve(
-                manifests, ready, data=data, zookeeper_port=zookeeper_port, on_progress=line.tell
+                manifests,
+                ready,
+                data=data,
+                zookeeper_port=zookeeper_port,
+                savepoint=savepoint,
+                allow_state_loss=allow_state_loss,
+                on_progress=line.tell,
             )
             messages().print("The cluster has ended.")
         else:
             ready(
-                api.up(manifests, data=data, zookeeper_port=zookeeper_port, on_progress=line.tell)
+                api.up(
+                    manifests,
+                    data=data,
+                    zookeeper_port=zookeeper_port,
+                    savepoint=savepoint,
+                    allow_state_loss=allow_state_loss,
+                    on_progress=line.tell,
+                )
             )
 
 

@@ -20,6 +20,7 @@ GROUPS = {
     "operations": ("cancel",),
     "token": ("create", "list", "revoke"),
     "maintenance": ("show", "break"),
+    "savepoint": ("create", "list", "show", "delete", "export"),
     "bulk": ("coordinates", "place"),
     "render": ("standalone", "compose"),
 }

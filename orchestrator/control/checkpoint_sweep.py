@@ -2,7 +2,8 @@
 
 The leader's lists say which are (`orchestrator.control.decide.checkpoints`). A file that is older
 than all that its fragment's list names goes at once. A file that no list names may have been
-written a moment ago; it goes once it has not been listed for `UNLISTED_S`.
+written a moment ago; it goes once it has not been listed for `UNLISTED_S`. What a savepoint has yet
+to copy stays until that is done.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder
-from orchestrator.records import CheckpointsRecord
-from orchestrator.store.protocol import CHECKPOINTS, CLUSTER, Store, StoreError
+from orchestrator.records import CheckpointsRecord, SavepointState
+from orchestrator.store.protocol import CHECKPOINTS, CLUSTER, SAVEPOINTS, Store, StoreError
 
 SWEEP_EVERY_S = 20.0
 
@@ -58,10 +59,13 @@ class CheckpointSweep:
             folder = CheckpointFolder(state.folder)
             listing = self._store.list(CHECKPOINTS)
             lists = {key: each.record for key, each in listing.records.items()}
+            # After the lists: what these name no longer was chosen before that.
+            held = _held(self._store)
             unread = {error.path.rpartition("/")[2] for error in listing.invalid}
             try:
                 for key, name in self._unneeded(folder.names(), lists):
-                    if key not in unread and self._leads():
+                    is_held = held is None or (key, name) in held
+                    if not is_held and key not in unread and self._leads():
                         folder.delete(key, name)
                         self._unlisted_s.pop((key, name), None)
             except OSError as error:
@@ -84,3 +88,17 @@ class CheckpointSweep:
                 is_older = oldest is not None and (int(order[1]), int(order[2])) < oldest
                 if is_older or now_s - since_s > UNLISTED_S:
                     yield key, name
+
+
+def _held(store: Store) -> set[tuple[str, str]] | None:
+    """Fragment and name of each checkpoint that a savepoint has yet to copy; None: who knows."""
+    listing = store.list(SAVEPOINTS)
+    if listing.invalid:
+        return None
+    return {
+        (piece.fragment, piece.checkpoint)
+        for found in listing.records.values()
+        if found.record.state is SavepointState.COPYING
+        for piece in found.record.pieces
+        if piece.crc32 is None
+    }

@@ -28,6 +28,7 @@ from orchestrator.control.observe.missing_hosts import MissingHosts
 from orchestrator.control.observe.read_cache import RARELY_CHANGING, ReadCache
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.publishing import DurationsPublisher, FiguresPublisher, Publications
+from orchestrator.control.savepoint_work import SavepointWork
 from orchestrator.records.versions import Versions, this_version
 from orchestrator.store.protocol import (
     AUTOMATION,
@@ -43,6 +44,7 @@ from orchestrator.store.protocol import (
     PROPOSALS,
     QUERIES,
     REQUESTS,
+    SAVEPOINTS,
     STREAMS,
     TURNS,
     CandidateRecord,
@@ -75,6 +77,9 @@ READ_WHOLE_US = 5_000_000
 
 LONGEST_RETRY_S = 5.0
 """Steps in a row that meet a bug are this far apart at most."""
+
+SAVEPOINTS_EVERY_S = 0.5
+"""How often it is looked whether there is something to do for a savepoint."""
 
 _log = logging.getLogger(__name__)
 
@@ -238,6 +243,7 @@ class Coordination:
             MOVES,
             LINKS,
             REQUESTS,
+            SAVEPOINTS,
             PROPOSALS,
             TURNS,
             MAINTENANCE,
@@ -462,6 +468,8 @@ class Coordinator:
         election = self._coordination.election
         sweep = CheckpointSweep(store, lambda: election.leads, lambda: self._now_us() / 1e6)
         threading.Thread(target=self._sweep, args=(sweep,), name="sweep", daemon=True).start()
+        work = SavepointWork(store, lambda: election.leads)
+        threading.Thread(target=self._copy, args=(work,), name="savepoints", daemon=True).start()
         for responder in self._coordination.responders:
             asked = threading.Event()
             self._asked.append(asked)
@@ -489,6 +497,15 @@ class Coordinator:
         """Remove checkpoints on a thread of its own: a folder may not respond for long."""
         while not self._stopping.wait(SWEEP_EVERY_S):
             sweep.sweep()
+
+    def _copy(self, work: SavepointWork) -> None:
+        """Copy savepoints on a thread of its own, for the same reason."""
+        while not self._stopping.wait(SAVEPOINTS_EVERY_S):
+            try:
+                while work.step() and not self._stopping.is_set():
+                    pass
+            except Exception:  # noqa: BLE001  The thread goes on with the next round.
+                _log.exception("savepoints")
 
     def stop(self) -> None:
         """Resign and end the session."""

@@ -215,6 +215,18 @@ class BreakParameters(Parameters, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class SavepointParameters(Parameters, frozen=True, kw_only=True):
+    """A savepoint, by its name."""
+
+    savepoint: str
+
+
+class NewSavepointParameters(Parameters, frozen=True, kw_only=True):
+    """A savepoint that is made; null: its name is date and time."""
+
+    savepoint: str | None = None
+
+
 class PredictParameters(Parameters, frozen=True, kw_only=True):
     """A drill, and what it strikes; None: it chooses."""
 

@@ -27,12 +27,14 @@ from orchestrator.operations.parameters import (
     LogsParameters,
     ManifestParameters,
     MoveParameters,
+    NewSavepointParameters,
     Parameters,
     PauseParameters,
     PredictParameters,
     PreviewParameters,
     RebalanceParameters,
     RevokeParameters,
+    SavepointParameters,
     SendParameters,
     StreamParameters,
     SwitchoverParameters,
@@ -56,6 +58,7 @@ from orchestrator.results.metrics import MetricsDocument
 from orchestrator.results.moves import MovePlansDocument, MovesDocument
 from orchestrator.results.operations import OperationStatus
 from orchestrator.results.preflight import VersionsDocument
+from orchestrator.results.savepoints import SavepointsDocument, SavepointStatus
 from orchestrator.results.status import (
     EventDocument,
     FragmentStatus,
@@ -319,6 +322,33 @@ MAINTENANCE_BREAK = Operation(
     summary="Take the maintenance slot from the process that has it.",
 )  # fmt: skip
 
+SAVEPOINTS = Operation(
+    name="savepoints", method="GET", path="savepoints", verb="savepoint list",
+    parameters=Parameters, result=SavepointsDocument, role=READ,
+    summary="The savepoints there are.",
+)  # fmt: skip
+
+SAVEPOINT = Operation(
+    name="savepoint", method="GET", path="savepoints/{savepoint}", verb="savepoint show",
+    parameters=SavepointParameters, result=SavepointStatus, role=READ,
+    summary="One savepoint, with the state of each fragment.",
+)  # fmt: skip
+
+SAVEPOINT_CREATE = Operation(
+    name="savepoint-create", method="POST", path="savepoints", verb="savepoint create",
+    parameters=NewSavepointParameters, result=SavepointStatus, role=OPERATE, manner=LONG,
+    changes=True,
+    summary="Keep the state of all queries under a name, until it is deleted.",
+)  # fmt: skip
+
+SAVEPOINT_DELETE = Operation(
+    name="savepoint-delete", method="POST", path="savepoints/{savepoint}/delete",
+    verb="savepoint delete",
+    parameters=SavepointParameters, result=SavepointsDocument, role=OPERATE, manner=LONG,
+    changes=True,
+    summary="Delete a savepoint with its files; the savepoints that are left.",
+)  # fmt: skip
+
 DRILLS = Operation(
     name="drills", method="GET", path="drills", verb="drill list",
     parameters=Parameters, result=tuple[DrillDocument, ...], role=READ,
@@ -431,6 +461,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
     APPLY, DELETE, MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
     REBALANCE, APPLY_PLAN, MOVES, UNDO,
     MAINTENANCE, MAINTENANCE_BREAK,
+    SAVEPOINTS, SAVEPOINT, SAVEPOINT_CREATE, SAVEPOINT_DELETE,
     PROPOSALS, AUTOMATION, AUTOMATION_SET, PAUSE, RESUME,
     DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, WHAT_IF, VERIFY,
     STREAM, SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS, OPERATION_CANCEL,

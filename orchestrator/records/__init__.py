@@ -157,6 +157,7 @@ from orchestrator.records.running_queries import (
     Tried,
 )
 from orchestrator.records.running_streams import RunningStreamRecord
+from orchestrator.records.savepoints import SavepointPiece, SavepointRecord, SavepointState
 from orchestrator.records.spec import (
     DEFAULT_MEMORY_BYTES,
     ClusterRecord,

@@ -61,6 +61,8 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     as the cluster says."""
     restored: int = 0
     """Epoch in which the fragment last went on from a checkpoint: replicas from before are over."""
+    checkpoint_us: int = 0
+    """A checkpoint is wanted that is taken after this time, cluster clock, µs; 0: none is."""
     restores: str | None = None
     """Name of the checkpoint that this replica goes on from, as the primary of that epoch."""
     begins: Beginning | None = None

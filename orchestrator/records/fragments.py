@@ -215,6 +215,11 @@ class IssuedRecord(Record, frozen=True, kw_only=True):
     """
 
     floor: Annotated[int, Meta(ge=0)] = 0
+    stands_for: dict[int, int] = {}
+    """Number of a creation in this store → the one that it stands for: of a stream or query that
+    came with a savepoint, of another store."""
+    restoring: str = ""
+    """The savepoint that is being brought into this store; empty: none is."""
 
 
 class PlanFigures(Record, frozen=True, kw_only=True):

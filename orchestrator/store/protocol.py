@@ -22,6 +22,7 @@ The paths below `/vivace/<cluster>`:
     requests/<name>          RequestRecord        ephemeral: what a client asks the leader for
     proposals/<name>         ProposalRecord       what the leader responds, and carries out
     fragments/<q>.<f>        FragmentRecord
+    savepoints/<name>        SavepointRecord      a named set of checkpoints that is kept
     cordons/<node>           CordonRecord         nothing new is placed on the node
     links/<source>:<target>  DisturbedLink        until the drill is over, or its time
     strikes/<process>        StrikeRecord         how a host or coordinator is to fail
@@ -95,6 +96,7 @@ from orchestrator.records import (
     RequestRecord,
     RunningQueryRecord,
     RunningStreamRecord,
+    SavepointRecord,
     ServicesRecord,
     SlotRecord,
     StreamRecord,
@@ -204,6 +206,7 @@ REQUESTS = RecordFolder("requests", RequestRecord)
 PROPOSALS = RecordFolder("proposals", ProposalRecord)
 FRAGMENTS = RecordFolder("fragments", FragmentRecord)
 CHECKPOINTS = RecordFolder("checkpoints", CheckpointsRecord)
+SAVEPOINTS = RecordFolder("savepoints", SavepointRecord)
 CORDONS = RecordFolder("cordons", CordonRecord)
 MOVES = RecordFolder("moves", MovePlan)
 TURNS = RecordFolder("turns", TurnRecord)

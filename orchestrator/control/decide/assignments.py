@@ -50,6 +50,7 @@ def assignments(
     kept: Mapping[str, Collection[str]] | None = None,
     leave: Collection[str] = (),
     needed_ms: Mapping[str, int] | None = None,
+    checkpoint_us: int = 0,
 ) -> dict[str, Assignment]:
     """The assignment of every live node, by the records as they will be.
 
@@ -61,6 +62,8 @@ def assignments(
         Hosts that may end.
     needed_ms
         Stream that enters → event time from which on checkpoints need it.
+    checkpoint_us
+        Every fragment is to write a checkpoint after this time; 0: none need.
     """
     readers, keeps, records = _readers(planning), kept or {}, planning.view.records
     overdue = _Overdue(planning)
@@ -73,6 +76,8 @@ def assignments(
         )
         for name in sorted(planning.view.nodes)
     }
+    if checkpoint_us:
+        found = {name: _storing(each, checkpoint_us) for name, each in found.items()}
     for name in leave:
         found[name] = msgspec.structs.replace(found[name], may_end=True)
     for link in links:
@@ -118,6 +123,12 @@ class _Overdue:
         if self._unsure:
             return () if known is None else known.paced
         return tuple(sorted(self.control.paced & set(inputs)))
+def _storing(assignment: Assignment, checkpoint_us: int) -> Assignment:
+    """An assignment whose replicas are to write checkpoints after a time."""
+    fragments = tuple(
+        msgspec.structs.replace(each, checkpoint_us=checkpoint_us) for each in assignment.fragments
+    )
+    return msgspec.structs.replace(assignment, fragments=fragments)
 
 
 def follows(planning: Planning, name: str) -> bool:

@@ -39,11 +39,14 @@ class Resumption:
         Fragment → its checkpoints, the oldest first.
     reasons
         Lost fragment that begins from nothing → why.
+    unreadable
+        Those of them whose input cannot be had again, whatever is kept of them.
     """
 
     pending: PendingDecision
     stored: Mapping[str, Sequence[StoredCheckpoint]]
     reasons: dict[str, str] = field(default_factory=dict[str, str])
+    unreadable: set[str] = field(default_factory=set[str])
 
     def of_everything(self) -> dict[str, StoredCheckpoint]:
         """Those from which all fragments would go on if everything died now."""
@@ -117,6 +120,7 @@ class Resumption:
                 why = "those that there are were taken of another statement"
             elif (unread := self._unreadable(each)) is not None:
                 why = unread
+                self.unreadable.add(fragment.key)
             elif until_ms is None or each.log_base.watermark_ms <= until_ms:
                 return each
         self.reasons[fragment.key] = why

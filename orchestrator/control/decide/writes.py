@@ -38,6 +38,7 @@ from orchestrator.control.decide.moving import pursue
 from orchestrator.control.decide.placing import place_new
 from orchestrator.control.decide.proposing import take_consents
 from orchestrator.control.decide.record_steps import reduce_records
+from orchestrator.control.decide.savepoints import take_savepoints, wanted_us
 from orchestrator.control.decide.schemes import choose_again
 from orchestrator.control.decide.separation import separate_replicas
 from orchestrator.control.decide.steadiness import AUTOMATION
@@ -119,6 +120,7 @@ def decide(
     pending.attempt(AUTOMATION, lambda: automate(pending))
     choose_again(pending)
     pending.attempt("checkpoints", lambda: name_gaps(pending))
+    pending.attempt("savepoints", lambda: take_savepoints(pending))
     pending.attempt("load", lambda: _name_overload(pending))
     pending.attempt("load", lambda: name_late_hosts(pending))
     pending.attempt("versions", lambda: name_wire_gaps(pending))
@@ -183,7 +185,13 @@ def _assign(pending: PendingDecision) -> None:
     view = pending.view
     leave = {name for name in view.leaving if may_end(remaining(pending, name))}
     wanted = assignments(
-        pending.planning, pending.clocks, pending.links, kept(pending), leave, needed_ms(pending)
+        pending.planning,
+        pending.clocks,
+        pending.links,
+        kept(pending),
+        leave,
+        needed_ms(pending),
+        wanted_us(pending),
     )
     broken = view.broken(ASSIGNMENTS)
     for name, derived in wanted.items():

@@ -38,6 +38,7 @@ from orchestrator.records import (
     RequestRecord,
     RunningQueryRecord,
     RunningStreamRecord,
+    SavepointRecord,
     ServicesRecord,
     SlotRecord,
     StreamRecord,
@@ -64,6 +65,7 @@ from orchestrator.store.protocol import (
     REQUESTS,
     RUNNING_QUERIES,
     RUNNING_STREAMS,
+    SAVEPOINTS,
     SERVICES,
     STREAMS,
     STRIKES,
@@ -200,6 +202,7 @@ class ClusterView:
     requests: Mapping[str, Versioned[RequestRecord]] = field(default_factory=_nothing)
     proposals: Mapping[str, Versioned[ProposalRecord]] = field(default_factory=_nothing)
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
+    savepoints: Mapping[str, Versioned[SavepointRecord]] = field(default_factory=_nothing)
     cordons: Mapping[str, Versioned[CordonRecord]] = field(default_factory=_nothing)
     moves: Mapping[str, Versioned[MovePlan]] = field(default_factory=_nothing)
     links: Mapping[str, Versioned[DisturbedLink]] = field(default_factory=_nothing)
@@ -296,7 +299,10 @@ class ClusterView:
 
     def number_of(self, found: Versioned[Record]) -> int:
         """What the store has issued for the creation of a stream or query: a first generation."""
-        return found.created + (0 if self.issued is None else self.issued.record.floor)
+        if self.issued is None:
+            return found.created
+        issued = self.issued.record
+        return issued.stands_for.get(found.created, found.created + issued.floor)
 
     @property
     def stream_records(self) -> dict[str, StreamRecord]:
@@ -619,6 +625,7 @@ def read_view(store: RecordReader) -> ClusterView:
         running_queries=running,
         proposals=proposals,
         requests=requests,
+        savepoints=_sound(store, SAVEPOINTS, invalid, lambda record: record.name),
         cordons=_sound(store, CORDONS, invalid, lambda record: record.node),
         moves=_sound(store, MOVES, invalid, lambda record: record.name),
         links=_sound(store, LINKS, invalid, lambda record: record.name),

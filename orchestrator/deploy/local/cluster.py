@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,12 +21,15 @@ from typing import Self
 
 import msgspec
 
+from orchestrator.checkpoints.checkpoint_file import CheckpointRefused
+from orchestrator.clock import now_us
 from orchestrator.deploy.config import ProcessConfig
 from orchestrator.deploy.context import ClusterExists
 from orchestrator.deploy.coordinator import publish, settings_of
 from orchestrator.deploy.local.members import Member
 from orchestrator.deploy.local.readiness import LOOK_EVERY_S, await_ready
 from orchestrator.deploy.local.services import ServiceMeter
+from orchestrator.deploy.restoring import check_complete, find_savepoint, restore
 from orchestrator.embedded.ensemble import ZooKeeperServers
 from orchestrator.embedded.java import Java, find_java
 from orchestrator.embedded.ports import LOOPBACK, free_port, is_free
@@ -83,6 +86,10 @@ class LocalCluster:
         the data of an earlier cluster in the same folder.
     zookeeper_port
         Where the first ZooKeeper server that is started listens; a free port if not given.
+    savepoint
+        The savepoint that it goes on from; None: none.
+    anew
+        Streams of the savepoint that begin anew.
     on_progress
         Told each step, on the thread that calls `start`.
     """
@@ -93,6 +100,8 @@ class LocalCluster:
         folder: Path,
         *,
         zookeeper_port: int | None = None,
+        savepoint: str | None = None,
+        anew: Collection[str] = (),
         on_progress: Progress = silent,
     ) -> None:
         self.manifest = manifest
@@ -100,6 +109,7 @@ class LocalCluster:
         self.logs = self.folder / "logs"
         self.archive = self.folder / "archive"
         self._port = zookeeper_port
+        self._savepoint, self._anew = savepoint, anew
         self._on_progress = _changes(on_progress)
         self._config: ProcessConfig | None = None
         self._zookeeper: ZooKeeperServers | None = None
@@ -200,6 +210,7 @@ class LocalCluster:
         self._on_progress("java", f"{java.version} in {java.home}")
         config = self._start_zookeeper(config, java)
         publish(self.store, settings_of(config))
+        self._restore()
         self._start_applications(config, secret_file, java)
         for number in range(1, self.manifest.coordinators + 1):
             coordinator = Member.coordinator(config, number, secret_file, self.logs)
@@ -219,6 +230,25 @@ class LocalCluster:
         supervisor = threading.Thread(target=self._supervise, name="supervise", daemon=True)
         supervisor.start()
         self._undo.append(("the supervisor", supervisor.join))
+
+    def _restore(self) -> None:
+        """Bring the savepoint there that the cluster goes on from, before anything runs."""
+        if (named := self._savepoint) is None:
+            check_complete(self.store, self.folder)
+            return
+        try:
+            savepoint = find_savepoint(named, self.manifest.record.state)
+            restore(
+                self.store,
+                savepoint,
+                named,
+                self.folder,
+                now_us(),
+                self._anew,
+                self._on_progress,
+            )
+        except CheckpointRefused as refused:
+            raise VivaceError(f"savepoint {named} cannot be brought here: {refused}") from refused
 
     def _start_zookeeper(self, config: ProcessConfig, java: Java) -> ProcessConfig:
         """Start ZooKeeper, unless it runs already, and open the store; the configuration with

@@ -45,12 +45,19 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         orderly end.
     zookeeper_port
         Where ZooKeeper listens; a free port if not given.
+    savepoint
+        The savepoint that the cluster goes on from; None: it begins with nothing, or goes on with
+        what is in the folder.
+    anew
+        Streams that begin anew although the savepoint has them.
     """
 
     manifest: ClusterManifest
     home: Path
     data: Path | None = None
     zookeeper_port: int | None = None
+    savepoint: str | None = None
+    anew: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -119,9 +126,13 @@ def serve(order: Order, on_progress: Progress, on_ready: Callable[[ClusterContex
         claimed = True
         _log_to(folder / "logs" / "cluster.log")
         cluster = LocalCluster(
-            with_state(order.manifest, folder, keeps=order.data is not None),
+            with_state(
+                order.manifest, folder, keeps=order.data is not None or order.savepoint is not None
+            ),
             folder,
             zookeeper_port=order.zookeeper_port,
+            savepoint=order.savepoint,
+            anew=order.anew,
             on_progress=on_progress,
         )
         cluster.start()

@@ -75,6 +75,13 @@ class Archive(SinkDriver, frozen=True, kw_only=True):
         """Continue the stream in the next files."""
         return OpenArchive(assignment, folder)
 
+    def kept(self, assignment: SinkAssignment, folder: Path) -> Durable | None:
+        """The last completed timestamp."""
+        found: Durable | None = None
+        for part in _committed(folder, assignment.stream):
+            found = part.durable if part.life == assignment.life else None
+        return found
+
     def read_back(self, stream: str, folder: Path) -> Delivered:
         """Both series of the newest query of that name, as far as they are committed."""
         parts = list(_committed(folder, stream))

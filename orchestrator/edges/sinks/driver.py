@@ -116,6 +116,18 @@ class SinkDriver(Driver, frozen=True, kw_only=True):
         """
         raise NotImplementedError
 
+    def kept(self, assignment: SinkAssignment, folder: Path) -> Durable | None:
+        """Up to where an open sink would have kept the stream; nothing is changed.
+
+        None if it has kept nothing, or cannot tell.
+
+        Raises
+        ------
+        DriverError
+            It cannot be asked.
+        """
+        return None
+
     def read_back(self, stream: str, folder: Path) -> Delivered:
         """All that was flushed of a stream, for measurement and verification.
 

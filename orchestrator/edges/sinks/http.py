@@ -117,6 +117,10 @@ class HttpResults(SinkDriver, frozen=True, kw_only=True):
         """Listen, and continue the archive."""
         return OpenHttpResults(self, assignment, folder)
 
+    def kept(self, assignment: SinkAssignment, folder: Path) -> Durable | None:
+        """What is in the archive."""
+        return Archive().kept(assignment, folder)
+
     def read_back(self, stream: str, folder: Path) -> Delivered:
         """What is in the archive."""
         return Archive().read_back(stream, folder)

@@ -40,7 +40,7 @@ from orchestrator.edges.kafka import (
 from orchestrator.edges.sinks.driver import SinkDriver
 from orchestrator.folders import PRIVATE, path_part
 from orchestrator.records import SinkAssignment
-from streams.vectors.chunk import Position
+from streams.vectors.chunk import NO_WATERMARK, Position
 from streams.vectors.reserved import SEQUENCE
 
 if TYPE_CHECKING:
@@ -94,6 +94,21 @@ class KafkaTopic(SinkDriver, frozen=True, kw_only=True):
             )
         partitions_of(self.target)
 
+    def kept(self, assignment: SinkAssignment, folder: Path) -> Durable | None:
+        """What the site's file says, or else the topic itself: another site may have written it."""
+        opened = self.open(assignment, folder)
+        if opened.durable is not None:
+            return opened.durable
+        try:
+            newest = opened.newest()
+        except library().KafkaException as error:
+            raise DriverError(f"Kafka: {error.args[0].str()}") from None
+        if newest is None:
+            return None
+        generation, seq = newest
+        position = Position(next_seq=seq + 1, watermark_ms=NO_WATERMARK)
+        return Durable(generation=generation, position=position)
+
     def open(self, assignment: SinkAssignment, folder: Path) -> OpenTopic:
         """Look up what the topic has."""
         return OpenTopic(self, assignment, folder)
@@ -141,6 +156,10 @@ class OpenTopic:
         self._partitions: int | None = None
         self.durable: Durable | None = None
         self._continue()
+
+    def newest(self) -> Place | None:
+        """The last tuple that the topic has, whoever wrote it; None: it has none."""
+        return max(self._looked_up(self._count()).values(), default=None)
 
     def keep(self, delivery: Deliver) -> None:
         """Take a delivery in."""

@@ -110,6 +110,10 @@ class ParquetFiles(SinkDriver, frozen=True, kw_only=True):
         """Continue the archive, and what is published of it."""
         return OpenParquet(self, assignment, folder)
 
+    def kept(self, assignment: SinkAssignment, folder: Path) -> Durable | None:
+        """What is archived."""
+        return Archive().kept(assignment, folder)
+
     def read_back(self, stream: str, folder: Path) -> Delivered:
         """What is archived."""
         return Archive().read_back(stream, folder)

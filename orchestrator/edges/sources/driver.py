@@ -227,6 +227,21 @@ class SourceDriver(Driver, frozen=True, kw_only=True):
             It could not; `Unusable` names the option that is to blame.
         """
 
+    def kept(
+        self, assignment: SourceAssignment, folder: Path, site: str
+    ) -> tuple[Position | None, Position | None, Path] | None:
+        """From where to where a site could read the stream again, and the folder with it.
+
+        Nothing is changed. None for a source that needs no files of the site; no positions if the
+        files are not there.
+
+        Raises
+        ------
+        DriverError
+            It cannot be read.
+        """
+        return None
+
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenSource:
         """Begin to bring a stream in.
 

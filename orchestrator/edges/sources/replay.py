@@ -165,6 +165,13 @@ class Replay(RecordedSource, frozen=True, kw_only=True):
         if recording.rows.num_rows and not recording.tuples:
             raise _outside(self, recording.rows.column(0).to_numpy())
 
+    def kept(
+        self, assignment: SourceAssignment, folder: Path, site: str
+    ) -> tuple[Position | None, Position | None, Path] | None:
+        """The file is read, and has all of it."""
+        self._load(assignment)
+        return None
+
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenReplay:
         """Read the file."""
         return OpenReplay(assignment.stream, self, self._load(assignment))

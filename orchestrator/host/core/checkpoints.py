@@ -4,7 +4,8 @@ A cluster with a folder of checkpoints survives the death of everything. Each fr
 snapshot of itself into the folder once in an interval, the same pieces that a new secondary gets
 from its primary. No barrier is needed: a snapshot names its position in each input and in its
 output. Whoever goes on from it reads its inputs from these positions on, and makes the same tuples
-under the same numbers; consumers drop those that they have.
+under the same numbers; consumers drop those that they have. For a savepoint, the leader wants one
+at once (`FragmentAssignment.checkpoint_us`).
 
 The standby writes, because the primary has more to do. The primary writes as long as no standby has
 been heard. Intervals begin at the same moments everywhere, by the cluster's clock. So checkpoints
@@ -93,7 +94,9 @@ class Checkpoints:
             return
         at_us = self.replica_manager.clock.at(now_us)
         slot = int(at_us // (spec.every_ms * 1000))
-        if hosted.stored_slot == slot:
+        wanted_us = hosted.assignment.checkpoint_us
+        is_wanted = hosted.stored_for_us < wanted_us <= at_us
+        if hosted.stored_slot == slot and not is_wanted:
             return
         # Until the first evaluation there is nothing to go on from.
         if hosted.replica.output_watermark_ms is None:
@@ -101,6 +104,8 @@ class Checkpoints:
         if (snapshot := hosted.replica.snapshot()) is None:
             return
         hosted.stored_slot, hosted.stores_us = slot, now_us
+        if is_wanted:
+            hosted.stored_for_us = wanted_us
         a, output = hosted.assignment, hosted.replica.log.end
         stored = StoredCheckpoint(
             name=f"{a.generation}-{output.watermark_ms}-{self.node}.checkpoint",

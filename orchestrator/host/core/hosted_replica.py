@@ -107,6 +107,8 @@ class HostedReplica:
         The interval in which one was last written; None: it is to write one as soon as it can.
     holding
         The change of its statement that it takes part in; None: there is none.
+    stored_for_us
+        The last time after which a checkpoint was wanted, and has been taken since.
     told, tellings
         The hosts of the other replicas with the epoch that they were told last, and how often they
         were told it.
@@ -140,6 +142,7 @@ class HostedReplica:
     stores_us: int | None = None
     stored_slot: int | None = None
     holding: Holding | None = None
+    stored_for_us: int = 0
 
     def __post_init__(self) -> None:
         self.use(self.assignment)

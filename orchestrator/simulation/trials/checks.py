@@ -40,6 +40,7 @@ def findings(
         *_redundancy(seen),
         *_state_lost(seen),
         *_needlessly_lost(seen),
+        *seen.elsewhere,
         *content(seen, expected),
         *_replicas(seen, expected),
         *_source_sites(seen),

@@ -156,6 +156,36 @@ class Everything(Fault, frozen=True, kw_only=True, tag="everything"):
     store: bool = False
 
 
+class SavepointWanted(Fault, frozen=True, kw_only=True, tag="savepoint"):
+    """Somebody wants a savepoint, and something is against it.
+
+    Attributes
+    ----------
+    leader_writes
+        The leader dies when it is about to do the write after so many to the store, and another
+        one stands for election at the end; None: it lives.
+    crashes
+        A host that dies at once, if it is there; empty: none does.
+    damaged
+        Whether one of the checkpoints is damaged that have yet to be copied.
+    full_ms
+        For how long the folder takes nothing, from the first copy on.
+    deletes
+        Whether it is deleted at the end.
+    """
+
+    leader_writes: int | None = None
+    crashes: str = ""
+    damaged: bool = False
+    full_ms: int = 0
+    deletes: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the savepoint."""
+        return f"at-{self.at_ms}"
+
+
 class Linked(Fault, frozen=True, kw_only=True):
     """Base of faults of a link.
 
@@ -223,6 +253,7 @@ AnyFault = (
     | CoordinatorCrash
     | StoreAway
     | Everything
+    | SavepointWanted
     | LinkCut
     | Delay
     | Break

@@ -69,6 +69,8 @@ class Observed:
         Fragments of which a checkpoint was listed when everything died last; None: it never did.
     together
         Fragments whose replicas may die together at the end, though others may be apart.
+    elsewhere
+        What was not as promised of savepoints, and of the clusters that went on from them.
     """
 
     setting: Setting
@@ -98,6 +100,7 @@ class Observed:
     healed: bool = False
     kept: set[str] | None = None
     together: list[str] = field(default_factory=list[str])
+    elsewhere: list[str] = field(default_factory=list[str])
 
     @property
     def running(self) -> set[str]:

@@ -36,6 +36,7 @@ from orchestrator.simulation.trials.faults import (
     Observe,
     Pause,
     Restart,
+    SavepointWanted,
     Slow,
     StoreAway,
     StoreCut,
@@ -125,8 +126,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return whole if self.queries is None else whole.with_queries(self.queries)
 
 
-EVERYTHING = "everything"
-"""A kind that is drawn only if it is chosen, and then clusters keep checkpoints."""
+EVERYTHING, SAVEPOINT = "everything", "savepoint"
+"""Kinds that are drawn only if they are chosen, and then clusters keep checkpoints."""
 
 CHECKPOINTS_MS = 200.0, 3000.0
 
@@ -304,6 +305,19 @@ def _everything_dies(rng: np.random.Generator, _: Setting, at_ms: int) -> AnyFau
     )
 
 
+def _savepoint(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    hazard = rng.random()
+    return SavepointWanted(
+        at_ms=at_ms,
+        for_ms=_lasting(rng, 500, 4000),
+        leader_writes=int(rng.integers(0, 12)) if hazard < 0.5 else None,
+        crashes=_host(rng, setting) if rng.random() < 0.4 else "",
+        damaged=bool(0.5 <= hazard < 0.6),
+        full_ms=_lasting(rng, 50, 1000) if 0.6 <= hazard < 0.75 else 0,
+        deletes=bool(rng.random() < 0.15),
+    )
+
+
 KINDS: dict[str, Draw] = {
     "crash": _crash,
     "site": _site,
@@ -321,10 +335,11 @@ KINDS: dict[str, Draw] = {
     "disk": _disk,
     "clock": _clock,
     EVERYTHING: _everything_dies,
+    SAVEPOINT: _savepoint,
 }
 """The kinds of faults that can be chosen, by name."""
 
-USUAL = tuple(name for name in KINDS if name != EVERYTHING)
+USUAL = tuple(name for name in KINDS if name not in (EVERYTHING, SAVEPOINT))
 """Those that are drawn if none is chosen."""
 
 WEIGHTS = {"crash": 4.0, "site": 2.0, "pause": 2.0, "cut": 2.0, "one-way": 2.0}
@@ -383,7 +398,7 @@ def random_schedule(
     for observer in observers:
         faults = [_turned(more, fault, observer.name) for fault in faults]
     checkpoints_ms = None
-    if EVERYTHING in kinds:
+    if EVERYTHING in kinds or SAVEPOINT in kinds:
         checkpoints_ms = float(_round(np.random.default_rng((seed, 16)).uniform(*CHECKPOINTS_MS)))
     return Schedule(
         checkpoints_ms=checkpoints_ms,

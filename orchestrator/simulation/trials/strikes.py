@@ -6,7 +6,9 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from orchestrator.records import NodeKind
+from msgspec import structs
+
+from orchestrator.records import NodeKind, SavepointRecord, SavepointState
 from orchestrator.simulation.trials.exposure import Exposure
 from orchestrator.simulation.trials.faults import (
     AnyFault,
@@ -20,6 +22,7 @@ from orchestrator.simulation.trials.faults import (
     LinkCut,
     Pause,
     Restart,
+    SavepointWanted,
     Slow,
     StoreAway,
     StoreCut,
@@ -29,7 +32,10 @@ from orchestrator.simulation.trials.observed import Observed
 from orchestrator.simulation.world.candidates import Candidates
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.world import World
-from orchestrator.store.protocol import CHECKPOINTS
+from orchestrator.store.protocol import CHECKPOINTS, SAVEPOINTS
+
+AGAIN_US = 20_000
+"""Between two looks for what is awaited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,8 @@ class Strikes:
                 self._crash_coordinator(fault)
             case Everything():
                 self._end_everything(fault)
+            case SavepointWanted():
+                self._want_savepoint(fault)
             case StoreAway(stopped=stopped):
                 self.world.server.go_away()
                 returns = self.world.end_all_sessions if stopped else self.world.server.come_back
@@ -138,6 +146,63 @@ class Strikes:
         with closing(self.world.server.connect()) as store:
             lists = store.list(CHECKPOINTS).records
         return {key for key, found in lists.items() if found.record.stored}
+
+    def _want_savepoint(self, fault: SavepointWanted) -> None:
+        self._ask(fault)
+        if (writes := fault.leader_writes) is not None:
+            for name in self.candidates.leading:
+                self.candidates.kill_after(name, writes)
+        if fault.crashes and (node := self.resolve(fault.crashes)) is not None:
+            self.observed.struck.setdefault(node, self.world.now_us)
+            self.restart_us[node] = self.world.now_us + fault.for_ms * 1000
+            self.world.kill(node)
+        if fault.damaged or fault.full_ms:
+            self._once_copied(fault, self.world.now_us + fault.for_ms * 1000)
+
+        def end() -> None:
+            if fault.leader_writes is not None:
+                self.candidates.stand()
+            if fault.deletes:
+                self._delete(fault)
+
+        self._after(fault, end)
+
+    def _ask(self, fault: SavepointWanted) -> None:
+        """Write the wish as a client does, as soon as the store can be reached."""
+        if self.world.server.away:
+            self.world.at(self.world.now_us + AGAIN_US, lambda: self._ask(fault))
+            return
+        with closing(self.world.server.connect()) as store:
+            record = SavepointRecord(name=fault.name, asked_us=self.world.now_us)
+            store.create(SAVEPOINTS.key(fault.name), record)
+
+    def _delete(self, fault: SavepointWanted) -> None:
+        if self.world.server.away:
+            self.world.at(self.world.now_us + AGAIN_US, lambda: self._delete(fault))
+            return
+        with closing(self.world.server.connect()) as store:
+            found = store.get(SAVEPOINTS.key(fault.name))
+            if found is not None:
+                deleted = structs.replace(found.record, state=SavepointState.DELETED)
+                store.update(SAVEPOINTS.key(fault.name), deleted, found.version)
+
+    def _once_copied(self, fault: SavepointWanted, until_us: int) -> None:
+        """Damage what is to be copied, or let the folder take nothing, once a copy is there."""
+        folder = self.world.checkpoints
+        if not any(name == fault.name for name, _ in folder.saved):
+            at_us = self.world.now_us + AGAIN_US
+            if at_us < until_us:
+                self.world.at(at_us, lambda: self._once_copied(fault, until_us))
+            return
+        if fault.damaged:
+            folder.cut_off(len(folder.files) // 4)
+        if fault.full_ms:
+            folder.fails = "the folder of checkpoints is full"
+
+            def again() -> None:
+                folder.fails = None
+
+            self.world.at(self.world.now_us + fault.full_ms * 1000, again)
 
     def _pause(self, fault: Pause, host: SimulatedHost) -> None:
         self.exposure.expose(host)

@@ -24,10 +24,12 @@ from orchestrator.records import (
     HostSpec,
     NodeKind,
     QueryRecord,
+    SavepointState,
 )
 from orchestrator.records.versions import Versions, this_version
+from orchestrator.simulation.trials.elsewhere import savepoint_findings
 from orchestrator.simulation.trials.exposure import Exposure
-from orchestrator.simulation.trials.faults import Observe, Visit, event_text
+from orchestrator.simulation.trials.faults import Observe, SavepointWanted, Visit, event_text
 from orchestrator.simulation.trials.observed import Arrival, Entry, Observed
 from orchestrator.simulation.trials.operations import (
     AnyOperation,
@@ -197,6 +199,12 @@ class FaultTrial:
         ]
         seen.stuck += self._unsettled()
         seen.broken += self.world.unspoken
+        seen.stuck += [
+            f"savepoint {name} stays {found.record.state.value}"
+            for name, found in read_view(self.store).savepoints.items()
+            if found.record.state
+            in (SavepointState.WANTED, SavepointState.COPYING, SavepointState.DELETED)
+        ]
         view = read_view(self.store)
         if self._rollouts.waiting or view.turns or view.slot is not None:
             seen.stuck.append(f"maintenance does not end: {view.slot}, {sorted(view.turns)}")
@@ -219,6 +227,8 @@ class FaultTrial:
 
     def _over(self) -> Observed:
         self.observed.ended_us = self.world.now_us
+        if any(isinstance(each, SavepointWanted) for each in self.schedule.faults):
+            self.observed.elsewhere = savepoint_findings(self.observed, self.store)
         self.observed.entries += [
             Entry(traced.at_us, traced.node, _told(traced.report))
             for traced in self.world.trace
@@ -505,6 +515,7 @@ class FaultTrial:
                 for node in self._nodes
             )
             and all(found.record.ended_us is not None for found in view.moves.values())
+            and all(found.record.ended_us is not None for found in view.savepoints.values())
             and not (self._rollouts.waiting or view.turns or view.slot)
             and not view.leaving
         )

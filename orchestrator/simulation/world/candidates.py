@@ -11,10 +11,14 @@ from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.host_trials import HostTrials
 from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.process import Coordination
+from orchestrator.control.savepoint_work import SavepointWork
 from orchestrator.records.versions import Versions, this_version
 from orchestrator.simulation.world.memory_store import MemoryStore, OutOfWrites
 from orchestrator.simulation.world.world import World
-from orchestrator.store.protocol import StoreError
+from orchestrator.store.protocol import SAVEPOINTS, StoreError
+
+COPIES_US = 90_000
+"""From one file of a savepoint that is copied to the next one."""
 
 
 class Candidates:
@@ -87,6 +91,13 @@ class Candidates:
         )
         self._standing[name] = store, coordination
         self._world.lead(store, coordination, until=lambda: name not in self._standing)
+        work = SavepointWork(
+            store,
+            lambda: coordination.election.leads,
+            lambda _: self._world.checkpoints.folders,
+            lambda: self._world.now_us,
+        )
+        self._copy(name, work)
         self.on_stood(name)
 
     def store_of(self, name: str) -> MemoryStore:
@@ -110,6 +121,19 @@ class Candidates:
         with suppress(StoreError):
             coordination.election.resign()
         store.close()
+
+    def _copy(self, name: str, work: SavepointWork) -> None:
+        """Have one copy savepoints beside its steps, as a thread of its process does."""
+        if name not in self._standing:
+            return
+        if self._world.server.has(SAVEPOINTS.path):
+            try:
+                work.step()
+            except OutOfWrites:
+                self.kill(name)
+                return
+        at_us = self._world.now_us + COPIES_US
+        self._world.at(at_us, lambda: self._copy(name, work))
 
     def _have_answered(self, name: str) -> None:
         """Have one answer requests beside its steps, as threads of its process do."""

@@ -50,6 +50,8 @@ class MemoryCheckpoints:
     ----------
     files
         Fragment and name → content, of all that is safe.
+    saved
+        Savepoint and name of a file → content.
     fails
         Why nothing can be written at present; None: everything can.
     asked
@@ -66,6 +68,7 @@ class MemoryCheckpoints:
     ) -> None:
         self.settings = settings
         self.files: dict[tuple[str, str], bytes] = {}
+        self.saved: dict[tuple[str, str], bytes] = {}
         self.fails: str | None = None
         self.counters: Counter[str] = Counter()
         self.asked = 0
@@ -80,9 +83,61 @@ class MemoryCheckpoints:
         """What one process does with the folder."""
         return SimulatedCheckpoints(self, runs, wake)
 
+    @property
+    def folders(self) -> tuple[MemoryFolder, MemoryFolder]:
+        """The files of checkpoints and those of savepoints, for a coordinator."""
+        return MemoryFolder(self, self.files), MemoryFolder(self, self.saved)
+
     def later(self, after_us: int, action: Callable[[], None]) -> None:
         """Do something once a file has been written or read."""
         self._at(self._now_us() + after_us, action)
+
+
+class MemoryFolder:
+    """Files under keys, as `orchestrator.checkpoints.checkpoint_folder.CheckpointFolder` has them.
+
+    Parameters
+    ----------
+    folder
+        The cluster's, which may fail.
+    files
+        Key and name → content.
+    """
+
+    folder = "the simulated folder"
+
+    def __init__(self, folder: MemoryCheckpoints, files: dict[tuple[str, str], bytes]) -> None:
+        self._of, self._files = folder, files
+
+    def read(self, key: str, name: str) -> bytes:
+        """The content of a file; raises `CheckpointRefused`."""
+        if (content := self._files.get((key, name))) is None:
+            raise CheckpointRefused(f"is not in {self.folder}")
+        return content
+
+    def put(self, key: str, name: str, content: bytes) -> None:
+        """Keep a file; raises `CheckpointRefused`."""
+        if self._of.fails is not None:
+            raise CheckpointRefused(self._of.fails)
+        self._files[key, name] = content
+
+    def remove(self, key: str, first: str) -> None:
+        """Remove a file, then all others under its key."""
+        self._files.pop((key, first), None)
+        for of in [each for each in self._files if each[0] == key]:
+            del self._files[of]
+
+
+class MemorySavepoint:
+    """The files of a simulated savepoint, as `orchestrator.checkpoints.savepoint` reads them."""
+
+    def __init__(self, folder: MemoryCheckpoints, name: str) -> None:
+        self.where, self._name = f"simulated savepoint {name}", name
+        self._folder = folder.folders[1]
+
+    def read(self, file: str) -> bytes:
+        """The content of a file; raises `CheckpointRefused`."""
+        return self._folder.read(self._name, file)
 
 
 class SimulatedCheckpoints:

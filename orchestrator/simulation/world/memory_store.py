@@ -109,6 +109,10 @@ class MemoryServer:
                 self.entries[path] = _Entry(each.data, each.version, each.created)
         self.changes = count(max((e.created for e in copy.records.values()), default=0) + 1)
 
+    def has(self, folder: str) -> bool:
+        """Whether there is any record in a folder."""
+        return any(path.startswith(f"{folder}/") for path in self.entries)
+
     def plant(self, path: str, data: bytes) -> None:
         """Write raw bytes, as somebody with a ZooKeeper shell could."""
         entry = self.entries.get(path)

@@ -32,7 +32,7 @@ from orchestrator.simulation.world.candidates import Candidates
 from orchestrator.simulation.world.drill_hands import SimulatedHands, obey
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.stage import Stage
-from orchestrator.simulation.world.world import Costs, World
+from orchestrator.simulation.world.world import START_US, Costs, World
 from orchestrator.store.protocol import FRAGMENTS, QUERIES, STREAMS
 
 SETTLE_S = 20.0
@@ -106,6 +106,8 @@ class Scenario:
         Whether each host has a machine of its own.
     coordinator_clock
         Makes the clock of a coordinator, which else goes by the world's.
+    start_us
+        The world's time at which it begins.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Scenario:
         open_sink: Callable[[str, SinkAssignment], OpenSink] | None = None,
         own_machines: bool = False,
         coordinator_clock: Callable[[], CoordinatorClock] | None = None,
+        start_us: int = START_US,
     ) -> None:
         self._settle_s = settle_s
         stage = (
@@ -141,6 +144,7 @@ class Scenario:
             costs=costs,
             open_sink=open_sink,
             own_machines=own_machines,
+            start_us=start_us,
         )
         self.store = self.world.server.connect()
         self.coordinators = Candidates(self.world, candidates, clock=coordinator_clock)

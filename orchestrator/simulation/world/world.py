@@ -113,6 +113,8 @@ class World:
         Whether each host has a machine of its own, with its own clocks, instead of one for all.
     versions
         Node → of which version the processes are that start there next; without one, of this.
+    start_us
+        The time at which it begins.
 
     Attributes
     ----------
@@ -165,8 +167,9 @@ class World:
         open_sink: Callable[[str, SinkAssignment], OpenSink] | None = None,
         own_machines: bool = False,
         versions: Mapping[str, Versions] | None = None,
+        start_us: int = START_US,
     ) -> None:
-        self.now_us = START_US
+        self.now_us = start_us
         self.versions = dict(versions or {})
         self.unspoken: list[str] = []
         self.own_machines = own_machines

@@ -24,7 +24,7 @@ from orchestrator.edges.sources.live.orderer import EventTime
 from orchestrator.edges.sources.live.waiting_tuples import WaitingTuples
 from orchestrator.folders import path_part, private_folder
 from orchestrator.records import Guarantee, SourceAssignment
-from streams.vectors.chunk import stream_schema
+from streams.vectors.chunk import Position, stream_schema
 
 if TYPE_CHECKING:
     from orchestrator.edges.site_check import SiteCheck
@@ -252,6 +252,27 @@ class LiveSource(SourceDriver, frozen=True, kw_only=True):
             advance_us=round(self.advance_ms * 1000),
             rejections=RejectedInput(stream, folder, context.clock_us, partial(sides.note, stream)),
         )
+
+    def kept(
+        self, assignment: SourceAssignment, folder: Path, site: str
+    ) -> tuple[Position | None, Position | None, Path] | None:
+        """What its journal has."""
+        if not self._keeps(assignment):
+            return None
+        if assignment.peer_site is not None:
+            folder = folder / "sites" / path_part(site)
+        own = folder / JOURNALS / path_part(assignment.stream) / str(assignment.generation)
+        if not any(own.glob("*.journal")):
+            return None, None, own
+        schema = stream_schema(assignment.columns)
+        try:
+            journal = Journal(own, schema, read_only=True)
+        except OSError as error:
+            raise DriverError(f"the journal {own} cannot be read: {error}") from None
+        try:
+            return journal.retained, journal.end, own
+        finally:
+            journal.close()
 
     def folder(
         self, assignment: SourceAssignment, context: SourceContext, purpose: str

@@ -1,0 +1,128 @@
+"""Which checkpoints a savepoint consists of.
+
+Once somebody wants one, every fragment is to write a checkpoint at once. As soon as each has a
+newer one than the wish, the leader chooses those with which all would go on if everything died now
+(`Resumption.of_everything`); decision 0018 says why these fit together without a barrier. A
+fragment that writes none within the patience is represented by its newest one before. Whoever leads
+copies them beside the steps (`orchestrator.control.savepoint_work`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from orchestrator.control.decide.checkpoints import stored_of
+from orchestrator.control.decide.decision import PendingDecision
+from orchestrator.control.decide.resuming import Resumption
+from orchestrator.control.observe.view import ClusterView
+from orchestrator.records import SavepointPiece, SavepointRecord, SavepointState, StateSpec
+from orchestrator.store.protocol import (
+    QUERIES,
+    RUNNING_QUERIES,
+    SAVEPOINTS,
+    STREAMS,
+    Versioned,
+)
+
+PATIENCE_US = 60_000_000
+"""For fragments to write their checkpoints, or two intervals between checkpoints if that is more.
+"""
+
+BEGUN, FAILED = "savepoint begun", "savepoint failed"
+"""Kinds of events."""
+
+NO_FOLDER = (
+    "the cluster has no folder of checkpoints. Name one in its manifest, "
+    "`state: {folder: …}`, or start it with `vivace up --data FOLDER`"
+)
+
+
+def wanted_us(pending: PendingDecision) -> int:
+    """After which time every fragment is to write a checkpoint; 0: none need."""
+    states = [found.record for found in pending.view.savepoints.values()]
+    return max((each.asked_us for each in states if each.state is SavepointState.WANTED), default=0)
+
+
+def take_savepoints(pending: PendingDecision) -> None:
+    """Choose the checkpoints of each savepoint that is wanted, once they are there."""
+    for found in pending.view.savepoints.values():
+        if found.record.state is SavepointState.WANTED:
+            _take(pending, found)
+
+
+def _take(pending: PendingDecision, found: Versioned[SavepointRecord]) -> None:
+    record, spec = found.record, pending.view.settings.state
+    if spec is None:
+        _fail(pending, found, NO_FOLDER)
+        return
+    if not pending.fragments:
+        _fail(pending, found, "no query runs: there is no state to keep")
+        return
+    resumption = Resumption(pending, {key: stored_of(pending, key) for key in pending.fragments})
+    chosen = resumption.of_everything()
+    awaited = [
+        key
+        for key in pending.fragments
+        if (key not in chosen or chosen[key].at_us < record.asked_us)
+        and key not in resumption.unreadable
+        and _writes(pending, key)
+    ]
+    if awaited and pending.now_us - record.asked_us < _patience_us(spec):
+        return
+    left_out = {
+        key: resumption.reasons.get(key, "there is no checkpoint of it")
+        for key in pending.fragments
+        if key not in chosen
+    }
+    if not chosen:
+        told = "; ".join(f"{key}: {why}" for key, why in left_out.items())
+        _fail(pending, found, f"no fragment has a checkpoint to go on from. {told}")
+        return
+    pieces = tuple(
+        SavepointPiece(fragment=key, checkpoint=each.name, at_us=each.at_us, bytes=each.bytes)
+        for key, each in sorted(chosen.items())
+    )
+    begun = msgspec.structs.replace(
+        record,
+        state=SavepointState.COPYING,
+        pieces=pieces,
+        left_out=left_out,
+        basis=basis_of(pending.view),
+    )
+    detail = f"{len(pieces)} checkpoints, {begun.bytes} bytes"
+    if late := [key for key in awaited if key in chosen]:
+        detail += f"; {', '.join(late)} wrote none since it was asked for, and counts as before"
+    if left_out:
+        detail += f"; without {', '.join(left_out)}"
+    event = pending.event(BEGUN, record.name, detail)
+    pending.write(SAVEPOINTS.key(record.name), begun, found.version, event)
+
+
+def basis_of(view: ClusterView) -> dict[str, tuple[int, int]]:
+    """What a savepoint rests on: its checkpoints are of these statements and streams."""
+    found = {STREAMS.key(name).path: each.report for name, each in view.streams.items()}
+    found |= {QUERIES.key(name).path: each.report for name, each in view.queries.items()}
+    running = view.running_queries.items()
+    return found | {RUNNING_QUERIES.key(name).path: each.report for name, each in running}
+
+
+def _writes(pending: PendingDecision, key: str) -> bool:
+    """Whether a fragment can be expected to write a checkpoint: it has evaluated something."""
+    record = pending.fragments[key]
+    if record.stopped is not None:
+        return False
+    reports = pending.view.reports_of(record.fragment).values()
+    return any(each.output_watermark_ms is not None for each in reports)
+
+
+def _patience_us(spec: StateSpec) -> float:
+    return max(PATIENCE_US, 2 * spec.every_ms * 1000)
+
+
+def _fail(pending: PendingDecision, found: Versioned[SavepointRecord], why: str) -> None:
+    record = found.record
+    failed = msgspec.structs.replace(
+        record, state=SavepointState.FAILED, why=why, ended_us=pending.now_us
+    )
+    event = pending.event(FAILED, record.name, why)
+    pending.write(SAVEPOINTS.key(record.name), failed, found.version, event)
