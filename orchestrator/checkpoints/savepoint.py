@@ -22,6 +22,7 @@ from orchestrator.checkpoints.checkpoint_file import read as read_checkpoint
 from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder
 from orchestrator.checkpoints.savepoint_index import INDEX, SavedFragment, SavepointIndex, read
 from orchestrator.folders import path_part, private_folder, sync
+from orchestrator.records import SavedFile
 
 SAVEPOINTS = "savepoints"
 """The folder, below that of the checkpoints. No fragment's folder has this name: theirs have a
@@ -128,13 +129,26 @@ class Savepoint:
         CheckpointRefused
             It is not there, or damaged.
         """
+        return self._checked(saved.file, saved.bytes, saved.crc32)
+
+    def journal_file(self, file: SavedFile) -> bytes:
+        """A file of a journal, out of `SavepointIndex.journal_files`.
+
+        Raises
+        ------
+        CheckpointRefused
+            It is not there, or damaged.
+        """
+        return self._checked(file.name, file.bytes, file.crc32)
+
+    def _checked(self, name: str, size: int, crc32: int) -> bytes:
         try:
-            content = self.files.read(saved.file)
+            content = self.files.read(name)
         except CheckpointRefused as refused:
-            raise CheckpointRefused(f"{self.files.where}: {saved.file} {refused}") from refused
-        if len(content) != saved.bytes or zlib.crc32(content) != saved.crc32:
+            raise CheckpointRefused(f"{self.files.where}: {name} {refused}") from refused
+        if len(content) != size or zlib.crc32(content) != crc32:
             raise CheckpointRefused(
-                f"{self.files.where}: {saved.file} is damaged: its checksum does not match"
+                f"{self.files.where}: {name} is damaged: its checksum does not match"
             )
         return content
 
@@ -162,13 +176,15 @@ class Savepoint:
         return read_checkpoint(self.content(saved))
 
     def check(self) -> Iterator[SavedFragment]:
-        """Each checkpoint once it has been read and is whole.
+        """Each checkpoint once it has been read and is whole; journals are read first.
 
         Raises
         ------
         CheckpointRefused
             One is not.
         """
+        for file in self.index.journal_files:
+            self.journal_file(file)
         for saved in self.index.saved:
             try:
                 read_checkpoint(self.content(saved))
@@ -214,6 +230,11 @@ class Savepoint:
         for saved in self.index.saved:
             content = self.content(saved)
             yield saved.file, content
+            done += len(content)
+            told(done)
+        for file in self.index.journal_files:
+            content = self.journal_file(file)
+            yield file.name, content
             done += len(content)
             told(done)
         yield INDEX, self.files.read(INDEX)

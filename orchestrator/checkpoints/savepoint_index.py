@@ -14,9 +14,11 @@ from orchestrator.checkpoints.checkpoint_file import CheckpointRefused
 from orchestrator.records import (
     ClusterRecord,
     FragmentRecord,
+    JournalCopy,
     QueryRecord,
     RunningQueryRecord,
     RunningStreamRecord,
+    SavedFile,
     StoredCheckpoint,
     StreamRecord,
 )
@@ -82,6 +84,8 @@ class SavepointIndex(msgspec.Struct, frozen=True, kw_only=True):
         The checkpoints.
     left_out
         Fragment without a checkpoint → why. It begins from nothing.
+    journals
+        Stream → the copy of its site's journal.
     """
 
     name: str
@@ -101,11 +105,21 @@ class SavepointIndex(msgspec.Struct, frozen=True, kw_only=True):
     greatest: int
     saved: tuple[SavedFragment, ...]
     left_out: dict[str, str] = {}
+    journals: dict[str, JournalCopy] = {}
 
     @property
     def bytes(self) -> int:
-        """The size of all states."""
-        return sum(each.bytes for each in self.saved)
+        """The size of all states and journals."""
+        return sum(each.bytes for each in (*self.saved, *self.journal_files))
+
+    @property
+    def journal_files(self) -> tuple[SavedFile, ...]:
+        """The files of journals, as they are called in the savepoint."""
+        return tuple(
+            msgspec.structs.replace(file, name=f"{stream}.{file.name}")
+            for stream, copy in self.journals.items()
+            for file in copy.files
+        )
 
     def of(self, fragment: str) -> SavedFragment | None:
         """The checkpoint of a fragment, `<query>.<fragment>`."""

@@ -24,6 +24,7 @@ from orchestrator.checkpoints.savepoint_index import INDEX, SavedFragment, Savep
 from orchestrator.control.decide.savepoints import FAILED, NO_FOLDER, basis_of
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView, read_view
+from orchestrator.edges.sources.journal_copies import file_name
 from orchestrator.records import (
     ClusterRecord,
     HistoryEvent,
@@ -121,7 +122,7 @@ class SavepointWork:
         with suppress(StoreError):
             for _, found in sorted(self._store.list(RECORDS).records.items()):
                 match found.record.state:
-                    case SavepointState.COPYING:
+                    case SavepointState.COPYING if _can_go_on(found.record):
                         self._copy(found)
                         return True
                     case SavepointState.DELETED:
@@ -167,6 +168,7 @@ class SavepointWork:
             )
         now_us = self._now(view)
         saved = tuple(_saved(savepoints, record, piece) for piece in record.pieces)
+        _check_journals(savepoints, record)
         index = _index(record, view, saved, now_us)
         savepoints.put(record.name, INDEX, written(index))
         detail = f"{len(saved)} checkpoints, {record.bytes} bytes, in {savepoints.folder}"
@@ -245,6 +247,11 @@ class SavepointWork:
         return cluster_now_us((view or read_view(self._store)).cluster_clocks)
 
 
+def _can_go_on(record: SavepointRecord) -> bool:
+    """Whether something is to be copied, or all is: sites copy journals meanwhile."""
+    return any(each.crc32 is None for each in record.pieces) or None not in record.journals.values()
+
+
 def _file(piece: SavepointPiece) -> str:
     return f"{piece.fragment}.piece"
 
@@ -270,6 +277,15 @@ def _saved(savepoints: Folders, record: SavepointRecord, piece: SavepointPiece) 
     head, _ = read(content)
     stored = msgspec.structs.replace(head.stored, bytes=len(content))
     return SavedFragment(fragment=piece.fragment, bytes=len(content), crc32=checksum, stored=stored)
+
+
+def _check_journals(savepoints: Folders, record: SavepointRecord) -> None:
+    """Read copies of journals again."""
+    for stream, copy in record.journals.items():
+        for file in () if copy is None else copy.files:
+            content = savepoints.read(record.name, file_name(stream, file.name))
+            if zlib.crc32(content) != file.crc32:
+                raise CheckpointRefused(f"the copy of a journal of {stream} is damaged. Ask again")
 
 
 def _changed(record: SavepointRecord, view: ClusterView) -> list[str]:
@@ -330,4 +346,9 @@ def _index(
         greatest=max(used, default=0),
         saved=saved,
         left_out=record.left_out,
+        journals={
+            stream: copy
+            for stream, copy in record.journals.items()
+            if copy is not None and copy.end is not None
+        },
     )

@@ -12,6 +12,7 @@ so, and the cluster does not start without the rest.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,9 @@ from orchestrator.control.savepoint_work import Folders
 from orchestrator.edges import sinks, sources
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import Durable
+from orchestrator.edges.sources.journal_copies import file_name
 from orchestrator.errors import InvalidInput
+from orchestrator.folders import path_part, private_folder, sync
 from orchestrator.manifest import ClusterManifest
 from orchestrator.progress import Progress, silent
 from orchestrator.records import (
@@ -204,30 +207,24 @@ def _source_obstacle(
         return None
     first = min(needed, key=lambda each: each.watermark_ms)
     last = max(needed, key=lambda each: each.watermark_ms)
-    assignment = SourceAssignment(
-        stream=spec.name,
-        columns=spec.columns,
-        fields=spec.fields,
-        source=spec.source,
-        start_at_us=running.start_at_us,
-        shed=spec.shed,
-        generation=running.generation,
-        peer_site=spec.standby,
-    )
     subject = f"stream {spec.name}"
     try:
-        has = sources.restore(spec.source).kept(assignment, archive, spec.site)
+        has = sources.restore(spec.source).kept(_assignment(spec, running), archive, spec.site)
     except DriverError as error:
         return Obstacle(stream=spec.name, subject=subject, problem=f"cannot be read: {error}",
                         remedy="")  # fmt: skip
     if has is None:
         return None
     begin, end, where = has
+    copy = index.journals.get(spec.name)
+    if end is None and copy is not None and copy.begin is not None and copy.end is not None:
+        begin, end = copy.begin, copy.end
     if end is None or begin is None:
         return Obstacle(
             stream=spec.name,
             subject=subject,
-            problem=f"has its input in the journal of site {spec.site}, which is not in {where}",
+            problem=f"has its input in the journal of site {spec.site}, which is neither in the "
+            f"savepoint nor in {where}",
             remedy="Copy that folder from the archive of the former site to there, into the folder "
             "that --data names.",
         )
@@ -241,6 +238,19 @@ def _source_obstacle(
         )
     reached_ms[spec.name] = end.watermark_ms
     return None
+
+
+def _assignment(spec: StreamRecord, running: RunningStreamRecord) -> SourceAssignment:
+    return SourceAssignment(
+        stream=spec.name,
+        columns=spec.columns,
+        fields=spec.fields,
+        source=spec.source,
+        start_at_us=running.start_at_us,
+        shed=spec.shed,
+        generation=running.generation,
+        peer_site=spec.standby,
+    )
 
 
 def _sink_obstacles(
@@ -331,6 +341,7 @@ def restore(
     anew: Collection[str] = (),
     on_progress: Progress = silent,
     folder: Folders | None = None,
+    archive: Path | None = None,
 ) -> None:
     """Bring a savepoint into the store and the folder of checkpoints of a new cluster.
 
@@ -344,6 +355,8 @@ def restore(
         Streams that begin anew: their numbers are not those of the savepoint.
     folder
         Takes the states; None: the folder of checkpoints that the settings name.
+    archive
+        Folder of the sites, which gets the journals that are not there; None: none does.
 
     Raises
     ------
@@ -363,6 +376,8 @@ def restore(
         _put(store, CHECKPOINTS.key(saved.fragment), stored)
         done += saved.bytes
         on_progress("savepoint", f"{done:,} of {index.bytes:,} bytes are in {folder.folder}")
+    if archive is not None:
+        _bring_journals(savepoint, archive, anew)
     slipped_ms = max(now_us - index.at_us, 0) / 1000
     specs = {each.name: each for each in index.streams}
     for each in index.running_streams:
@@ -418,6 +433,37 @@ def _bring(
     folder.put(saved.fragment, saved.stored.name, content)
     stored = msgspec.structs.replace(saved.stored, bytes=len(content))
     return CheckpointsRecord(query=head.query, fragment=head.fragment, stored=(stored,))
+
+
+def _bring_journals(savepoint: Savepoint, archive: Path, anew: Collection[str]) -> None:
+    """Bring journals to where sites look for them, unless newer ones are there.
+
+    A journal has its own name once all of its files are there.
+    """
+    index = savepoint.index
+    for stream, copy in index.journals.items():
+        spec = next(each for each in index.streams if each.name == stream)
+        running = next(each for each in index.running_streams if each.name == stream)
+        if stream in anew or spec.source is None:
+            continue
+        has = sources.restore(spec.source).kept(
+            _assignment(spec, running), archive, running.primary
+        )
+        if has is None or has[1] is not None:
+            continue
+        own = has[2]
+        private_folder(own.parent)
+        partial = own.with_name(f".{own.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        private_folder(partial)
+        for file in copy.files:
+            saved = msgspec.structs.replace(file, name=file_name(stream, file.name))
+            path = partial / path_part(file.name)
+            path.write_bytes(savepoint.journal_file(saved))
+            sync(path)
+        shutil.rmtree(own, ignore_errors=True)
+        partial.rename(own)
+        sync(own.parent)
 
 
 def _resumed(

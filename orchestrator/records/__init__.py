@@ -157,7 +157,13 @@ from orchestrator.records.running_queries import (
     Tried,
 )
 from orchestrator.records.running_streams import RunningStreamRecord
-from orchestrator.records.savepoints import SavepointPiece, SavepointRecord, SavepointState
+from orchestrator.records.savepoints import (
+    JournalCopy,
+    SavedFile,
+    SavepointPiece,
+    SavepointRecord,
+    SavepointState,
+)
 from orchestrator.records.spec import (
     DEFAULT_MEMORY_BYTES,
     ClusterRecord,

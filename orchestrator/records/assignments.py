@@ -111,6 +111,9 @@ class SourceAssignment(Record, frozen=True, kw_only=True):
     needed_ms: int | None = None
     """Event time after which a checkpoint that is kept needs the stream again; None: nobody knows.
     """
+    saves: tuple[str, int] | None = None
+    """Savepoint that is to get a copy of the stream's journal, and when it was asked for; None:
+    none is."""
     peer_site: str | None = None
     """The other site that brings the stream in."""
 

@@ -9,6 +9,7 @@ from orchestrator.records.checkpoints import StoredCheckpoint
 from orchestrator.records.durations import Histogram
 from orchestrator.records.fragments import RecoverySplit
 from orchestrator.records.maintenance import Leaving
+from orchestrator.records.savepoints import JournalCopy
 from orchestrator.records.versions import FIRST, Versions
 from streams.evaluate.rejected_count import RejectedCount
 from streams.scheduling.batching_names import DISPATCH_US
@@ -334,6 +335,8 @@ class WaitingInput(Record, frozen=True, kw_only=True):
 class InputStatus(Record, frozen=True, kw_only=True):
     """Report of a live source."""
 
+    saved: JournalCopy | None = None
+    """The copy of its journal for the last savepoint that wanted one."""
     address: str | None = None
     """Where it listens; None: nowhere."""
     late: int = 0

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from foundation.bounds import MAX_NUMBER, Name, Number
 from orchestrator.records.base import Record
+from orchestrator.records.checkpoints import StoredPosition
 
 
 class SavepointState(Enum):
@@ -50,6 +51,37 @@ class SavepointPiece(Record, frozen=True, kw_only=True):
     crc32: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
 
 
+class SavedFile(Record, frozen=True, kw_only=True):
+    """A file of a savepoint, with its size and the checksum of all of it."""
+
+    name: str
+    bytes: Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
+    crc32: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+
+
+class JournalCopy(Record, frozen=True, kw_only=True):
+    """A copy of a stream's journal in a savepoint, by the site that has the stream.
+
+    Attributes
+    ----------
+    savepoint, asked_us
+        Name of the savepoint, and when it was asked for.
+    files
+        As they are called in the journal; none: the source keeps no files.
+    begin, end
+        From where to where the stream can be read again from the copy.
+    why
+        Why it could not be made; empty: it was.
+    """
+
+    savepoint: str
+    asked_us: int
+    files: tuple[SavedFile, ...] = ()
+    begin: StoredPosition | None = None
+    end: StoredPosition | None = None
+    why: str = ""
+
+
 class SavepointRecord(Record, frozen=True, kw_only=True):
     """`/savepoints/<name>`: a savepoint, and the journal of its creation.
 
@@ -64,6 +96,8 @@ class SavepointRecord(Record, frozen=True, kw_only=True):
         Who asked for it.
     pieces
         Its checkpoints, once they are chosen.
+    journals
+        Stream whose site is to copy its journal → the copy; None: it has yet to.
     left_out
         Fragment that it has no checkpoint of → why.
     basis
@@ -79,6 +113,7 @@ class SavepointRecord(Record, frozen=True, kw_only=True):
     by: str = ""
     state: SavepointState = SavepointState.WANTED
     pieces: tuple[SavepointPiece, ...] = ()
+    journals: dict[str, JournalCopy | None] = {}
     left_out: dict[str, str] = {}
     basis: dict[str, tuple[int, int]] = {}
     ended_us: int | None = None
@@ -87,10 +122,16 @@ class SavepointRecord(Record, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
-        """The size of all pieces."""
-        return sum(each.bytes for each in self.pieces)
+        """The size of all pieces, and of the journals that are copied."""
+        return sum(each.bytes for each in self.pieces) + self._journal_bytes
 
     @property
     def copied_bytes(self) -> int:
         """How much of it is copied."""
-        return sum(each.bytes for each in self.pieces if each.crc32 is not None)
+        copied = sum(each.bytes for each in self.pieces if each.crc32 is not None)
+        return copied + self._journal_bytes
+
+    @property
+    def _journal_bytes(self) -> int:
+        copies = [each for each in self.journals.values() if each is not None]
+        return sum(file.bytes for each in copies for file in each.files)

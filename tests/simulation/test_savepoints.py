@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,8 @@ def elsewhere(folder: Path, recording: Input, kind: Kind, former: Scenario, seed
     """Another cluster, of fewer nodes with other names, that goes on from the savepoint."""
     former.stop()
     former.run_for(3.0)
+    # Sites of the other cluster have what the savepoint has of their journals, and no more.
+    shutil.rmtree(folder / "journals", ignore_errors=True)
     manifests = recording.manifests(folder)
     cluster = manifests.cluster
     assert cluster is not None
@@ -76,7 +79,7 @@ def elsewhere(folder: Path, recording: Input, kind: Kind, former: Scenario, seed
     )
     folders = scenario.world.checkpoints.folders
     now_us = scenario.world.now_us
-    restore(scenario.store, kept(former), NAME, folder, now_us, folder=folders[0])
+    restore(scenario.store, kept(former), NAME, folder, now_us, folder=folders[0], archive=folder)
     return scenario
 
 

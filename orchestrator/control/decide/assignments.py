@@ -51,6 +51,7 @@ def assignments(
     leave: Collection[str] = (),
     needed_ms: Mapping[str, int] | None = None,
     checkpoint_us: int = 0,
+    saves: Mapping[str, tuple[str, int]] | None = None,
 ) -> dict[str, Assignment]:
     """The assignment of every live node, by the records as they will be.
 
@@ -64,6 +65,8 @@ def assignments(
         Stream that enters → event time from which on checkpoints need it.
     checkpoint_us
         Every fragment is to write a checkpoint after this time; 0: none need.
+    saves
+        Stream that enters → the savepoint that is to get a copy of its journal.
     """
     readers, keeps, records = _readers(planning), kept or {}, planning.view.records
     overdue = _Overdue(planning)
@@ -78,6 +81,8 @@ def assignments(
     }
     if checkpoint_us:
         found = {name: _storing(each, checkpoint_us) for name, each in found.items()}
+    if saves:
+        found = {name: _saving(each, saves) for name, each in found.items()}
     for name in leave:
         found[name] = msgspec.structs.replace(found[name], may_end=True)
     for link in links:
@@ -129,6 +134,17 @@ def _storing(assignment: Assignment, checkpoint_us: int) -> Assignment:
         msgspec.structs.replace(each, checkpoint_us=checkpoint_us) for each in assignment.fragments
     )
     return msgspec.structs.replace(assignment, fragments=fragments)
+
+
+def _saving(assignment: Assignment, saves: Mapping[str, tuple[str, int]]) -> Assignment:
+    """An assignment of which the sources copy journals that feed consumers."""
+    sources = tuple(
+        msgspec.structs.replace(each, saves=saves[each.stream])
+        if each.stream in saves and each.role == "primary"
+        else each
+        for each in assignment.sources
+    )
+    return msgspec.structs.replace(assignment, sources=sources)
 
 
 def follows(planning: Planning, name: str) -> bool:

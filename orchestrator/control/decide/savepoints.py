@@ -9,13 +9,23 @@ copies them beside the steps (`orchestrator.control.savepoint_work`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from orchestrator.control.decide.checkpoints import stored_of
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.resuming import Resumption
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.records import SavepointPiece, SavepointRecord, SavepointState, StateSpec
+from orchestrator.records import (
+    Guarantee,
+    JournalCopy,
+    SavepointPiece,
+    SavepointRecord,
+    SavepointState,
+    StateSpec,
+    StoredCheckpoint,
+)
 from orchestrator.store.protocol import (
     QUERIES,
     RUNNING_QUERIES,
@@ -44,10 +54,27 @@ def wanted_us(pending: PendingDecision) -> int:
 
 
 def take_savepoints(pending: PendingDecision) -> None:
-    """Choose the checkpoints of each savepoint that is wanted, once they are there."""
+    """Choose the checkpoints of each savepoint that is wanted, once they are there, and note the
+    journals that sites have copied."""
     for found in pending.view.savepoints.values():
-        if found.record.state is SavepointState.WANTED:
-            _take(pending, found)
+        match found.record.state:
+            case SavepointState.WANTED:
+                _take(pending, found)
+            case SavepointState.COPYING:
+                _note_journals(pending, found)
+            case _:
+                continue
+
+
+def saves(view: ClusterView) -> dict[str, tuple[str, int]]:
+    """Stream → the savepoint that is to get a copy of its journal next."""
+    records = [found.record for found in view.savepoints.values()]
+    wanted: dict[str, tuple[str, int]] = {}
+    for record in sorted(records, key=lambda each: each.asked_us, reverse=True):
+        if record.state is SavepointState.COPYING:
+            missing = [stream for stream, copy in record.journals.items() if copy is None]
+            wanted |= dict.fromkeys(missing, (record.name, record.asked_us))
+    return wanted
 
 
 def _take(pending: PendingDecision, found: Versioned[SavepointRecord]) -> None:
@@ -86,6 +113,7 @@ def _take(pending: PendingDecision, found: Versioned[SavepointRecord]) -> None:
         record,
         state=SavepointState.COPYING,
         pieces=pieces,
+        journals=dict.fromkeys(_journals(pending, chosen)),
         left_out=left_out,
         basis=basis_of(pending.view),
     )
@@ -96,6 +124,47 @@ def _take(pending: PendingDecision, found: Versioned[SavepointRecord]) -> None:
         detail += f"; without {', '.join(left_out)}"
     event = pending.event(BEGUN, record.name, detail)
     pending.write(SAVEPOINTS.key(record.name), begun, found.version, event)
+
+
+def _journals(pending: PendingDecision, chosen: Mapping[str, StoredCheckpoint]) -> list[str]:
+    """The streams that checkpoints read and whose sites keep journals."""
+    read = {stream for each in chosen.values() for stream in each.inputs}
+    return sorted(
+        name
+        for name, stream in pending.planning.streams.items()
+        if name in read
+        and stream.running.start_at_us is not None
+        and stream.spec.resumes
+        and stream.spec.source is not None
+        and stream.spec.source.guarantee is Guarantee.JOURNALED
+    )
+
+
+def _note_journals(pending: PendingDecision, found: Versioned[SavepointRecord]) -> None:
+    """Note which sites have copied their journals, or that one cannot."""
+    record, spec, journals = found.record, pending.view.settings.state, dict(found.record.journals)
+    for stream in [stream for stream, copy in journals.items() if copy is None]:
+        entering = pending.view.entering.get(stream)
+        site = "" if entering is None else entering.feeding_site
+        copy = _copy_at(pending.view, site, stream)
+        if copy is not None and (copy.savepoint, copy.asked_us) == (record.name, record.asked_us):
+            if copy.why:
+                why = f"the journal of stream {stream} is not copied at site {site}: {copy.why}"
+                _fail(pending, found, why)
+                return
+            journals[stream] = copy
+        elif spec is None or pending.now_us - record.asked_us > 2 * _patience_us(spec):
+            _fail(pending, found, f"site {site} does not copy the journal of stream {stream}")
+            return
+    if journals != record.journals:
+        noted = msgspec.structs.replace(record, journals=journals)
+        pending.write(SAVEPOINTS.key(record.name), noted, found.version)
+
+
+def _copy_at(view: ClusterView, site: str, stream: str) -> JournalCopy | None:
+    node = view.nodes.get(site)
+    source = None if node is None else node.record.sources.get(stream)
+    return None if source is None or source.input is None else source.input.saved
 
 
 def basis_of(view: ClusterView) -> dict[str, tuple[int, int]]:

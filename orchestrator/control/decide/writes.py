@@ -38,7 +38,7 @@ from orchestrator.control.decide.moving import pursue
 from orchestrator.control.decide.placing import place_new
 from orchestrator.control.decide.proposing import take_consents
 from orchestrator.control.decide.record_steps import reduce_records
-from orchestrator.control.decide.savepoints import take_savepoints, wanted_us
+from orchestrator.control.decide.savepoints import saves, take_savepoints, wanted_us
 from orchestrator.control.decide.schemes import choose_again
 from orchestrator.control.decide.separation import separate_replicas
 from orchestrator.control.decide.steadiness import AUTOMATION
@@ -192,6 +192,7 @@ def _assign(pending: PendingDecision) -> None:
         leave,
         needed_ms(pending),
         wanted_us(pending),
+        saves(view),
     )
     broken = view.broken(ASSIGNMENTS)
     for name, derived in wanted.items():

@@ -246,6 +246,7 @@ class LocalCluster:
                 now_us(),
                 self._anew,
                 self._on_progress,
+                archive=self.archive,
             )
         except CheckpointRefused as refused:
             raise VivaceError(f"savepoint {named} cannot be brought here: {refused}") from refused

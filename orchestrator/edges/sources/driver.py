@@ -18,12 +18,12 @@ generation of numbers, when its site starts again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from orchestrator.edges.drivers import Driver
+from orchestrator.edges.drivers import Driver, DriverError
 from orchestrator.edges.events import SourceEmitted
 from orchestrator.edges.sources.live.refused import SideStreams
 from orchestrator.edges.sources.live.waiting_tuples import MOST_WAITING_BYTES
@@ -43,6 +43,28 @@ def _no_clock() -> int:
 
 def nobody_else() -> None:
     """The place belongs to one process only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalFiles:
+    """Files from which a stream can be read again.
+
+    Attributes
+    ----------
+    begin, end
+        From where to where.
+    files
+        Name and content of each, read when it is asked for.
+    """
+
+    begin: Position
+    end: Position
+    files: Iterator[tuple[str, bytes]]
+
+
+def save_nowhere(_savepoint: str, _file: str, _content: bytes) -> None:
+    """There is no folder of savepoints."""
+    raise DriverError("the cluster has no folder of savepoints")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +92,8 @@ class SourceContext:
         Bytes of a stream that are kept for checkpoints, at most.
     side_streams
         The streams of tuples that other streams of this site refuse.
+    save
+        Puts a file with a name into a savepoint with a name; may raise anything.
     opens_aside
         Whether sources are opened on threads of their own, for a loop that must not stand still.
     """
@@ -83,6 +107,7 @@ class SourceContext:
     check_claim: Callable[[], None] = nobody_else
     retain_bytes: int = 0
     side_streams: SideStreams = field(default_factory=SideStreams)
+    save: Callable[[str, str, bytes], None] = save_nowhere
     opens_aside: bool = False
 
 
@@ -150,6 +175,13 @@ class OpenSource:
 
     def need(self, after_ms: int, most_bytes: int) -> None:
         """Keep what follows an event time, up to so many bytes: a checkpoint may need it."""
+
+    def copy(self) -> JournalFiles | None:
+        """What another site needs to go on with the stream; None: nothing but its options.
+
+        For any thread.
+        """
+        return None
 
     def due_position(self, start_at_us: int, now_us: int) -> Position:
         """The cut after all that is due by now: where a process begins that opens it now."""

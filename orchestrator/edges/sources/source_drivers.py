@@ -33,6 +33,7 @@ from orchestrator.edges.sources.driver import (
     OpenSource,
     SourceContext,
 )
+from orchestrator.edges.sources.journal_copies import Copying
 from orchestrator.edges.sources.opening import Opening
 from orchestrator.edges.supervision import Attended, Supervisor
 from orchestrator.records import InputStatus, Skipped, SourceAssignment
@@ -70,6 +71,8 @@ class _AttendedSource(Attended):
         By how much its time axis has slipped because of that. Every tuple is due so much later.
     needed_ms
         What it was last told that checkpoints need.
+    copying
+        The copy of its journal for the last savepoint that wanted one.
     """
 
     generation: int
@@ -84,6 +87,7 @@ class _AttendedSource(Attended):
     waits: bool = False
     slipped_us: int = 0
     needed_ms: int | None = None
+    copying: Copying | None = None
 
     @property
     def resuming(self) -> OpenSource | None:
@@ -143,11 +147,11 @@ class SourceDrivers(Supervisor[_AttendedSource]):
 
     @property
     def statuses(self) -> dict[str, InputStatus]:
-        """Stream → the tuples that its source refused, if it counts them."""
+        """Stream → what its source tells of itself, if it does."""
         return {
             stream: status
             for stream, each in self._attended.items()
-            if each.source is not None and (status := each.source.status) is not None
+            if (status := _status(each)) is not None
         }
 
     def close(self) -> None:
@@ -315,6 +319,8 @@ class SourceDrivers(Supervisor[_AttendedSource]):
         if source.resumes and a.needed_ms is not None and a.needed_ms != each.needed_ms:
             each.needed_ms = a.needed_ms
             source.need(a.needed_ms, self._context.retain_bytes)
+        if a.saves is not None and (each.copying is None or each.copying.wanted != a.saves):
+            each.copying = Copying(a.stream, a.saves, source, self._context)
         if source.waits_for != each.waits_for:
             each.waits_for = source.waits_for
             yield SourceWaits(stream=a.stream, for_what=each.waits_for)
@@ -380,6 +386,13 @@ class SourceDrivers(Supervisor[_AttendedSource]):
 
     def _rests_until_us(self, each: _AttendedSource) -> int:
         return 0 if each.emitted_us is None else each.emitted_us + self._batch_us
+
+
+def _status(each: _AttendedSource) -> InputStatus | None:
+    status = None if each.source is None else each.source.status
+    if each.copying is None or each.copying.copy is None:
+        return status
+    return msgspec.structs.replace(status or InputStatus(), saved=each.copying.copy)
 
 
 def _begin(each: _AttendedSource, source: OpenSource, a: SourceAssignment, at_us: int) -> Position:

@@ -20,6 +20,8 @@ import msgspec
 
 from orchestrator.checkpoints.checkpoint_file import CheckpointHead, CheckpointRefused, read, write
 from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder
+from orchestrator.checkpoints.savepoint import savepoints_of
+from orchestrator.edges.sources.driver import save_nowhere
 from orchestrator.host.core.events import (
     CheckpointEvent,
     CheckpointFailed,
@@ -29,7 +31,7 @@ from orchestrator.host.core.events import (
     WriteCheckpoint,
 )
 from orchestrator.host.shell.wire import encode_frames
-from orchestrator.records import ClusterRecord
+from orchestrator.records import ClusterRecord, StateSpec
 from orchestrator.records.versions import WIRE_VERSION, this_version
 
 RESTS = 4
@@ -96,6 +98,13 @@ def frames_of(command: ReadCheckpoint, content: bytes, settings: ClusterRecord) 
     if head.program not in command.programs:
         raise CheckpointRefused("is of another statement")
     return frames
+
+
+def saver(state: StateSpec | None) -> Callable[[str, str, bytes], None]:
+    """Puts a file with a name into a savepoint with a name."""
+    if state is None:
+        return save_nowhere
+    return savepoints_of(state.folder).put
 
 
 class NoCheckpoints:

@@ -30,7 +30,7 @@ from orchestrator.health import Health, served
 from orchestrator.host.core.core import Worked
 from orchestrator.host.core.events import Event, MessageArrived, PeerLost
 from orchestrator.host.shell.addresses import advertised_address
-from orchestrator.host.shell.checkpoint_driver import CheckpointThreads
+from orchestrator.host.shell.checkpoint_driver import CheckpointThreads, saver
 from orchestrator.host.shell.garbage import FullCollections
 from orchestrator.host.shell.kernels import KernelLoader
 from orchestrator.host.shell.leave_order import LeaveOrder
@@ -178,6 +178,7 @@ class HostProcess:
                 folder=source_folder,
                 wake=self._transport.wake,
                 check_claim=check_claim,
+                save=saver(found.record.state),
                 opens_aside=True,
             ),
             report=lambda r: _log.info("%s: %s %s", r.subject, r.kind, r.detail),

@@ -77,7 +77,7 @@ class _Elsewhere:
         self._seen, self._savepoint = seen, savepoint
         for host in seen.world.hosts.values():
             if host.alive:
-                # Its files, such as journals, are for the other cluster. The checks look at the rest.
+                # Its journals are for the other cluster. The checks look at the rest of it.
                 host.release()
         self._setting: Setting = seen.setting
         self._deliveries: dict[str, list[Deliver]] = {name: [] for name in self._setting.outputs}

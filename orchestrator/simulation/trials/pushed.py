@@ -19,7 +19,12 @@ from foundation.arrays import IntArray
 from orchestrator.edges import sources
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import SourceEmitted
-from orchestrator.edges.sources.driver import OpenSource, SourceContext, SourceDriver
+from orchestrator.edges.sources.driver import (
+    JournalFiles,
+    OpenSource,
+    SourceContext,
+    SourceDriver,
+)
 from orchestrator.edges.sources.formats.rejections import RejectedInput
 from orchestrator.edges.sources.live.ingestion import Ingestion
 from orchestrator.edges.sources.live.journal import Journal
@@ -73,6 +78,19 @@ class Pushed(SourceDriver, frozen=True, kw_only=True):
         """An interval."""
         return self.interval_ms
 
+    def _journal(self, assignment: SourceAssignment) -> Path:
+        return Path(self.journals) / path_part(assignment.stream) / str(assignment.generation)
+
+    def kept(
+        self, assignment: SourceAssignment, folder: Path, site: str
+    ) -> tuple[Position | None, Position | None, Path] | None:
+        """What the journal has."""
+        own = self._journal(assignment)
+        if not own.exists():
+            return None, None, own
+        journal = Journal(own, stream_schema(assignment.columns), read_only=True)
+        return journal.retained, journal.end, own
+
     def open(self, assignment: SourceAssignment, context: SourceContext) -> OpenPushed:
         """Open the journal."""
         replay = Replay(
@@ -82,7 +100,7 @@ class Pushed(SourceDriver, frozen=True, kw_only=True):
             interval_ms=self.interval_ms,
         )
         recording = Recording.load(replay, assignment.columns, assignment.fields)
-        folder = Path(self.journals) / path_part(assignment.stream) / str(assignment.generation)
+        folder = self._journal(assignment)
         if assignment.start_at_us is not None and not folder.exists():
             raise DriverError(f"the journal {folder} is gone")
         schema = stream_schema(assignment.columns)
@@ -127,6 +145,10 @@ class OpenPushed(OpenSource):
     def retained(self) -> Position:
         """The cut from which on the journal has the stream."""
         return self._input.retained
+
+    def copy(self) -> JournalFiles:
+        """The journal."""
+        return self._input.copy()
 
     def due_position(self, start_at_us: int, now_us: int) -> Position:
         """All that is in the journal has entered."""

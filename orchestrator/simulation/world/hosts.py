@@ -109,7 +109,9 @@ class SimulatedHost:
                 lambda: self.alive, lambda: self.schedule(world.now_us)
             ),
             sources=SourceContext(
-                site=spec.node, check_claim=world.disks.claim(spec.node, claimed.incarnation)
+                site=spec.node,
+                check_claim=world.disks.claim(spec.node, claimed.incarnation),
+                save=world.checkpoints.folders[1].put,
             ),
             finish=self._finish,
             link_counters=self.counters,

@@ -358,6 +358,20 @@ class Journal:
                     break
                 self._segments.pop(0).path.unlink(missing_ok=True)
 
+    def files(self) -> tuple[Position, Position, Iterator[tuple[str, bytes]]]:
+        """From where to where it goes by now, and its files as far as they are written."""
+        with self._changing:
+            end = self.end
+            found = [(each.path, each.size_bytes) for each in self._segments]
+            begin = self._segments[0].begin
+
+        def read() -> Iterator[tuple[str, bytes]]:
+            for path, size in found:
+                with path.open("rb") as file:
+                    yield path.name, file.read(size)
+
+        return begin, end, read()
+
     def need(self, after_ms: int, most_bytes: int) -> None:
         """Keep what follows an event time beyond `retain_bytes`, too, up to so many bytes."""
         self._needed_ms, self._most_bytes = after_ms, most_bytes

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import SourceEmitted
-from orchestrator.edges.sources.driver import OpenSource
+from orchestrator.edges.sources.driver import JournalFiles, OpenSource
 from orchestrator.edges.sources.formats.rejections import RejectedInput
 from orchestrator.edges.sources.live.ingestion import (
     PIECE_BYTES,
@@ -435,6 +435,12 @@ class JournaledInput(LiveInput):
         """The cut from which on the journal has the stream."""
         assert self._journal is not None
         return self._journal.retained
+
+    def copy(self) -> JournalFiles:
+        """The journal."""
+        assert self._journal is not None
+        begin, end, files = self._journal.files()
+        return JournalFiles(begin=begin, end=end, files=files)
 
     def need(self, after_ms: int, most_bytes: int) -> None:
         """As `OpenSource.need`."""
