@@ -128,6 +128,8 @@ class _Overdue:
         if self._unsure:
             return () if known is None else known.paced
         return tuple(sorted(self.control.paced & set(inputs)))
+
+
 def _storing(assignment: Assignment, checkpoint_us: int) -> Assignment:
     """An assignment whose replicas are to write checkpoints after a time."""
     fragments = tuple(

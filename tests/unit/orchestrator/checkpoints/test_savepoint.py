@@ -61,10 +61,10 @@ def test_a_damaged_file_is_named(savepoint: Savepoint, tmp_path: Path) -> None:
     for damaged in (whole[:-1], whole[:30] + b"??" + whole[32:]):
         file.write_bytes(damaged)
         with pytest.raises(CheckpointRefused, match=f"{saved.file} is damaged"):
-            [*Savepoint(ExportedFiles(folder)).check()]
+            list(Savepoint(ExportedFiles(folder)).check())
     file.unlink()
     with pytest.raises(CheckpointRefused, match=f"{saved.file} is not in"):
-        [*Savepoint(ExportedFiles(folder)).check()]
+        list(Savepoint(ExportedFiles(folder)).check())
 
 
 def test_an_index_that_is_damaged_or_newer_is_refused(savepoint: Savepoint, tmp_path: Path) -> None:
