@@ -24,7 +24,7 @@ from orchestrator.progress import Progress, silent
 from orchestrator.records import ClocksRecord, SavepointRecord, SavepointState
 from orchestrator.results.savepoints import (
     ExportedSavepoint,
-    SavedState,
+    SavedFragmentState,
     SavepointsDocument,
     SavepointStatus,
 )
@@ -141,14 +141,14 @@ def delete_savepoint(
     store, key = cluster.store, SAVEPOINTS.key(name)
     _known(store, name)
 
-    def mark() -> None:
+    def change() -> None:
         if (known := store.get(key)) is not None:
             record = msgspec.structs.replace(
                 known.record, state=SavepointState.DELETED, why="", by=cluster.by
             )
             store.update(key, record, known.version)
 
-    until_not_overtaken(key.path, mark)
+    until_not_overtaken(key.path, change)
     left = _awaited(store, name, on_progress, deleting=True)
     if left is not None and left.why:
         remedy = "The leader tries again until it succeeds."
@@ -250,7 +250,7 @@ def _status(record: SavepointRecord, folder: str) -> SavepointStatus:
         copied_bytes=record.copied_bytes,
         queries=tuple(sorted({each.fragment.partition(".")[0] for each in record.pieces})),
         states=tuple(
-            SavedState(
+            SavedFragmentState(
                 fragment=each.fragment,
                 at_us=each.at_us,
                 bytes=each.bytes,

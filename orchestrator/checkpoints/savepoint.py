@@ -51,8 +51,8 @@ class SavepointFiles(Protocol):
 
 def below(folder: str, *parts: str) -> str:
     """A path below a folder, which may be a URI with options."""
-    path, mark, options = folder.partition("?")
-    return "/".join([path.rstrip("/"), *parts]) + mark + options
+    path, question, options = folder.partition("?")
+    return "/".join([path.rstrip("/"), *parts]) + question + options
 
 
 def savepoints_of(folder: str) -> CheckpointFolder:

@@ -1,11 +1,11 @@
-"""Copies the checkpoints of savepoints, and removes deleted ones, beside the leader's steps.
+"""Brings the checkpoints of savepoints together, and removes those that are deleted.
 
-The record of a savepoint (`SavepointRecord`) says what is to be done and how far it is, so a new
+It works beside the leader's steps. The record of a savepoint (`SavepointRecord`) says what is to be done and how far it is, so a new
 leader goes on where the former one ended. The index is written once all checkpoints are copied.
 Whoever looks into the folder sees either a whole savepoint or none.
 
-A step copies one file. Two leaders that overlap for a moment write the same files, and one of them
-notices by the record's version that it is not alone.
+A step is about one file. Two leaders that overlap for a moment write the same files, and one of
+them notices by the record's version that it is not alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orchestrator.checkpoints.savepoint_index import INDEX, SavedFragment, Savep
 from orchestrator.control.decide.savepoints import FAILED, NO_FOLDER, basis_of
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.edges.sources.journal_copies import file_name
+from orchestrator.edges.sources.journal_saving import file_name
 from orchestrator.records import (
     ClusterRecord,
     HistoryEvent,
@@ -280,7 +280,7 @@ def _saved(savepoints: Folders, record: SavepointRecord, piece: SavepointPiece) 
 
 
 def _check_journals(savepoints: Folders, record: SavepointRecord) -> None:
-    """Read copies of journals again."""
+    """Read the files of journals again."""
     for stream, copy in record.journals.items():
         for file in () if copy is None else copy.files:
             content = savepoints.read(record.name, file_name(stream, file.name))

@@ -29,7 +29,7 @@ from orchestrator.control.savepoint_work import Folders
 from orchestrator.edges import sinks, sources
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import Durable
-from orchestrator.edges.sources.journal_copies import file_name
+from orchestrator.edges.sources.journal_saving import file_name
 from orchestrator.errors import InvalidInput
 from orchestrator.folders import path_part, private_folder, sync
 from orchestrator.manifest import ClusterManifest
@@ -74,7 +74,7 @@ OPTION = "--from"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class RestoreObstacle:
     """A state that cannot be gone on with.
 
     Attributes
@@ -124,7 +124,7 @@ def check_savepoint(
     manifest: ClusterManifest,
     archive: Path,
     on_progress: Progress = silent,
-) -> list[Obstacle]:
+) -> list[RestoreObstacle]:
     """Make sure that a cluster can go on from a savepoint; what of it cannot be gone on with.
 
     Parameters
@@ -171,9 +171,9 @@ def _check_sites(index: SavepointIndex, named: str, manifest: ClusterManifest) -
         )
 
 
-def _obstacles(index: SavepointIndex, archive: Path) -> Iterator[Obstacle]:
+def _obstacles(index: SavepointIndex, archive: Path) -> Iterator[RestoreObstacle]:
     for fragment, why in index.left_out.items():
-        yield Obstacle(
+        yield RestoreObstacle(
             stream=None, subject=fragment, problem=f"has no state in it: {why}", remedy=""
         )
     flow, _ = sound_dataflow(
@@ -198,7 +198,7 @@ def _source_obstacle(
     running: RunningStreamRecord,
     archive: Path,
     reached_ms: dict[str, int],
-) -> Obstacle | None:
+) -> RestoreObstacle | None:
     """Why a stream cannot be read on; notes up to where the site has it in a journal."""
     needed = [
         each.stored.inputs[spec.name][1] for each in index.saved if spec.name in each.stored.inputs
@@ -211,8 +211,8 @@ def _source_obstacle(
     try:
         has = sources.restore(spec.source).kept(_assignment(spec, running), archive, spec.site)
     except DriverError as error:
-        return Obstacle(stream=spec.name, subject=subject, problem=f"cannot be read: {error}",
-                        remedy="")  # fmt: skip
+        problem = f"cannot be read: {error}"
+        return RestoreObstacle(stream=spec.name, subject=subject, problem=problem, remedy="")
     if has is None:
         return None
     begin, end, where = has
@@ -220,7 +220,7 @@ def _source_obstacle(
     if end is None and copy is not None and copy.begin is not None and copy.end is not None:
         begin, end = copy.begin, copy.end
     if end is None or begin is None:
-        return Obstacle(
+        return RestoreObstacle(
             stream=spec.name,
             subject=subject,
             problem=f"has its input in the journal of site {spec.site}, which is neither in the "
@@ -229,7 +229,7 @@ def _source_obstacle(
             "that --data names.",
         )
     if begin.watermark_ms > first.watermark_ms or end.watermark_ms < last.watermark_ms:
-        return Obstacle(
+        return RestoreObstacle(
             stream=spec.name,
             subject=subject,
             problem=f"has a journal in {where} from {begin.watermark_ms} to {end.watermark_ms} ms, "
@@ -255,7 +255,7 @@ def _assignment(spec: StreamRecord, running: RunningStreamRecord) -> SourceAssig
 
 def _sink_obstacles(
     index: SavepointIndex, flow: Dataflow, archive: Path, reached_ms: dict[str, int]
-) -> Iterator[Obstacle]:
+) -> Iterator[RestoreObstacle]:
     records = {each.key: each for each in index.fragments}
     for query in index.queries:
         life = index.numbers[QUERIES.key(query.name).path]
@@ -274,13 +274,15 @@ def _sink_obstacles(
             try:
                 kept = sinks.restore(assignment.sink or sinks.DEFAULT).kept(assignment, archive)
             except DriverError as error:
-                yield Obstacle(stream=None, subject=subject, problem=f"cannot be asked: {error}",
+                yield RestoreObstacle(stream=None, subject=subject, problem=f"cannot be asked: {error}",
                                remedy="")  # fmt: skip
                 continue
             if kept is not None:
                 ahead = _ahead(kept, record.generation, stream, flow, reached_ms)
                 if ahead is not None:
-                    yield Obstacle(stream=None, subject=subject, problem=ahead, remedy=ELSEWHERE)
+                    yield RestoreObstacle(
+                        stream=None, subject=subject, problem=ahead, remedy=ELSEWHERE
+                    )
 
 
 ELSEWHERE = (

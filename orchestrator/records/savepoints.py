@@ -85,7 +85,7 @@ class JournalCopy(Record, frozen=True, kw_only=True):
 class SavepointRecord(Record, frozen=True, kw_only=True):
     """`/savepoints/<name>`: a savepoint, and the journal of its creation.
 
-    A client writes that it wants one. The leader chooses the checkpoints, and copies them one after
+    A client writes that it wants one. The leader chooses the checkpoints, and saves them one after
     the other. A new leader goes on after the last one that is noted here.
 
     Attributes
@@ -133,5 +133,5 @@ class SavepointRecord(Record, frozen=True, kw_only=True):
 
     @property
     def _journal_bytes(self) -> int:
-        copies = [each for each in self.journals.values() if each is not None]
-        return sum(file.bytes for each in copies for file in each.files)
+        found = [each for each in self.journals.values() if each is not None]
+        return sum(file.bytes for each in found for file in each.files)

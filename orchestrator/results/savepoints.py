@@ -5,7 +5,7 @@ from __future__ import annotations
 from orchestrator.results.result import Result
 
 
-class SavedState(Result, frozen=True, kw_only=True):
+class SavedFragmentState(Result, frozen=True, kw_only=True):
     """The state of one fragment in a savepoint.
 
     Attributes
@@ -59,7 +59,7 @@ class SavepointStatus(Result, frozen=True, kw_only=True):
     bytes: int
     copied_bytes: int
     queries: tuple[str, ...]
-    states: tuple[SavedState, ...]
+    states: tuple[SavedFragmentState, ...]
     left_out: dict[str, str]
     folder: str
     why: str = ""

@@ -130,7 +130,7 @@ def test_checkpoints_are_written_at_once_for_it(tmp_path: Path) -> None:
     assert await_end(scenario, most_s=5.0).state is SavepointState.KEPT
     for saved in kept(scenario).index.saved:
         assert asked_us <= saved.stored.at_us < asked_us + 1_500_000
-    # They are copies: what the cluster keeps for itself goes its own way.
+    # They are files of their own: what the cluster keeps for itself goes its own way.
     scenario.world.checkpoints.files.clear()
     assert len([*kept(scenario).check()]) == len(FRAGMENTS)
 

@@ -4,7 +4,7 @@ Once somebody wants one, every fragment is to write a checkpoint at once. As soo
 newer one than the wish, the leader chooses those with which all would go on if everything died now
 (`Resumption.of_everything`); decision 0018 says why these fit together without a barrier. A
 fragment that writes none within the patience is represented by its newest one before. Whoever leads
-copies them beside the steps (`orchestrator.control.savepoint_work`).
+writes them into it beside the steps (`orchestrator.control.savepoint_work`).
 """
 
 from __future__ import annotations

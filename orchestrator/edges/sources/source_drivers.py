@@ -33,7 +33,7 @@ from orchestrator.edges.sources.driver import (
     OpenSource,
     SourceContext,
 )
-from orchestrator.edges.sources.journal_copies import Copying
+from orchestrator.edges.sources.journal_saving import Copying
 from orchestrator.edges.sources.opening import Opening
 from orchestrator.edges.supervision import Attended, Supervisor
 from orchestrator.records import InputStatus, Skipped, SourceAssignment

@@ -17,7 +17,7 @@ from orchestrator.simulation.world.memory_store import MemoryStore, OutOfWrites
 from orchestrator.simulation.world.world import World
 from orchestrator.store.protocol import SAVEPOINTS, StoreError
 
-COPIES_US = 90_000
+SAVES_US = 90_000
 """From one file of a savepoint that is copied to the next one."""
 
 
@@ -132,7 +132,7 @@ class Candidates:
             except OutOfWrites:
                 self.kill(name)
                 return
-        at_us = self._world.now_us + COPIES_US
+        at_us = self._world.now_us + SAVES_US
         self._world.at(at_us, lambda: self._copy(name, work))
 
     def _have_answered(self, name: str) -> None:

@@ -49,7 +49,7 @@ def test_every_prefix_of_the_steps_has_no_index_and_another_leader_goes_on(
     assert events(saved)[-1] == KEPT
 
 
-def test_whoever_does_not_lead_copies_nothing(saved: SavedCluster) -> None:
+def test_whoever_does_not_lead_saves_nothing(saved: SavedCluster) -> None:
     saved.begin()
     saved.leads = False
     assert not saved.work.step()

@@ -1,4 +1,4 @@
-"""A site copies the journal of a stream into a savepoint.
+"""A site saves the journal of a stream in a savepoint.
 
 The folder may be slow. So the copy is made on a thread of its own where sources are opened on such
 threads, too. The journal grows meanwhile; what was written when the copy began is copied.

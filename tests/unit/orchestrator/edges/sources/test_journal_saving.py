@@ -1,4 +1,4 @@
-"""A site copies a journal into a savepoint, or says why it cannot."""
+"""A site saves a journal in a savepoint, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 
 from orchestrator.edges.sources.driver import JournalFiles, OpenSource, SourceContext
-from orchestrator.edges.sources.journal_copies import Copying
+from orchestrator.edges.sources.journal_saving import Copying
 from orchestrator.records import JournalCopy, SavedFile, StoredPosition
 from streams.vectors.chunk import Position
 
