@@ -1,8 +1,8 @@
 """Brings the checkpoints of savepoints together, and removes those that are deleted.
 
-It works beside the leader's steps. The record of a savepoint (`SavepointRecord`) says what is to be done and how far it is, so a new
-leader goes on where the former one ended. The index is written once all checkpoints are copied.
-Whoever looks into the folder sees either a whole savepoint or none.
+It works beside the leader's steps. The record of a savepoint (`SavepointRecord`) says what is to be
+done and how far it is, so a new leader goes on where the former one ended. The index is written
+once all checkpoints are copied, so whoever looks sees a whole savepoint or none.
 
 A step is about one file. Two leaders that overlap for a moment write the same files, and one of
 them notices by the record's version that it is not alone.

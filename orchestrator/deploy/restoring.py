@@ -274,8 +274,8 @@ def _sink_obstacles(
             try:
                 kept = sinks.restore(assignment.sink or sinks.DEFAULT).kept(assignment, archive)
             except DriverError as error:
-                yield RestoreObstacle(stream=None, subject=subject, problem=f"cannot be asked: {error}",
-                               remedy="")  # fmt: skip
+                told = f"cannot be asked: {error}"
+                yield RestoreObstacle(stream=None, subject=subject, problem=told, remedy="")
                 continue
             if kept is not None:
                 ahead = _ahead(kept, record.generation, stream, flow, reached_ms)
