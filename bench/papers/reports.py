@@ -67,6 +67,7 @@ RUNS = (
     Run(benchmark="deadline", alone=True, quick=("--quick", *_only("sim"))),
     Run(benchmark="batching", whole=FIGURES, quick=QUICK_FIGURES),
     Run(benchmark="reliable_placement"),
+    Run(benchmark="periodic", whole=_only("order"), quick=("--quick", *_only("order"))),
     Run(benchmark="batching_constants"),
     Run(benchmark="standby", whole=_only("model"), quick=None),
     Run(benchmark="coordinates", alone=True, whole=("--quick",), quick=None),
