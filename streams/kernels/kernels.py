@@ -1,6 +1,6 @@
 """Which implementation of the kernels is in use: numpy's until numba's have been loaded.
 
-Loading takes a second or two of processor time, and some twenty if the machine code is not on disk
+Loading takes a second or two of processor time, and some fifty if the machine code is not on disk
 yet. A host must not stand still that long. Both implementations give the same bits, so a process
 may go over from one to the other at any time: it loads the compiled ones when a statement asks for
 kernels (`wanted`), on a thread of its own.
