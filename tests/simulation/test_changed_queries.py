@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.records import (
     ApplyRequest,
     BeginFrom,
@@ -23,7 +24,9 @@ from orchestrator.records import (
 from orchestrator.simulation.world.scenario import Scenario, ScenarioOutcome
 from orchestrator.store.requests import LeaderRequest
 from tests.long_tests import mostly_long
-from tests.pairs import BEGIN_MS, SETTLE_S, Input, Rows, answer
+from tests.pairs import BEGIN_MS, NODES, SETTLE_S, SITES, Input, Rows, answer
+from tests.simulation.test_checkpoints import begin
+from tests.simulation.test_everything_dies import Kind, kill_for_a_while
 
 SECONDS = 14
 
@@ -268,3 +271,114 @@ def test_another_deadline_bound_and_scheme_keep_everything(
         delivered = played.delivered(stream)
         assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
         assert answer(delivered) == expected
+
+
+def test_a_statement_that_reads_another_stream_goes_on_after_what_was_delivered(
+    scenario: Scenario, recording: Input
+) -> None:
+    """Its stream begins a new generation; no timestamp has results twice, and none is left out."""
+    former = running(scenario)
+    query = msgspec.structs.replace(
+        former,
+        statements=former.statements.replace(
+            "SELECT key, value * 2 AS twice FROM west [NOW] WHERE value >= 20",
+            "SELECT key, value * 2 AS twice FROM east [NOW] WHERE value >= 20",
+        ),
+    )
+    records = {name: fragment(scenario, name) for name in ("strong", "pairs")}
+    change = Change(scenario, query)
+    proposal = change.propose()
+    assert proposal.plan is not None
+    (told,) = proposal.plan.changed
+    effects = {each.fragment: (each.effect, each.why) for each in told.statements}
+    assert effects["strong"] == (StatementEffect.ANEW, "it reads east, and read west")
+    assert effects["pairs"] == (StatementEffect.UNCHANGED, "")
+    change.consent()
+    assert not change.carried_out().changed
+    scenario.run_for(3)
+    now = fragment(scenario, "strong")
+    assert now.generation > records["strong"].generation
+    assert fragment(scenario, "pairs").generation == records["pairs"].generation
+    played = scenario.finish()
+    delivered = played.delivered("pairs")
+    assert sequence_faults(delivered) == SequenceFaults(lost=0, repeated=0)
+    rows, before, after = answer(delivered), recording.expected()["pairs"], pairs_of_east(recording)
+    # Its reader has crossed where it was then, which no event says.
+    assert any(
+        rows == [row for row in before if row[0] <= at] + [row for row in after if row[0] > at]
+        for at in range(BEGIN_MS + 2000, BEGIN_MS + 8000, 10)
+    )
+
+
+def pairs_of_east(recording: Input) -> Rows:
+    """What the query gives that joins `east` with itself."""
+    return sorted(
+        (at, key, 2 * value, other)
+        for at, key, value in recording.east
+        if value >= 20
+        for then, of, other in recording.east
+        if of == key and at - 3000 < then <= at
+    )
+
+
+def test_from_the_beginning_a_window_knows_what_was_before_the_change(
+    scenario: Scenario, recording: Input
+) -> None:
+    former = running(scenario)
+    query = msgspec.structs.replace(
+        former,
+        statements=former.statements.replace("east [RANGE 3 SECONDS]", "east [RANGE 2 SECONDS]"),
+    )
+    change = Change(scenario, query, BeginFrom.BEGINNING)
+    proposal = change.propose()
+    assert proposal.plan is not None
+    (told,) = proposal.plan.changed
+    effects = {each.fragment: each.effect for each in told.statements}
+    assert effects["pairs"] is StatementEffect.ANEW
+    change.consent()
+    assert not change.carried_out().changed
+    scenario.run_for(3)
+    assert fragment(scenario, "pairs").begins is not None
+    played = scenario.finish()
+    delivered = played.delivered("pairs")
+    assert sequence_faults(delivered).repeated == 0
+    rows = answer(delivered)
+    times = [row[0] for row in rows]
+    assert times == sorted(times)
+    late = [row for row in rows if row[0] > BEGIN_MS + 8000]
+    assert late == [row for row in narrower(recording) if row[0] > BEGIN_MS + 8000]
+
+
+def narrower(recording: Input) -> Rows:
+    """Pairs within two seconds."""
+    return sorted(
+        (at, key, 2 * value, other)
+        for at, key, value in recording.west
+        if value >= 20
+        for then, of, other in recording.east
+        if of == key and at - 2000 < then <= at
+    )
+
+
+@pytest.mark.parametrize("after_s", mostly_long([0.6, 0.2, 1.2, 2.0, 3.5]))
+def test_everything_dies_around_a_change(tmp_path: Path, after_s: float) -> None:
+    """Checkpoints of either statement serve, before the cut and after it."""
+    recording = Input.random(seed=61, seconds=16)
+    scenario = begin(tmp_path, recording, 1, Kind.REPLAY, 4.0)
+    query = thrice(running(scenario))
+    change = Change(scenario, query)
+    assert change.propose().refusal is None
+    change.consent()
+    assert not change.carried_out().changed
+    scenario.run_for(after_s)
+    kill_for_a_while(scenario, (*NODES, *SITES))
+    kinds = [entry.event.kind for entry in scenario.store.history()]
+    assert "restored" in kinds
+    assert "state lost" not in kinds
+    assert "input lost" not in kinds
+    assert_in_force(scenario, query)
+    for stream, expected in wanted(recording, cut_ms(scenario)).items():
+        kept = scenario.deliveries[stream]
+        seen = Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)
+        assert sequence_faults(seen) == SequenceFaults(lost=0, repeated=0)
+        assert answer(seen) == expected

@@ -39,6 +39,9 @@ from orchestrator.records import (
 from orchestrator.store.protocol import QUERIES, RUNNING_QUERIES
 from streams.vectors.chunk import NO_WATERMARK
 
+REPORTS_MS = 2000
+"""Event time by which a site may have more results than its last report says."""
+
 CHANGED, STATEMENT_CHANGED = "changed", "statement changed"
 """Kinds of the events that a query is another one now, and that a statement's cut is agreed."""
 
@@ -194,7 +197,34 @@ def _greatest(pending: PendingDecision, changing: list[FragmentRecord]) -> int |
             )
             return None
         found += [each for each in promises if each is not None]
-    return max(found, default=None)
+    delivered_ms = _delivered(pending, changing)
+    return None if delivered_ms is None else max([*found, delivered_ms], default=None)
+
+
+def _delivered(pending: PendingDecision, changing: list[FragmentRecord]) -> int | None:
+    """Up to where results have been delivered to which fragments that go on from checkpoints lead.
+
+    What they had sent before lies beyond where they are now. None: a site has yet to say it.
+    """
+    restored = {r.fragment for r in changing if r.restored is not None}
+    if not restored:
+        return NO_WATERMARK
+    view, found = pending.view, [NO_WATERMARK]
+    for name, query in view.query_records.items():
+        if restored.isdisjoint(each.name for each in view.dataflow.upstream(name)):
+            continue
+        for stream, site in query.outputs.items():
+            node = view.nodes.get(site)
+            status = None if node is None else node.record.sinks.get(stream)
+            if status is None:
+                pending.problems.append(
+                    f"{', '.join(sorted(restored))}: the statement changes once site {site} says "
+                    "up to where it has the results"
+                )
+                return None
+            # A report may be older than the last results.
+            found.append(NO_WATERMARK if status.kept_ms is None else status.kept_ms + REPORTS_MS)
+    return max(found)
 
 
 def _promises(pending: PendingDecision, record: FragmentRecord) -> Iterator[int | None]:

@@ -486,6 +486,8 @@ def _resume(
         restored=Restoration(epoch=renewed.epoch, checkpoint=checkpoint.name),
         restarts=restarts,
         begins=record.begins,
+        former=record.former,
+        restart=record.restart,
     )
     _note_resumed(pending, record, checkpoint)
 
@@ -540,5 +542,12 @@ def _start_over(
         detail += f"; it goes on from no checkpoint: {why}"
     if planning.flow.fragments[record.fragment].is_loop:
         detail += "; it is a loop, whose relations are empty until tuples fill them again"
-    restarts = restarts or record.restarts
-    pending.change_fragment(renewed, "state lost", detail, restarts=restarts, begins=begins)
+    pending.change_fragment(
+        renewed,
+        "state lost",
+        detail,
+        restarts=restarts or record.restarts,
+        begins=begins,
+        former=record.former,
+        restart=record.restart,
+    )

@@ -12,13 +12,15 @@ replicas of a fragment go on alike. The leader agrees on it with them:
    has come to the cut.
 
 A replica without a state evaluates nothing until the cut is known: the state that it gets meanwhile
-may be of any time before.
+may be of any time before. A primary that goes on from a checkpoint first hears from all readers
+what they have: the cut must not lie before that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.core.events import Outbox
 from orchestrator.host.core.hosted_replica import Holding, HostedReplica
@@ -96,9 +98,9 @@ class StatementChanges:
             if holding.status is None:
                 if now_us - holding.since_us >= MEASURES_US or not has_state:
                     self._promise(hosted, now_us)
-            elif holding.status.until_ms is None and has_state:
-                # The state has come meanwhile.
-                self._hold(hosted, replica.engine.evaluated_ms)
+            elif holding.status.until_ms is None and has_state and _knows_readers(replica):
+                # The state has come meanwhile. It may be older than what others have of the output.
+                self._hold(hosted, max(replica.engine.evaluated_ms, replica.known_ms))
 
     def _promise(self, hosted: HostedReplica, now_us: int) -> None:
         """Hold from a while ahead on."""
@@ -114,10 +116,16 @@ class StatementChanges:
         ahead_ms = max(AHEAD_US // 1000, passed_ms * AHEAD_US // took_us)
         until_ms = now_ms if now_ms == NO_WATERMARK else min(now_ms + ahead_ms, FOREVER_MS - 1)
         before = [each.until_ms for each in former if each.until_ms is not None]
-        self._hold(hosted, max([until_ms, *before]))
+        self._hold(hosted, max([until_ms, replica.known_ms, *before]))
 
     def _hold(self, hosted: HostedReplica, until_ms: int) -> None:
         holding = hosted.holding
         assert holding is not None
         hosted.replica.hold(until_ms)
         holding.status = HoldingStatus(change=holding.change, until_ms=until_ms)
+
+
+def _knows_readers(replica: Replica) -> bool:
+    """Whether everybody who reads its output has said up to where, if it is primary."""
+    log = replica.log
+    return replica.role is not ReplicaRole.PRIMARY or log.readers <= log.subscribers.keys()
