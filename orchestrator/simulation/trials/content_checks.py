@@ -272,7 +272,8 @@ def released_ms(
     released: dict[str, int] = {}
     for name, program in programs.items():
         reached_ms = {each: released.get(each, since_ms) for each in program.inputs}
-        ends = [each + longest_ms for each in reached_ms.values()]
+        period_ms = 0 if program.releases is None else program.releases.period_ms
+        ends = [each + longest_ms + period_ms for each in reached_ms.values()]
         for window in program.windows:
             if window.session_ms is not None:
                 rows = expected[window.stream].rows

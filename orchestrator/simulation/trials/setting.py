@@ -40,7 +40,7 @@ from orchestrator.records import (
 )
 from orchestrator.simulation.trials.pushed import Pushed
 from orchestrator.simulation.trials.sensor import Sensor
-from orchestrator.simulation.trials.statements import factors_of, random_statement
+from orchestrator.simulation.trials.statements import factors_of, periodic, random_statement
 from streams.language import parse
 from streams.plan.compiler import compile_statement
 from streams.plan.program import Program
@@ -52,11 +52,12 @@ RECOVERY_BOUND_MS = 500.0
 DEADLINE_MS = 5_000.0
 
 FIRST_FORMS_ONLY, EVEN_WATCHES, NOBODY_LEAVES, NO_LABELS, ALL_IS_KEPT = 1, 2, 3, 4, 5
-ONE_VERSION, LATEST = 6, 7
+ONE_VERSION, NOTHING_PERIODIC, LATEST = 6, 7, 8
 """Editions of what is drawn: a seed replays in the edition in which it was found. In the first,
 statements had fewer forms; up to the second, all hosts heard of a change of the store at once; up
 to the third, nobody left; up to the fourth, hosts shared no failure domain; up to the fifth, no
-overdue tuples and late results were dropped; up to the sixth, all processes were of one version."""
+overdue tuples and late results were dropped; up to the sixth, all processes were of one version;
+up to the seventh, no statement was periodic."""
 
 DENSER = 4
 """How many times as many tuples have streams whose overdue ones are dropped."""
@@ -303,7 +304,9 @@ class Setting:
 
 def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
     """The setting of a seed."""
-    draw = partial(random_statement, first_forms=edition <= FIRST_FORMS_ONLY)
+    draw: Draw = partial(random_statement, first_forms=edition <= FIRST_FORMS_ONLY)
+    if edition > NOTHING_PERIODIC:
+        draw = _some_periodic(np.random.default_rng((seed, 23)), draw)
     rng, more = np.random.default_rng((seed, 2)), np.random.default_rng((seed, 4))
     seconds = int(rng.integers(7, 9))
     nodes = [f"n{i + 1}" for i in range(int(rng.integers(4, 6)))]
@@ -359,6 +362,17 @@ def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
         coordinators_ahead=coordinators_ahead,
         own_machines=bool(np.random.default_rng((seed, 7)).random() < 0.5),
     )
+
+
+def _some_periodic(chance: np.random.Generator, draw: Draw) -> Draw:
+    """Draws the same statements, some of them periodic."""
+
+    def drawn(
+        rng: np.random.Generator, name: str, factors: Mapping[str, int], longest_s: int
+    ) -> str:
+        return periodic(chance, draw(rng, name, factors, longest_s))
+
+    return drawn
 
 
 def _ahead(seed: int, places: Sequence[str]) -> tuple[tuple[str, ...], bool]:

@@ -86,6 +86,9 @@ NUMBERS: Mapping[str, Callable[[np.random.Generator], object]] = {
 """Draws the number of a form."""
 
 
+PERIODS_MS = (250, 500)
+"""Of periodic statements: shorter ones would show each tuple of a window dozens of times."""
+
 MOST_FACTORS = 7
 """Tuples of the recordings that a tuple is made of, at most. Joins of joins of joins would make
 hundreds of millions of a few tuples a second, as would groups of groups of groups."""
@@ -100,13 +103,18 @@ def factors_of(program: Program, factors: Mapping[str, int]) -> int:
     Where a whole relation is shown at every timestamp, each counts several times.
     """
     made = 0
+    periodic = program.releases is not None
     if program.relations:
-        again = program.to_stream is ToStream.RSTREAM and any(map(_lasts, program.windows))
+        again = periodic or (
+            program.to_stream is ToStream.RSTREAM and any(map(_lasts, program.windows))
+        )
         factor = sum(factors[each.stream] for each in program.windows)
         return factor * SHOWN_AGAIN if again else factor
     for select in program.selects:
         windows = [program.windows[source.window] for source in select.sources]
-        again = program.to_stream is ToStream.RSTREAM and all(_lasts(each) for each in windows)
+        again = periodic or (
+            program.to_stream is ToStream.RSTREAM and all(_lasts(each) for each in windows)
+        )
         factor = sum(factors[each.stream] for each in windows)
         made = max(made, factor * SHOWN_AGAIN if again else factor)
     return made
@@ -154,6 +162,18 @@ def random_statement(
     if made_of > MOST_FACTORS and not first_forms:
         form = "filter"
     return f"REGISTER QUERY {name} {stated(rng, form, one, other, window_s)};"
+
+
+def periodic(rng: np.random.Generator, statement: str) -> str:
+    """A statement, or the periodic one that shows the same relation; sessions have none."""
+    period_ms, at = int(rng.choice(PERIODS_MS)), statement.index("(")
+    offset_ms = int(rng.integers(period_ms))
+    if rng.random() < 0.75 or "SESSION" in statement:
+        return statement
+    name = statement[:at].split()[2]
+    relation = statement[at:].removesuffix(";")
+    clause = f"PERIOD {period_ms} MILLISECONDS OFFSET {offset_ms} MILLISECONDS"
+    return f"REGISTER QUERY {name} RSTREAM{relation} RTSPEC {clause};"
 
 
 def is_join(form: str) -> bool:
