@@ -199,8 +199,9 @@ def test_six_nodes_and_then_four_with_other_names(
     assert one == [*range(len(one))]
     assert other == [*range(other[0], acknowledged)]
     assert other[0] <= entered
-    assert json.loads(ok(vivace, "history", "-n", "100", "--json"))["events"]
-    kinds = {each["kind"] for each in json.loads(ok(vivace, "history", "--json"))["events"]}
+    kinds = {
+        each["kind"] for each in json.loads(ok(vivace, "history", "-n", "200", "--json"))["history"]
+    }
     assert "restored" in kinds
     assert "state lost" not in kinds
     wait_until(lambda: read_back(later / "archive", "counts").rows.num_rows > 100)
