@@ -89,7 +89,7 @@ def test_apply_changes_a_query_that_runs_in_place(
     manifests.write_text(MANIFESTS.replace("deadline: 300 ms", "deadline: 400 ms"))
     done = vivace_here("apply", "-f", manifests, "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert "~ query  high would be changed" in done.stdout
+    assert "~ query  high      would be changed" in done.stdout
     assert "300 ms → 400 ms" in done.stdout
     assert store.list(QUERIES).records["high"].record.deadline_ms == 300
     done = vivace_here("apply", "-f", manifests, "--no-wait")

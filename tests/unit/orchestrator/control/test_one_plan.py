@@ -68,7 +68,8 @@ def apply(
     cluster: ObedientCluster,
     manifests: Manifests,
     before: Callable[[], None] = lambda: None,
-    **options: bool,
+    *,
+    dry_run: bool = False,
 ) -> api.Applied:
     """Apply; `before` happens after the plan was submitted and before the leader looks."""
 
@@ -76,7 +77,7 @@ def apply(
         before()
         follow(cluster)
 
-    return api.apply(connected(cluster), manifests, on_progress=progress, **options)
+    return api.apply(connected(cluster), manifests, dry_run=dry_run, on_progress=progress)
 
 
 def follow(cluster: ObedientCluster, *_: str) -> None:
