@@ -29,6 +29,7 @@ from orchestrator.store.protocol import (
     REQUESTS,
     RUNNING_QUERIES,
     RUNNING_STREAMS,
+    SAVEPOINTS,
     SERVICES,
     STREAMS,
     STRIKES,
@@ -49,6 +50,7 @@ Where = RecordFolder[Any] | Key[Any]
 RARELY_CHANGING = (
     FRAGMENTS,
     CHECKPOINTS,
+    SAVEPOINTS,
     ASSIGNMENTS,
     QUERIES,
     RUNNING_QUERIES,

@@ -42,6 +42,7 @@ VERBS = (
     "whatif --without lyon", "whatif --without nowhere",
     "verify proximity", "verify nothing", "send north EXAMPLE/cluster.yaml", "tail nothing",
     "operations cancel nothing", "maintenance show", "maintenance break",
+    "savepoint list", "savepoint create", "savepoint show nothing", "savepoint delete nothing",
     "token create --role operate --days 2", "token list", "token revoke nothing",
     "delete proximity", "delete nothing", "delete -f EXAMPLE",
 )  # fmt: skip

@@ -218,13 +218,17 @@ def test_mistakes_are_named_before_anything_is_shared(statement: str, problem: s
 
 
 @pytest.mark.parametrize(
-    "statements", ["REGISTER QUERY nonsense;", FIRST.replace("count(*) AS number, ", "")]
+    ("statements", "problem"),
+    [
+        ("REGISTER QUERY nonsense;", "line 1, column 24"),
+        (FIRST.replace("count(*) AS number, ", ""), "Give the statement another name"),
+    ],
 )
-def test_what_is_applied_again_with_changes_is_refused_as_ever(statements: str) -> None:
+def test_wrong_changes_of_what_runs_are_refused(statements: str, problem: str) -> None:
     cluster = ObedientCluster()
     decided(first(), cluster=cluster).apply_to(cluster)
     cluster.settle()
-    with pytest.raises(InvalidInput, match="is not what runs"):
+    with pytest.raises(InvalidInput, match=problem):
         decided(query("first", statements, "totals"), second(), cluster=cluster)
 
 
