@@ -16,6 +16,7 @@ from orchestrator.simulation.trials.setting import (
     ALL_IS_KEPT,
     EVEN_WATCHES,
     FIRST_FORMS_ONLY,
+    LATEST,
     NOBODY_LEAVES,
 )
 from tests.long_tests import mostly_long
@@ -68,6 +69,9 @@ ONCE_BROKEN_STAYING = (
 ONCE_BROKEN_LATELY = (513521579, 344161585)
 """Seeds that have shown one when nothing overdue or late was dropped."""
 
+ONCE_BROKEN_IN_TURN = (818200068, 818200104)
+"""Seeds that have shown one when processes of two versions took turns to end."""
+
 DROPPING = (4, 9)
 """Settings in which overdue tuples, or late results, are dropped."""
 
@@ -79,6 +83,12 @@ FRESH = [int(os.environ.get("VIVACE_SEED", secrets.randbelow(10**9))) + i for i 
 @pytest.mark.parametrize("seed", [*range(4000, 4004), *ONCE_BROKEN_LATELY])
 def test_every_promise_is_kept(seed: int) -> None:
     _judge(seed, ScheduleSelection(edition=ALL_IS_KEPT))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ONCE_BROKEN_IN_TURN)
+def test_every_promise_is_kept_where_processes_take_turns(seed: int) -> None:
+    _judge(seed, ScheduleSelection(edition=LATEST))
 
 
 @pytest.mark.slow

@@ -259,9 +259,13 @@ class SimulatedHost:
 
     def _leave(self) -> None:
         """End as `HostProcess.run` does when another process has claimed the host's name."""
+        try:
+            with suppress(StoreError):
+                self.link.withdraw()
+        except OutOfWrites:
+            self._world.kill(self.spec.node)
+            return
         self.alive = False
-        with suppress(StoreError):
-            self.link.withdraw()
         self.store.close()
         self.release()
         self._world.log(self.spec.node, Report(kind="left", subject=self.spec.node, detail=""))
