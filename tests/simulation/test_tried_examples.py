@@ -20,7 +20,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from bench.nexmark_events import Events
-from examples import fetch
+from examples import fetch, linear_road_traffic
 from orchestrator.api.trying import AskedTry, try_query
 from orchestrator.api.validation import check
 from orchestrator.edges.sinks.delivered import GENERATION, SEQUENCE
@@ -43,6 +43,8 @@ sites:
   - {name: house, region: near}
   - {name: exchange, region: near}
   - {name: desk, region: near}
+  - {name: road, region: near}
+  - {name: office, region: near}
 latencies: latency.csv
 """
 
@@ -54,6 +56,9 @@ SILENT = ("q15", "q16", "q17")
 
 BEGIN_MS, CAR_BEGIN_MS = 1_633_608_001_000, 1_609_459_200_000
 """Starts of the recordings of aircraft, and of the car."""
+
+ROAD_MS = (420_000, 780_000)
+"""The stretch of Linear Road's recording in which segments are crowded and cars collide."""
 
 AFTER_MS = 25_000
 """How long recordings go on after their last tuple, so that windows end."""
@@ -152,6 +157,15 @@ def recorded(example: str, folder: Path) -> Mapping[str, Recorded]:
                 path=path, begin_ms=begin_ms, end_ms=begin_ms + EVENTS // 10 + AFTER_MS
             )
         return found
+    if example == "linear-road":
+        path = folder / "reports.parquet"
+        begin_ms, end_ms = (linear_road_traffic.BEGIN_MS + at_ms for at_ms in ROAD_MS)
+        table = linear_road_traffic.reports()
+        parquet.write_table(
+            table.filter((pc.field("timestamp") >= begin_ms) & (pc.field("timestamp") < end_ms)),
+            path,
+        )
+        return {"reports": Recorded(path=path, begin_ms=begin_ms, end_ms=end_ms)}
     names = ("onboard", "v2v", "centre", "own")
     # The car's processors are emulated: they are as slow as they are.
     prefix, begin_ms, seconds, speed = "collision", CAR_BEGIN_MS, 2, 1.0
@@ -232,6 +246,7 @@ QUERIES = [
     ("spark", "warmth"),
     ("trading", "trading"),
     ("periodic", "reports"),
+    ("linear-road", "traffic"),
     ("aircraft", "proximity"),
     ("collision-warning", "collision"),
     *(("nexmark", query) for query in NEXMARK),
