@@ -80,6 +80,11 @@ class AutomationRecord(Record, frozen=True, kw_only=True):
         found = next((str(each) for each in self.quiet if each.covers(minute)), None)
         return None if found is None else f"{found} UTC are quiet hours"
 
+    def bars_moves(self, now_us: int) -> str | None:
+        """Why nothing is moved at this time that nobody asks for; None: something may be."""
+        proposes = self.mode is AutomationMode.PROPOSE
+        return self.rests(now_us) or ("it proposes only" if proposes else None)
+
 
 class ProposedMoves(Record, frozen=True, kw_only=True):
     """`/proposal`: the moves that the leader proposes by itself; a new proposal replaces it.

@@ -13,6 +13,9 @@ LEAST_STATE_RATE_BYTES_S = 1e6
 NOT_BEGUN = "not begun, because"
 """Begins what is said of a step that follows one that failed."""
 
+BARRED = "is not moved by itself any more:"
+"""Begins what is said of a step that automation does not begin."""
+
 
 class MoveStep(Record, frozen=True, kw_only=True):
     """One replica of a fragment is to be on another node."""

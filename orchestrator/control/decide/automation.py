@@ -31,10 +31,10 @@ from orchestrator.records import (
     AutomaticRequest,
     AutomationMode,
     PlanFile,
-    PlannedMove,
     ProposalRecord,
     ProposedMoves,
     RebalanceLimits,
+    RebalancePlan,
     RequestRecord,
     Wish,
 )
@@ -53,10 +53,10 @@ class MoveBudget:
     moves: int
     bytes: float | None
 
-    def covers(self, moves: tuple[PlannedMove, ...]) -> bool:
-        """Whether these moves are within it."""
-        shipped = sum(each.state_bytes or 0.0 for each in moves)
-        return len(moves) <= self.moves and (self.bytes is None or shipped <= self.bytes)
+    def covers(self, plan: RebalancePlan) -> bool:
+        """Whether its moves are within it; states of unknown size count as its search took them."""
+        shipped = sum(each.bytes_to_ship for each in plan.moves)
+        return len(plan.moves) <= self.moves and (self.bytes is None or shipped <= self.bytes)
 
 
 def spent(view: ClusterView, now_us: int) -> MoveBudget:
@@ -98,7 +98,7 @@ def automate(pending: PendingDecision) -> None:
         answer = view.proposals.get(AUTOMATION)
         is_answered = answer is not None and answer.record.request == asked.created
         if answer is not None and is_answered:
-            may_move = resting is None and view.automation.mode is AutomationMode.APPLY
+            may_move = view.automation.bars_moves(now_us) is None
             _go_on(pending, asked, answer, may_move=may_move)
         elif resting is not None:
             pending.write(REQUEST, None, asked.version)
@@ -112,7 +112,7 @@ def automate(pending: PendingDecision) -> None:
         _ask(pending, wish)
     elif view.proposed is not None and view.automation.mode is AutomationMode.APPLY:
         plan = view.proposed.record.file
-        if budget.covers(plan.moves):
+        if plan.rebalancing is not None and budget.covers(plan.rebalancing):
             _ask(pending, ApplyPlanRequest(plan=plan))
 
 

@@ -38,12 +38,13 @@ from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.drain import drain_steps, that_stay
 from orchestrator.control.decide.move_steps import after, reason
 from orchestrator.control.decide.placing import put_retimed, retimed
+from orchestrator.control.decide.steadiness import AUTOMATION
 from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.relocation import MoveRefused, relocate
 from orchestrator.control.planning.task import unsettled
 from orchestrator.records import FragmentRecord, MovePlan, MoveStep, ReplicaId, ThirdReplica
-from orchestrator.records.moves import NOT_BEGUN
+from orchestrator.records.moves import BARRED, NOT_BEGUN
 from orchestrator.store.protocol import MOVES
 from placement.errors import PlacementError
 
@@ -113,7 +114,7 @@ def _pursue(pending: PendingDecision, plan: MovePlan, version: int, claimed: set
             steps[number] = _withdrawn(pending, step)
         elif step.begun_us is not None or _under_way(pending, step):
             steps[number] = _advanced(pending, step)
-        elif (failed := _obstacle(plan, step, earlier)) is not None:
+        elif (failed := _obstacle(pending, plan, step, earlier)) is not None:
             steps[number] = msgspec.structs.replace(step, failed=failed)
         elif _may_begin(plan, step, steps):
             steps[number] = _begun(pending, step)
@@ -170,12 +171,15 @@ def _rest_of_drain(pending: PendingDecision, plan: MovePlan) -> tuple[MoveStep, 
     return (*steps, *that_stay(pending.fragments, node, stuck))
 
 
-def _obstacle(plan: MovePlan, step: MoveStep, earlier: Iterable[MoveStep]) -> str | None:
+def _obstacle(
+    pending: PendingDecision, plan: MovePlan, step: MoveStep, earlier: Iterable[MoveStep]
+) -> str | None:
     """Why a step is not begun any more; a fragment's moves rest on one another in any case."""
     for each in earlier:
         if each.failed is not None and not (plan.keep_going and each.fragment != step.fragment):
             return f"{NOT_BEGUN} {each.fragment} was not moved"
-    return None
+    barred = pending.view.automation.bars_moves(pending.now_us)
+    return None if barred is None or plan.by != AUTOMATION else f"{BARRED} {barred}"
 
 
 def _may_begin(plan: MovePlan, step: MoveStep, steps: Iterable[MoveStep]) -> bool:

@@ -17,6 +17,7 @@ from orchestrator.control.planning.measured_rates import KNOWN_SHARE
 from orchestrator.control.planning.task import measured_pairs, spreads, unsettled
 from orchestrator.documents.units import figure
 from orchestrator.records import AutomaticRequest
+from orchestrator.records.moves import BARRED
 
 LOOK_US = 5_000_000
 """How often differences are looked for: every pair of hosts is compared."""
@@ -62,6 +63,8 @@ class SearchBasis:
         Fragment → tuples that it takes in and gives a second, where that is measured.
     costs
         Fragment → cost of a burst, ms, and the cost of a tuple that was suggested.
+    barred
+        Plans of moves that automation did not bring to their end.
     """
 
     nodes: Mapping[str, str]
@@ -69,6 +72,7 @@ class SearchBasis:
     round_trips_ms: Mapping[tuple[str, str], tuple[float, float]]
     rates: Mapping[str, tuple[float, float]]
     costs: Mapping[str, tuple[float, float | None]]
+    barred: frozenset[str]
 
     @staticmethod
     def of(view: ClusterView) -> SearchBasis:
@@ -87,6 +91,12 @@ class SearchBasis:
                 key: (found.record.timing.cost_ms, found.record.told_cost_us)
                 for key, found in view.fragments.items()
             },
+            barred=frozenset(
+                name
+                for name, found in view.moves.items()
+                for step in found.record.steps
+                if step.failed is not None and step.failed.startswith(BARRED)
+            ),
         )
 
 
@@ -163,6 +173,8 @@ class Occasions:
             if abs(rtt_ms - before_ms) > max(spread_ms, spread_before_ms):
                 told = f"round trip {pair[0]}–{pair[1]} {figure(before_ms)} → {figure(rtt_ms)} ms"
                 yield Difference(("round trip", *pair), KNOWN_US, told)
+        for name in sorted(now.barred - was.barred):
+            yield Difference(("barred", name), 0, f"{name} was stopped")
         for key, rates in now.rates.items():
             before = was.rates.get(key)
             if before is None or any(map(_other_rate, before, rates)):

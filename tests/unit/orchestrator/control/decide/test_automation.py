@@ -13,18 +13,23 @@ from orchestrator.control.decide.steadiness import AUTOMATION
 from orchestrator.records import (
     ApplyPlanRequest,
     AutomationMode,
+    MovePlan,
     MoveRequest,
+    MoveStep,
     ProposedMoves,
     QuietHours,
 )
 from orchestrator.records.automation import LASTS_US
 from orchestrator.simulation.world.memory_store import OutOfWrites
 from orchestrator.store.protocol import AUTOMATION as AUTOMATION_KEY
-from orchestrator.store.protocol import PROPOSAL
+from orchestrator.store.protocol import MOVES, PROPOSAL
 from tests.automated import NORTH, AutomatedCluster
 from tests.long_tests import mostly_long
+from tests.obedient_cluster import EXECUTORS
 
 MINUTE_US = 60_000_000
+
+SOUTH = "proximity.south_tracks"
 
 pytestmark = pytest.mark.slow
 
@@ -201,6 +206,14 @@ def test_what_the_budget_does_not_cover_is_not_moved() -> None:
     assert not cluster.told(PROPOSED)
 
 
+def test_a_proposal_of_unknown_states_is_not_applied_within_a_small_budget() -> None:
+    cluster = drifting()
+    assert proposed(cluster).file.moves[0].state_bytes is None
+    cluster.want(mode=AutomationMode.APPLY, bytes_an_hour=1000.0)
+    cluster.settle()
+    assert cluster.nodes() == ("london", "amsterdam")
+
+
 def test_what_was_moved_counts_for_an_hour() -> None:
     cluster = drifting(AutomationMode.APPLY)
     (plan,) = (found.record for found in cluster.view().moves.values())
@@ -214,3 +227,53 @@ def test_what_was_moved_counts_for_an_hour() -> None:
     cluster.now_us = plan.ended_us + REMEMBERED_US
     cluster.settle()
     assert not cluster.view().moves
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"paused": True},
+        {"quiet": (QuietHours(begin_min=0, end_min=59),)},
+        {"mode": AutomationMode.OFF},
+        {"mode": AutomationMode.PROPOSE},
+    ],
+)
+@pytest.mark.parametrize("by", [AUTOMATION, "local"])
+def test_a_pause_stops_what_the_leader_moves_by_itself_and_nothing_else(
+    wanted: dict[str, Any], by: str
+) -> None:
+    cluster = AutomatedCluster(AutomationMode.APPLY)
+    cluster.run(120)
+    before = {key: cluster.nodes(key) for key in (NORTH, SOUTH)}
+    free = {key: next(n for n in EXECUTORS if n not in before[key]) for key in before}
+    cluster.hosts[free[NORTH]].cold = True
+    steps = tuple(MoveStep(fragment=key, role="secondary", node=node) for key, node in free.items())
+    plan = MovePlan(name="there", steps=steps, submitted_us=cluster.now_us, by=by)
+    cluster.store.create(MOVES.key("there"), plan)
+    cluster.settle()
+    cluster.want(**wanted)
+    cluster.hosts[free[NORTH]].cold = False
+    cluster.settle()
+    ended = cluster.view().moves["there"].record
+    # A move that was begun is brought to its end.
+    assert cluster.nodes(NORTH) == (before[NORTH][0], free[NORTH])
+    assert (cluster.nodes(SOUTH) == before[SOUTH]) == (by == AUTOMATION), ended.outcome
+    assert ended.ended_us is not None
+
+
+def test_a_plan_that_a_pause_has_stopped_is_a_reason_to_look_again() -> None:
+    cluster = AutomatedCluster(AutomationMode.APPLY)
+    cluster.run(120)
+    cluster.farther("amsterdam", 100.0)
+    cluster.run(60)
+    cluster.now_us += MINUTE_US
+    while not cluster.view().moves:
+        cluster.step()
+    cluster.want(paused=True)
+    cluster.run(120)
+    (plan,) = (found.record for found in cluster.view().moves.values())
+    assert "not moved by itself any more: it is paused" in plan.outcome
+    assert cluster.nodes() == ("london", "amsterdam")
+    cluster.want(paused=False)
+    cluster.run(120)
+    assert cluster.nodes() == ("london", "paris")
