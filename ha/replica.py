@@ -405,6 +405,16 @@ class Replica:
         return evaluated
 
     @property
+    def counts_from_ms(self) -> int | None:
+        """From where STIME and ETIME of its periodic statement count; None: nobody can say yet."""
+        return None if (limited := self.engine.limited) is None else limited.counts_from_ms
+
+    @property
+    def ended_ms(self) -> int | None:
+        """The ETIME that its periodic statement has passed; None: there is none."""
+        return None if (limited := self.engine.limited) is None else limited.ended_ms
+
+    @property
     def rejected_count(self) -> RejectedCount | None:
         """What it has left out, as `FragmentEngine.rejected_count` says."""
         return self.engine.rejected_count

@@ -67,6 +67,9 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Name of the checkpoint that this replica goes on from, as the primary of that epoch."""
     begins: Beginning | None = None
     """Where its input begins, if it is to begin from nothing; None: where producers keep it."""
+    counts_from_ms: int | None = None
+    """From which timestamp on STIME and ETIME count, if it is to begin from nothing; None: from its
+    first tuple."""
     batching: BatchingName | None = None
     """Policy by which its input is gathered into batches; None: the cluster's."""
     functions: dict[str, str] = {}

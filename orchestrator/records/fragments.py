@@ -78,6 +78,11 @@ class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The last checkpoint that it has gone on from."""
     begins: Beginning | None = None
     """From where on the present state has its input, if it is not the fragment's first one."""
+    counts_from_ms: int | None = None
+    """From which timestamp on STIME and ETIME of its periodic statement count, for a state that
+    begins from nothing."""
+    ended_ms: int | None = None
+    """The timestamp at which that statement has ended, once the history tells of it."""
     functions: dict[str, str] = {}
     """Installed functions that it calls → fingerprint of the code with which it runs."""
     former: tuple[FormerStatement, ...] = ()

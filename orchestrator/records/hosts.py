@@ -169,6 +169,11 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     """Input tuples that have arrived and are not evaluated yet."""
     rejected: RejectedCount | None = None
     """What it has left out since its state began; None if its query skips nothing."""
+    counts_from_ms: int | None = None
+    """From which timestamp on STIME and ETIME of its periodic statement count; None: it has
+    neither, or has read no tuple."""
+    ended_ms: int | None = None
+    """The timestamp at which that statement has ended; None: it goes on."""
     throttled: bool = False
     """Whether it waits for its consumers to process some of its output."""
     recovered: RecoveryStatus | None = None

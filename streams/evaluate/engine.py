@@ -367,6 +367,12 @@ class FragmentEngine:
         return self._evaluation if isinstance(self._evaluation, Skipping) else None
 
     @property
+    def limited(self) -> LimitedReleases | None:
+        """Where the releases of a periodic statement begin and end; None of any other."""
+        inner = self._evaluation if self._skipping is None else self._skipping.inner
+        return inner if isinstance(inner, LimitedReleases) else None
+
+    @property
     def input_watermark_ms(self) -> int:
         """The least of the inputs' last watermarks."""
         if self._only is not None:

@@ -1,8 +1,9 @@
 """The time in which a periodic statement has releases: from STIME to ETIME.
 
 Both are counted from the first tuple that the statement reads, of whichever input. That timestamp
-is part of its state, so it is the same for both replicas, however they cut their input. Past ETIME
-nothing is evaluated any more, and no state is kept.
+is part of its state, so it is the same for both replicas, however they cut their input. A state
+that begins from nothing after another one was lost is told it (`count_from`). Past ETIME nothing is
+evaluated any more, and no state is kept.
 """
 
 from __future__ import annotations
@@ -51,6 +52,21 @@ class LimitedReleases(Evaluation):
         if given.until_ms >= self._ends_ms:
             self._inner, self._over = self._new(), True
         return rows
+
+    def count_from(self, first_ms: int) -> None:
+        """Count from a tuple that a former state has read."""
+        self._first_ms = first_ms
+
+    @property
+    def counts_from_ms(self) -> int | None:
+        """From where STIME and ETIME count; None: no tuple has come, or there is neither."""
+        has_limits = self._plan.begins_ms or self._plan.ends_ms is not None
+        return self._first_ms if has_limits else None
+
+    @property
+    def ended_ms(self) -> int | None:
+        """ETIME, as a timestamp; None: it is not past."""
+        return self._ends_ms if self._over else None
 
     @property
     def _begins_ms(self) -> int:

@@ -57,6 +57,8 @@ class Skipping:
 
     Attributes
     ----------
+    inner
+        The present one.
     rejected
         What the last call of `run` has left out.
     """
@@ -64,7 +66,7 @@ class Skipping:
     def __init__(self, new: Callable[[], Evaluation], reads: Mapping[str, Sequence[str]]) -> None:
         self._new = new
         self._reads = reads
-        self._inner = new()
+        self.inner = new()
         self._saved: Mapping[str, Pieces] | None = None
         """The operators' state some time ago; None before the first pass."""
         self._since: list[Pass] = []
@@ -79,15 +81,15 @@ class Skipping:
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
         """The operators that have state, by name, and what was rejected."""
-        yield from self._inner.stateful()
+        yield from self.inner.stateful()
         yield "rejected", self._counter
 
     def show(self, program: Program, schema: pa.Schema) -> None:
         """See `streams.evaluate.protocol.Showing`; `new` makes evaluations of that program now."""
-        if isinstance(self._inner, Showing):
-            self._inner.show(program, schema)
+        if isinstance(self.inner, Showing):
+            self.inner.show(program, schema)
         else:
-            self._inner = self._new()
+            self.inner = self._new()
         # It cannot go back to a state that shows something else.
         self._saved = None
 
@@ -117,7 +119,7 @@ class Skipping:
             one = waiting.pop()
             self._save_if_due()
             try:
-                rows = self._inner.run(one)
+                rows = self.inner.run(one)
             except NOT_OF_DATA:
                 raise
             except Exception as error:  # noqa: BLE001  It is raised if no tuple is to blame.
@@ -142,12 +144,12 @@ class Skipping:
         attempts += [(True, one) for one in [[], *some]]
         for is_new, streams in attempts:
             if is_new:
-                self._inner = self._new()
+                self.inner = self._new()
             else:
                 self._go_back()
             rest = group.without(streams)
             try:
-                rows = self._inner.run(rest)
+                rows = self.inner.run(rest)
             except NOT_OF_DATA:
                 raise
             except Exception:  # noqa: BLE001  Others may be to blame.
@@ -187,18 +189,18 @@ class Skipping:
             self._save()
 
     def _save(self) -> None:
-        self._saved = {name: operator.save() for name, operator in self._inner.stateful()}
+        self._saved = {name: operator.save() for name, operator in self.inner.stateful()}
         self._since = []
         self._kept_rows = self._kept_bytes = 0
 
     def _go_back(self) -> None:
         """Have the state that there was before the pass that has failed."""
         assert self._saved is not None, "it is saved before each pass"
-        self._inner = self._new()
-        for _ in load_operators(dict(self._inner.stateful()), _states(self._saved)):
+        self.inner = self._new()
+        for _ in load_operators(dict(self.inner.stateful()), _states(self._saved)):
             pass
         for one in self._since:
-            self._inner.run(one)
+            self.inner.run(one)
 
 
 def _states(saved: Mapping[str, Pieces]) -> Iterator[tuple[str, State]]:

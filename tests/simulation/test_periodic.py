@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bench.periodic import PERIOD_MS, recording, simulated, workload
+from orchestrator.control.decide.releases import ENDED
 from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP
@@ -21,6 +22,8 @@ from tests.property.streams import oracle
 SECONDS = 6
 REPORT = "report_0"
 SETTLE_S = 12.0
+LED_S = 20.0
+"""Until a coordinator leads, and has told of everything."""
 
 
 def with_limits(folder: Path, limits: str) -> Manifests:
@@ -81,6 +84,43 @@ def test_results_are_the_oracle_s_across_a_takeover(
     ]
     # Both have given as many rows, where both are there again.
     assert len({each.log.end.next_seq for each in replicas}) == 1
+
+
+def ended(scenario: Scenario) -> list[str]:
+    events = [each.event for each in scenario.store.history()]
+    return [each.detail for each in events if each.kind == ENDED]
+
+
+@pytest.mark.parametrize("killed_ms", [None, 2995, 3500])
+def test_the_history_tells_of_the_end_once(killed_ms: int | None, tmp_path: Path) -> None:
+    manifests = with_limits(tmp_path, "ETIME 3 SECONDS")
+    scenario = Scenario(manifests, seed=1, own_machines=True, settle_s=SETTLE_S)
+    scenario.begin()
+    if killed_ms is not None:
+        scenario.run_for(killed_ms / 1000)
+        scenario.kill(read_view(scenario.store).fragments[f"query-0.{REPORT}"].record.primary.node)
+        scenario.kill_leader()
+    # The next leader tells of what happened while nobody led.
+    scenario.run_for(LED_S)
+    scenario.finish()
+    assert ended(scenario) == [
+        "at 3000 ms, its ETIME; it evaluates nothing more, and keeps no state"
+    ]
+
+
+def test_limits_count_from_the_same_tuple_after_the_state_is_lost(tmp_path: Path) -> None:
+    manifests = with_limits(tmp_path, "STIME 1 SECOND ETIME 4 SECONDS")
+    scenario = Scenario(manifests, seed=1, own_machines=True, settle_s=SETTLE_S)
+    scenario.begin()
+    scenario.run_for(2)
+    for replica in read_view(scenario.store).fragments[f"query-0.{REPORT}"].record.replicas:
+        scenario.kill(replica.node)
+    scenario.run_for(LED_S)
+    delivered = scenario.finish().delivered(REPORT)
+    assert "state lost" in [each.event.kind for each in scenario.store.history()]
+    times_ms = delivered.rows.column(TIMESTAMP).to_pylist()
+    assert (min(times_ms), max(times_ms)) == (1000, 4000)
+    assert len(ended(scenario)) == 1
 
 
 def test_urgent_releases_are_in_time_under_edf_and_late_under_ertf(tmp_path: Path) -> None:

@@ -309,6 +309,7 @@ def _replica_in(
         restored=0 if record.restored is None else record.restored.epoch,
         restores=_restores(record) if primary else None,
         begins=record.begins if record.epoch == record.generation else None,
+        counts_from_ms=record.counts_from_ms if record.epoch == record.generation else None,
         functions=_functions(record, work),
         former=record.former,
     )

@@ -163,6 +163,8 @@ def _placed(record: FragmentRecord) -> FragmentRecord:
         restarts=None,
         told_cost_us=None,
         begins=None,
+        counts_from_ms=None,
+        ended_ms=None,
         former=(),
         restart=None,
         functions={},

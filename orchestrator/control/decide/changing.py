@@ -146,6 +146,8 @@ def _restart(pending: PendingDecision, record: FragmentRecord, restart: PlannedR
         epoch=epoch,
         generation=epoch,
         begins=begins,
+        counts_from_ms=None,
+        ended_ms=None,
         restart=None,
         restarts=None,
         former=(),

@@ -486,6 +486,8 @@ def _resume(
         restored=Restoration(epoch=renewed.epoch, checkpoint=checkpoint.name),
         restarts=restarts,
         begins=record.begins,
+        counts_from_ms=record.counts_from_ms,
+        ended_ms=record.ended_ms,
         former=record.former,
         restart=record.restart,
     )
@@ -548,6 +550,8 @@ def _start_over(
         detail,
         restarts=restarts or record.restarts,
         begins=begins,
+        counts_from_ms=record.counts_from_ms,
+        ended_ms=record.ended_ms,
         former=record.former,
         restart=record.restart,
     )

@@ -38,6 +38,7 @@ from orchestrator.control.decide.moving import pursue
 from orchestrator.control.decide.placing import place_new
 from orchestrator.control.decide.proposing import take_consents
 from orchestrator.control.decide.record_steps import reduce_records
+from orchestrator.control.decide.releases import note_releases
 from orchestrator.control.decide.savepoints import saves, take_savepoints, wanted_us
 from orchestrator.control.decide.schemes import choose_again
 from orchestrator.control.decide.separation import separate_replicas
@@ -112,6 +113,7 @@ def decide(
     pending.attempt("failure domains", lambda: separate_replicas(pending))
     complete(pending)
     carry_on(pending)
+    pending.attempt("periodic statements", lambda: note_releases(pending))
     # Before new plans, which rest on what the fragments that run cost now.
     pending.attempt("costs", lambda: note_drift(pending))
     pending.attempt("costs", lambda: suggest_costs(pending))

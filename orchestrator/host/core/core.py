@@ -518,6 +518,8 @@ class HostCore:
                 unevaluable=hosted.failure is not None and hosted.unevaluable,
                 waiting=hosted.replica.engine.waiting,
                 rejected=hosted.replica.rejected_count,
+                counts_from_ms=hosted.replica.counts_from_ms,
+                ended_ms=hosted.replica.ended_ms,
                 throttled=hosted.replica.throttle.lately,
                 recovered=hosted.recovered,
                 snapshot=hosted.snapshot,

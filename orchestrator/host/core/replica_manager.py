@@ -450,6 +450,8 @@ class ReplicaManager:
             replica.apply(RoleEvent.FOUNDED, a.epoch)
             for entry in replica.inputs.values():
                 entry.cursor.begins = a.begins
+            if a.counts_from_ms is not None and replica.engine.limited is not None:
+                replica.engine.limited.count_from(a.counts_from_ms)
         hosted = HostedReplica(assignment=a, replica=replica, restored=a.restored)
         self.replicas[a.fragment] = hosted
         yield Report(
