@@ -21,8 +21,8 @@ from orchestrator.simulation.trials.setting import (
     LONGEST_WINDOW_MS,
     VISITORS_WINDOW_MS,
 )
-from streams.plan.program import Program
-from streams.vectors.chunk import NO_WATERMARK, Chunk
+from streams.plan.program import LoopPlan, Program
+from streams.vectors.chunk import FOREVER_MS, NO_WATERMARK, Chunk
 
 SHOWN = 3
 """Tuples that a finding shows."""
@@ -158,6 +158,9 @@ def _enters_again(seen: Observed, stream: str) -> bool:
     setting, upstream = seen.setting, seen.setting.upstream(stream)
     made = {name: program for name, program in setting.every_program.items() if name in upstream}
     windows = [window for program in made.values() for window in program.windows]
+    if any(program.loop is not None for program in made.values()):
+        # What a loop gives itself does not enter again.
+        return False
     lost = losses_us(seen).keys() & made.keys()
     told = {
         entry.text.split(":")[0].rpartition(" ")[2]
@@ -240,14 +243,14 @@ def _visited(seen: Observed, expected: dict[str, ExpectedStream], stream: str) -
 def _same_relations(seen: Observed, stream: str, rows: list[Row], wanted: list[Row]) -> bool:
     """Whether rows are those of a state that began later: the same, but groups in any order.
 
-    Groups, and the rows of relations in a program, come in the order in which they began. One that
-    lasts for ever may have begun before a query that came later, or a state that began from
-    nothing, knew of it.
+    Groups, and the rows of relations in a program or a loop, come in the order in which they began.
+    One that lasts for ever may have begun before a query that came later, or a state that began
+    from nothing, knew of it.
     """
     programs = seen.setting.every_program
     fragments = programs.keys() & seen.setting.upstream(stream)
     made = [programs[name] for name in fragments]
-    if not any(each.relations or each.groups for each in made):
+    if not any(each.relations or each.groups or each.loop is not None for each in made):
         return rows == wanted
     return Counter(rows) == Counter(wanted) and all(a[0] <= b[0] for a, b in pairwise(rows))
 
@@ -267,19 +270,32 @@ def released_ms(
     since_ms
         Up to where other inputs may be anything.
     longest_ms
-        Of windows. A session lasts as long as tuples follow each other.
+        Of windows. A session lasts as long as tuples follow each other, and some loops remember all
+        that has ever been.
     """
     released: dict[str, int] = {}
     for name, program in programs.items():
         reached_ms = {each: released.get(each, since_ms) for each in program.inputs}
         period_ms = 0 if program.releases is None else program.releases.period_ms
         ends = [each + longest_ms + period_ms for each in reached_ms.values()]
+        if program.loop is not None and _remembers(program.loop):
+            ends = [FOREVER_MS]
         for window in program.windows:
             if window.session_ms is not None:
                 rows = expected[window.stream].rows
                 ends += _session_ends(rows, reached_ms[window.stream], window.session_ms)
         released[name] = max(ends)
     return released
+
+
+def _remembers(loop: LoopPlan) -> bool:
+    """Whether what a loop gives itself at one millisecond may matter at later ones, and so on."""
+    own = {each.program.name for each in loop.members}
+    return any(
+        each.delay > 1
+        or any(one.range_ms != 1 for one in each.program.windows if one.stream in own)
+        for each in loop.members
+    )
 
 
 def _session_ends(rows: list[Row], since_ms: int, gap_ms: int) -> Iterator[int]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from foundation.arrays import IntArray
+from foundation.loop_limits import Beyond
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP, Replay
 from orchestrator.records import (
@@ -28,6 +29,7 @@ from orchestrator.records import (
     FailureLabels,
     HostSpec,
     Late,
+    Loops,
     NodeKind,
     Overdue,
     QueryRecord,
@@ -38,10 +40,17 @@ from orchestrator.records import (
     StateSpec,
     StreamRecord,
 )
+from orchestrator.simulation.trials.nested_statements import (
+    fragments_of,
+    loop_statements,
+    nested_statement,
+    read_outside,
+)
 from orchestrator.simulation.trials.pushed import Pushed
 from orchestrator.simulation.trials.sensor import Sensor
 from orchestrator.simulation.trials.statements import factors_of, periodic, random_statement
 from streams.language import parse
+from streams.language.loops import LOOP_INFIX
 from streams.plan.compiler import compile_statement
 from streams.plan.program import Program
 from streams.vectors.chunk import stream_schema
@@ -52,12 +61,13 @@ RECOVERY_BOUND_MS = 500.0
 DEADLINE_MS = 5_000.0
 
 FIRST_FORMS_ONLY, EVEN_WATCHES, NOBODY_LEAVES, NO_LABELS, ALL_IS_KEPT = 1, 2, 3, 4, 5
-ONE_VERSION, NOTHING_PERIODIC, LATEST = 6, 7, 8
+ONE_VERSION, NOTHING_PERIODIC, ONE_LEVEL, LATEST = 6, 7, 8, 9
 """Editions of what is drawn: a seed replays in the edition in which it was found. In the first,
 statements had fewer forms; up to the second, all hosts heard of a change of the store at once; up
 to the third, nobody left; up to the fourth, hosts shared no failure domain; up to the fifth, no
 overdue tuples and late results were dropped; up to the sixth, all processes were of one version;
-up to the seventh, no statement was periodic."""
+up to the seventh, no statement was periodic; up to the eighth, none had sub-queries, outer joins
+or operations on relations, and there were no loops."""
 
 DENSER = 4
 """How many times as many tuples have streams whose overdue ones are dropped."""
@@ -69,6 +79,13 @@ LITTLE_MEMORY_BYTES = 128 * 2**10
 """Budget of a host in some settings: room for some seconds of its streams."""
 LONGEST_WINDOW_MS = 3_000
 """No window of a statement holds tuples for longer."""
+
+SHARE_NESTED, SHARE_OF_LOOPS = 0.25, 0.2
+"""Of all statements: those of several levels, and those that loops take the place of."""
+
+STEPS = (12, 40)
+"""Of which one is the most instants that a millisecond of a loop has; some loops need more than the
+first."""
 
 
 Draw = Callable[[np.random.Generator, str, Mapping[str, int], int], str]
@@ -307,6 +324,8 @@ def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
     draw: Draw = partial(random_statement, first_forms=edition <= FIRST_FORMS_ONLY)
     if edition > NOTHING_PERIODIC:
         draw = _some_periodic(np.random.default_rng((seed, 23)), draw)
+    if edition > ONE_LEVEL:
+        draw = _some_nested(np.random.default_rng((seed, 24)), draw)
     rng, more = np.random.default_rng((seed, 2)), np.random.default_rng((seed, 4))
     seconds = int(rng.integers(7, 9))
     nodes = [f"n{i + 1}" for i in range(int(rng.integers(4, 6)))]
@@ -316,7 +335,8 @@ def random_setting(seed: int, *, edition: int = LATEST) -> Setting:
     recordings = {
         name: _recording(rng, str(rng.choice(sites)), seconds, interval_ms) for name in streams
     }
-    queries, programs, query_of = _queries(rng, draw, streams, sites)
+    loops = np.random.default_rng((seed, 25)) if edition > ONE_LEVEL else None
+    queries, programs, query_of = _queries(rng, draw, loops, streams, sites)
     heartbeat_ms = float(rng.choice([25.0, 50.0, 50.0]))
     places = [*nodes, *sites]
     at = {place: rng.uniform(0, 10, 2) for place in places}
@@ -371,6 +391,20 @@ def _some_periodic(chance: np.random.Generator, draw: Draw) -> Draw:
         rng: np.random.Generator, name: str, factors: Mapping[str, int], longest_s: int
     ) -> str:
         return periodic(chance, draw(rng, name, factors, longest_s))
+
+    return drawn
+
+
+def _some_nested(chance: np.random.Generator, draw: Draw) -> Draw:
+    """Draws the same statements, some of which give way to those of several levels."""
+
+    def drawn(
+        rng: np.random.Generator, name: str, factors: Mapping[str, int], longest_s: int
+    ) -> str:
+        text = draw(rng, name, factors, longest_s)
+        if chance.random() >= SHARE_NESTED:
+            return text
+        return nested_statement(chance, name, factors, longest_s)
 
     return drawn
 
@@ -516,7 +550,8 @@ def _visitor(
     rng: np.random.Generator, draw: Draw, programs: dict[str, Program], sites: list[str]
 ) -> tuple[QueryRecord, dict[str, Program]]:
     """One or two fragments that read what runs already."""
-    known = sorted({name for program in programs.values() for name in program.inputs} | {*programs})
+    streams = {name for program in programs.values() for name in program.inputs} | {*programs}
+    known = sorted(name for name in streams if LOOP_INFIX not in name)
     every = _factors(programs)
     factors = {name: every[name] for name in known}
     visiting: dict[str, Program] = {}
@@ -563,35 +598,64 @@ def _fed(rng: np.random.Generator, queries: tuple[QueryRecord, ...]) -> tuple[Qu
 
 
 def _queries(
-    rng: np.random.Generator, draw: Draw, streams: list[str], sites: list[str]
+    rng: np.random.Generator,
+    draw: Draw,
+    loops: np.random.Generator | None,
+    streams: list[str],
+    sites: list[str],
 ) -> tuple[tuple[QueryRecord, ...], dict[str, Program], dict[str, str]]:
-    """One or two queries, the second of which may read what the first makes."""
+    """One or two queries, the second of which may read what the first makes.
+
+    Parameters
+    ----------
+    loops
+        Draws loops, which take the place of statements.
+    """
     factors = dict.fromkeys(streams, 1)
     columns = {name: dict(COLUMNS) for name in streams}
     programs: dict[str, Program] = {}
     query_of: dict[str, str] = {}
     queries: list[QueryRecord] = []
     for number in range(1 + int(rng.random() < 0.5)):
-        statements: list[str] = []
+        texts: list[str] = []
+        made: list[str] = []
+        looping: list[str] = []
+        limits = Loops() if loops is None else _limits(loops)
         for _ in range(int(rng.integers(1, 4))):
             name = f"f{len(programs) + 1}"
             text = draw(rng, name, factors, LONGEST_WINDOW_MS // 1000)
-            (statement,) = parse(text)
-            programs[name] = compile_statement(statement, columns)
-            query_of[name] = f"q{number + 1}"
-            columns[name] = dict(COLUMNS)
-            factors[name] = factors_of(programs[name], factors)
-            statements.append(text)
-        made = [*programs][-len(statements) :]
+            if loops is not None and loops.random() < SHARE_OF_LOOPS:
+                text = loop_statements(loops, name, factors, LONGEST_WINDOW_MS // 1000)
+            statements = parse(text)
+            fragments = fragments_of(statements, columns, limits)
+            programs |= fragments
+            query_of |= dict.fromkeys(fragments, f"q{number + 1}")
+            given = read_outside(statements)
+            known = dict(factors)
+            for fragment, program in fragments.items():
+                known[fragment] = factors_of(program, known)
+            factors |= {each: known[each] for each in given}
+            columns |= {each: dict(COLUMNS) for each in given}
+            made += given
+            if any(each.loop is not None for each in fragments.values()):
+                looping += given
+            texts.append(text)
         leaving = [name for name in made[:-1] if rng.random() < 0.4] + made[-1:]
+        # Streams of a loop that are no outputs might be read by nobody, and so be inside of it.
+        leaving += [name for name in looping if name not in leaving]
         queries.append(
             QueryRecord(
                 name=f"q{number + 1}",
-                statements="\n".join(statements),
+                statements="\n".join(texts),
                 outputs={name: str(rng.choice(sites)) for name in leaving},
                 sinks={name: DriverSpec(driver="archive") for name in leaving},
                 deadline_ms=DEADLINE_MS,
                 recovery_bound_ms=RECOVERY_BOUND_MS,
+                loops=limits,
             )
         )
     return tuple(queries), programs, query_of
+
+
+def _limits(rng: np.random.Generator) -> Loops:
+    return Loops(steps=int(rng.choice(STEPS)), beyond=Beyond.CUT)

@@ -104,6 +104,9 @@ def factors_of(program: Program, factors: Mapping[str, int]) -> int:
     """
     made = 0
     periodic = program.releases is not None
+    if program.loop is not None:
+        # Some of a loop's tuples come back to it, and once more.
+        return SHOWN_AGAIN * max(factors[each] for each in program.inputs)
     if program.relations:
         again = periodic or (
             program.to_stream is ToStream.RSTREAM and any(map(_lasts, program.windows))
