@@ -45,7 +45,7 @@ setup: .venv/.synced ## Create .venv, with a Java runtime in it if the machine h
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
 	@$(UV) sync --frozen --inexact --extra cluster --extra web
 	@$(BIN)/python -m compileall -q $(PACKAGES)
-	@$(BIN)/python -c 'from streams.kernels import kernels; kernels.load()'
+	@$(BIN)/python -c 'from streams.kernels import kernels; kernels.load(loops=True)'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	@touch $@
 

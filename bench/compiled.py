@@ -11,5 +11,5 @@ def require_kernels() -> None:
     RuntimeError
         There are none on this machine.
     """
-    if not kernels.load():
+    if not kernels.load(loops=True):
         raise RuntimeError("numba cannot be imported: the figures would be those of Python's loops")

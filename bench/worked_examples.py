@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from bench.collision_moment import car
 from bench.registry import Figures, Settings, benchmark
-from foundation.loop_limits import Beyond
 from streams.evaluate.engine import FragmentEngine
 from streams.language import parse
 from streams.language.loops import with_loops
@@ -141,7 +140,7 @@ def _instance(task: Task, now: int) -> Instance:
 def trading() -> dict[str, float]:
     """What is bought at t₁, what money is left then, and how many instants t₁ has."""
     outputs = ("buy_event", "resource_stream")
-    statements = with_loops(with_relations(parse(TRADING)), outputs, 1000, Beyond.ERROR)
+    statements = with_loops(with_relations(parse(TRADING)), outputs)
     (loop,) = (each for each in statements if each.loop is not None)
     program = compile_statement(loop, streams)
     engine = FragmentEngine(program)

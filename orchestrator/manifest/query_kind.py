@@ -156,6 +156,7 @@ def _standby(field: Field) -> Standby:
 def _loops(field: Field) -> Loops:
     options: Options = {
         "steps": ("steps", _steps),
+        "tuples": ("tuples", Field.count),
         "beyond": ("beyond", lambda field: Beyond(field.choice([each.value for each in Beyond]))),
     }
     with field.section() as section:

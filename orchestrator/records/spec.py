@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from foundation.loop_limits import DEFAULT_STEPS, Beyond
+from foundation.loop_limits import DEFAULT_STEPS, DEFAULT_TUPLES, Beyond
 from orchestrator.records.base import Record
 from orchestrator.records.checkpoints import StateSpec
 from placement.methods import Method
@@ -182,6 +182,8 @@ class Loops(Record, frozen=True, kw_only=True):
 
     steps: int = DEFAULT_STEPS
     """Most instants of a millisecond in which tuples are delayed by `<NOW>`."""
+    tuples: int = DEFAULT_TUPLES
+    """Most tuples of a millisecond."""
     beyond: Beyond = Beyond.ERROR
 
 

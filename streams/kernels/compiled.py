@@ -20,7 +20,6 @@ from numba import types
 from foundation.arrays import BoolArray, FloatArray, IntArray
 from streams.arithmetic.exact_sums import DIGIT_BITS, DIGIT_MASK, EXTRA_DIGITS, LEAST_EXPONENT
 from streams.kernels import compiled_loops, compiled_texts
-from streams.kernels.loops import groups, machine, windows
 from streams.kernels.machine_code import kernel
 from streams.vectors.arrays import Bits, Bytes, Codes
 from streams.vectors.vector import Array
@@ -57,10 +56,6 @@ keep_contenders = compiled_loops.keep_contenders
 extend_sessions = compiled_loops.extend_sessions
 end_sessions = compiled_loops.end_sessions
 sum_texts = compiled_texts.sum_texts
-run_loop = machine.run
-link_anew = windows.link_anew
-show_all = groups.show_all
-rank_of = groups.rank_of
 
 
 @kernel(types.uint64(_read_bytes, types.uint64), inline="always")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from foundation.loop_limits import Beyond
+from foundation.loop_limits import LoopLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,14 +327,11 @@ class Loop(Phrase):
         In the order in which they were written.
     exported
         Names of those whose streams are given. One has the loop's name; several have tags.
-    steps
-        Most instants of a millisecond in which tuples are delayed by `<NOW>`.
     """
 
     statements: tuple[Statement, ...]
     exported: tuple[str, ...]
-    steps: int
-    beyond: Beyond
+    limits: LoopLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

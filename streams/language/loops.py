@@ -10,7 +10,7 @@ fragment, whose evaluation knows instants (`streams.evaluate.loops`). A statemen
 is on no cycle is a loop by itself. The text of a loop is all that its program and its snapshots
 depend on:
 
-    REGISTER LOOP name OF exported, … STEPS n ERROR (REGISTER QUERY …; REGISTER QUERY …);
+    REGISTER LOOP name OF exported, … STEPS n TUPLES m ERROR (REGISTER QUERY …; …);
 
 Streams are *exported* if something outside reads them. If they are several, the loop gives one
 stream of tagged rows (`streams.plan.loops`), and a fragment for each of them forwards its rows.
@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import combinations
 
-from foundation.loop_limits import DEFAULT_STEPS, Beyond
+from foundation.loop_limits import DEFAULT_TUPLES, LoopLimits
 from streams.language.ast import Loop, Select, Statement, StreamExpression, ToStream
 from streams.language.errors import QueryError
 from streams.language.walk import streams_of
@@ -34,6 +34,8 @@ user gives may contain it."""
 MOST_TRIED = 16
 """Statements of a loop among which the least number of delays is looked for."""
 
+USUAL = LoopLimits()
+
 Reads = Mapping[str, Set[str]]
 """Statement → those that it reads."""
 
@@ -41,8 +43,7 @@ Reads = Mapping[str, Set[str]]
 def with_loops(
     statements: Sequence[Statement],
     outputs: Collection[str],
-    steps: int = DEFAULT_STEPS,
-    beyond: Beyond = Beyond.ERROR,
+    limits: LoopLimits = USUAL,
 ) -> tuple[Statement, ...]:
     """The statements of one query, in which those of a loop are one statement.
 
@@ -99,27 +100,28 @@ def with_loops(
             exported = [one.name for one in members if one.name in wanted]
             exported = exported or [one.name for one in members]
             hidden.update(one.name for one in members if one.name not in exported)
-            found += _together(members, exported, steps, beyond)
+            found += _together(members, exported, limits)
     # Relations are in the statements that read them, and others cannot read those of a loop.
     return tuple(one for one in found if one.loop or streams_of(one).isdisjoint(hidden))
 
 
 def _together(
-    members: tuple[Statement, ...], exported: Sequence[str], steps: int, beyond: Beyond
+    members: tuple[Statement, ...], exported: Sequence[str], limits: LoopLimits
 ) -> Iterator[Statement]:
     """The loop of some statements, and those that forward its streams if they are several."""
     first = members[0]
     several = len(exported) > 1
     name = exported[0] + LOOP_INFIX if several else exported[0]
     inner = " ".join(each.text for each in members).removesuffix(";")
-    what = f"{name} OF {', '.join(exported)} STEPS {steps} {beyond.name}"
+    # Former versions know no TUPLES, and read texts that do not say what is usual.
+    tuples = "" if limits.tuples == DEFAULT_TUPLES else f" TUPLES {limits.tuples}"
+    what = f"{name} OF {', '.join(exported)} STEPS {limits.steps}{tuples} {limits.beyond.name}"
     loop = Loop(
         start=first.start,
         end=first.end,
         statements=members,
         exported=tuple(exported),
-        steps=steps,
-        beyond=beyond,
+        limits=limits,
     )
     yield Statement(
         start=first.start,

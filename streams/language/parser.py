@@ -13,7 +13,7 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, VisitError
 from lark.tree import Meta
 
-from foundation.loop_limits import Beyond
+from foundation.loop_limits import DEFAULT_TUPLES, Beyond, LoopLimits
 from streams.language.ast import (
     Call,
     Column,
@@ -353,13 +353,15 @@ class _Builder(Transformer[Token, Any]):
         return StreamDelay(**_at(meta), duration_ms=duration_ms)
 
     def loop(self, meta: Meta, items: list[Any]) -> Statement:
-        steps = next(token for token in _only(items, Token) if token.type == "INT")
+        numbers = [token for token in _only(items, Token) if token.type == "INT"]
+        steps, *more = (self._whole(token, "LOOP") for token in numbers)
+        (tuples,) = more or [DEFAULT_TUPLES]
+        beyond = Beyond.CUT if _has(items, "CUT") else Beyond.ERROR
         made = Loop(
             **_at(meta),
             statements=_only(items, Statement),
             exported=tuple(map(self._plain, _names(items)[1:])),
-            steps=self._whole(steps, "STEPS"),
-            beyond=Beyond.CUT if _has(items, "CUT") else Beyond.ERROR,
+            limits=LoopLimits(steps, tuples, beyond),
         )
         body = StreamExpression(**_at(meta), to_stream=ToStream.ISTREAM, selects=())
         return self._statement(meta, items, body, loop=made)

@@ -17,6 +17,7 @@ only the columns they need. The last ones are applied to the changes of all sour
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
@@ -143,10 +144,16 @@ class _Stage:
     others: tuple[Evaluator, ...]
 
 
+class JoinTooLarge(Exception):
+    """A join has more rows than it may."""
+
+
 class Join:
     """The join of relations. The caller steps the relations; the join itself has no state."""
 
-    def __init__(self, widths: Sequence[int], conjuncts: Sequence[Typed]) -> None:
+    def __init__(
+        self, widths: Sequence[int], conjuncts: Sequence[Typed], most: int | None = None
+    ) -> None:
         """
         Parameters
         ----------
@@ -154,7 +161,10 @@ class Join:
             Number of columns of each source.
         conjuncts
             Conditions over the sources' columns side by side, in the order to apply them.
+        most
+            Rows that a change may have; None: any number.
         """
+        self._most = most
         self._layout = _Layout(
             tuple(source for source, width in enumerate(widths) for _ in range(width)),
             tuple(column for width in widths for column in range(width)),
@@ -212,12 +222,17 @@ class Join:
         """The change of the join. One row may be both inserted and removed at a timestamp.
 
         Within a timestamp the changes of the first source come first.
+
+        Raises
+        ------
+        JoinTooLarge
+            It has more rows than it may.
         """
         changes = [(first, delta) for first, delta in enumerate(deltas) if delta is not None]
         if not changes:
             return None
         times_ms = np.concatenate([delta.times_ms for _, delta in changes])
-        rows = _passing(self._combined(changes, relations, times_ms), self._last)
+        rows = _passing(self._combined(changes, relations, times_ms), self._last, self._most)
         if rows is None:
             return None
         # By time, by change, then as the rows lie in the relations.
@@ -300,9 +315,10 @@ def _blocks(rows: int, count: int) -> Iterator[tuple[int, int]]:
 
 
 def _passing(
-    blocks: Iterable[_Combinations], conditions: Sequence[Evaluator]
+    blocks: Iterable[_Combinations], conditions: Sequence[Evaluator], most: int | None = None
 ) -> _Combinations | None:
     """The combinations for which all conditions hold; None for none. Small blocks are joined."""
+    left = math.inf if most is None else most
     passed: list[_Combinations] = []
     waiting: list[_Combinations] = []
     for block in blocks:
@@ -310,8 +326,14 @@ def _passing(
         if sum(one.length for one in waiting) >= LARGEST_BLOCK:
             passed.append(_passing_all(_Combinations.together(waiting), conditions))
             waiting = []
+            left -= passed[-1].length
+            if left < 0:
+                break
     if waiting:
         passed.append(_passing_all(_Combinations.together(waiting), conditions))
+        left -= passed[-1].length
+    if left < 0:
+        raise JoinTooLarge
     found = [one for one in passed if one.length]
     return _Combinations.together(found) if found else None
 

@@ -36,10 +36,14 @@ class Matches:
         Number of columns of each side.
     conjuncts
         Conditions over the columns of both sides.
+    most
+        Pairs that a change may have; None: any number.
     """
 
-    def __init__(self, widths: Sequence[int], conjuncts: Sequence[Typed]) -> None:
-        self._join = Join(widths, conjuncts)
+    def __init__(
+        self, widths: Sequence[int], conjuncts: Sequence[Typed], most: int | None = None
+    ) -> None:
+        self._join = Join(widths, conjuncts, most)
         self._partners: dict[int, int] = {}
         """Identity of each row of the left → the number of its partners; identities rise."""
 

@@ -105,7 +105,11 @@ def compiled_loop(
     order = _order(widened)
     names = list(widened)
     members = tuple(
-        MemberPlan(program=programs[name], delay=_delay(widened[name])) for name in names
+        MemberPlan(
+            program=replace(programs[name], most_joined=loop.limits.tuples),
+            delay=_delay(widened[name]),
+        )
+        for name in names
     )
     _check_repeated(widened, programs)
     exported = tuple(names.index(name) for name in loop.exported)
@@ -129,8 +133,7 @@ def compiled_loop(
             members=members,
             order=tuple(map(names.index, order)),
             exported=exported,
-            steps=loop.steps,
-            beyond=loop.beyond,
+            limits=loop.limits,
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from foundation.loop_limits import Beyond
+from foundation.loop_limits import LoopLimits
 from streams.expressions.typed import InputColumn, Typed, relocated
 from streams.language.ast import SetOperator, ToStream
 from streams.vectors.chunk import TIMESTAMP
@@ -303,15 +303,12 @@ class LoopPlan:
         Positions of members; those that read a stream without delay come after its producer.
     exported
         Positions of those whose streams are given.
-    steps, beyond
-        As in `streams.language.ast.Loop`.
     """
 
     members: tuple[MemberPlan, ...]
     order: tuple[int, ...]
     exported: tuple[int, ...]
-    steps: int
-    beyond: Beyond
+    limits: LoopLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,6 +387,8 @@ class Program:
         unless they count rows or slide by themselves.
     former
         What it was before, the oldest first, as long as some state may be of that.
+    most_joined
+        Most rows that the change of a join may have at a timestamp; None: any number.
     """
 
     name: str
@@ -409,6 +408,7 @@ class Program:
     loop: LoopPlan | None = None
     releases: ReleasePlan | None = None
     former: tuple[FormerProgram, ...] = ()
+    most_joined: int | None = None
 
     @property
     def rejections(self) -> Program:

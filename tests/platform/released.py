@@ -145,7 +145,7 @@ def released_flights(
 def _prepare(product: Path) -> None:
     """Make of a copy what an image has made of the product: containers can write nothing there."""
     compiled = "import compileall, sys; compileall.compile_dir(sys.argv[1], quiet=1)"
-    kernels = "from streams.kernels import kernels; kernels.load()"
+    kernels = "from orchestrator.host.shell.kernels import main; main()"
     for code in (compiled, kernels):
         subprocess.run(
             [sys.executable, "-c", code, str(product)],

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
+from foundation.loop_limits import LoopLimits
 from foundation.suggestions import nearest
 from orchestrator.errors import InvalidInput, in_sentences
 from orchestrator.manifest.kinds import QueryManifest, place_of
@@ -321,7 +322,8 @@ def _compiled(streams: _StreamColumns, texts: tuple[bytes, ...]) -> Dataflow:
 def _with_loops(query: QueryRecord, statements: Sequence[Statement]) -> tuple[Statement, ...]:
     """A query's statements, in which those of a loop are one."""
     outputs = {name.removesuffix(REJECTED_SUFFIX) for name in query.outputs}
-    return with_loops(statements, outputs, query.loops.steps, query.loops.beyond)
+    limits = LoopLimits(query.loops.steps, query.loops.tuples, query.loops.beyond)
+    return with_loops(statements, outputs, limits)
 
 
 def _written(text: bytes) -> tuple[QueryRecord, tuple[Rewrite, ...]]:

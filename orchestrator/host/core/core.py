@@ -469,7 +469,9 @@ class HostCore:
             self.counters["tuples_cut"] += sum(evaluated.cut.values())
             told = ", ".join(f"{count} of {name}" for name, count in evaluated.cut.items())
             at_ms = evaluated.watermarks_ms[-1]
-            detail = f"{told} dropped up to {at_ms} ms: a millisecond had too many instants"
+            detail = (
+                f"{told} dropped up to {at_ms} ms: a millisecond had too many instants or tuples"
+            )
             self._outbox.report("loop cut", hosted.assignment.fragment, detail)
 
     def wanted(self) -> list[Wanted]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from orchestrator.records import Loops
+from foundation.loop_limits import LoopLimits
 from streams.language.ast import Statement
 from streams.language.loops import LOOP_INFIX, with_loops
 from streams.plan.compiler import compile_statement
@@ -89,7 +89,8 @@ LOOPS: Mapping[str, str] = {
         "REGISTER QUERY {name}_inner ISTREAM(SELECT key, sum(value) % 97 AS value "
         "FROM {one} [{window}] GROUP BY key UNION ALL SELECT key, value - 30 AS value FROM {name} "
         "[NOW] WHERE value >= 50 UNION ALL SELECT key, value - 40 AS value FROM {name}_inner "
-        "[NOW] WHERE value >= 60)<NOW>; REGISTER QUERY {name} ISTREAM(SELECT key, max(value) AS value "
+        "[NOW] WHERE value >= 60)<NOW>; "
+        "REGISTER QUERY {name} ISTREAM(SELECT key, max(value) AS value "
         "FROM {name}_inner [RANGE {window_s} SECONDS] GROUP BY key){delay};"
     ),
     # So many instants that a millisecond is left, and taken up again.
@@ -152,7 +153,7 @@ def read_outside(statements: Sequence[Statement]) -> list[str]:
 
 
 def fragments_of(
-    statements: Sequence[Statement], columns: Mapping[str, Mapping[str, str]], limits: Loops
+    statements: Sequence[Statement], columns: Mapping[str, Mapping[str, str]], limits: LoopLimits
 ) -> dict[str, Program]:
     """The programs of the fragments of one statement, or of those of a loop; producers first.
 
@@ -166,7 +167,7 @@ def fragments_of(
     outputs = read_outside(statements)
     programs: dict[str, Program] = {}
     streams = dict(columns)
-    for each in with_loops(statements, outputs, limits.steps, limits.beyond):
+    for each in with_loops(statements, outputs, limits):
         loop = programs.get(outputs[0] + LOOP_INFIX)
         statement = each if loop is None else forwarding(loop, each.name)
         programs[each.name] = compile_statement(statement, streams)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from foundation.arrays import IntArray
-from foundation.loop_limits import Beyond
+from foundation.loop_limits import DEFAULT_TUPLES, Beyond, LoopLimits
 from orchestrator.edges.sources import spec_of
 from orchestrator.edges.sources.replay import RECORDED_TIMESTAMP, Replay
 from orchestrator.records import (
@@ -83,9 +83,8 @@ LONGEST_WINDOW_MS = 3_000
 SHARE_NESTED, SHARE_OF_LOOPS = 0.25, 0.2
 """Of all statements: those of several levels, and those that loops take the place of."""
 
-STEPS = (12, 40)
-"""Of which one is the most instants that a millisecond of a loop has; some loops need more than the
-first."""
+STEPS, TUPLES = (12, 40), (25, DEFAULT_TUPLES)
+"""Most instants and tuples of a millisecond of a loop; some loops need more than the first."""
 
 
 Draw = Callable[[np.random.Generator, str, Mapping[str, int], int], str]
@@ -620,7 +619,7 @@ def _queries(
         texts: list[str] = []
         made: list[str] = []
         looping: list[str] = []
-        limits = Loops() if loops is None else _limits(loops)
+        limits = LoopLimits() if loops is None else _limits(loops)
         for _ in range(int(rng.integers(1, 4))):
             name = f"f{len(programs) + 1}"
             text = draw(rng, name, factors, LONGEST_WINDOW_MS // 1000)
@@ -651,11 +650,11 @@ def _queries(
                 sinks={name: DriverSpec(driver="archive") for name in leaving},
                 deadline_ms=DEADLINE_MS,
                 recovery_bound_ms=RECOVERY_BOUND_MS,
-                loops=limits,
+                loops=Loops(steps=limits.steps, tuples=limits.tuples, beyond=limits.beyond),
             )
         )
     return tuple(queries), programs, query_of
 
 
-def _limits(rng: np.random.Generator) -> Loops:
-    return Loops(steps=int(rng.choice(STEPS)), beyond=Beyond.CUT)
+def _limits(rng: np.random.Generator) -> LoopLimits:
+    return LoopLimits(int(rng.choice(STEPS)), int(rng.choice(TUPLES)), Beyond.CUT)

@@ -177,8 +177,9 @@ class Assembly:
             layout.EXPIRY_COUNT: len(self._expiries) // 2,
             layout.EXPORTS: memory.put(exports),
             layout.EXPORT_COUNT: len(exports),
-            layout.STEPS: loop.steps,
-            layout.CUTS: int(loop.beyond is Beyond.CUT),
+            layout.STEPS: loop.limits.steps,
+            layout.TUPLES: loop.limits.tuples,
+            layout.CUTS: int(loop.limits.beyond is Beyond.CUT),
             layout.SEQUENCE: self.sequence,
             layout.ORDER: memory.put([self.members[place] for place in loop.order]),
         }

@@ -14,7 +14,14 @@ import pyarrow as pa
 
 from foundation.arrays import IntArray
 from streams.evaluate.loops.assembly import Assembly
-from streams.evaluate.loops.core import LoopCore, instants_of, last_instant, too_many
+from streams.evaluate.loops.core import (
+    LoopCore,
+    instants_of,
+    joins_too_many,
+    last_instant,
+    too_large,
+    too_many,
+)
 from streams.evaluate.protocol import Pass
 from streams.kernels.loops.layout import (
     AT,
@@ -26,12 +33,16 @@ from streams.kernels.loops.layout import (
     FROM,
     HEAD,
     INSTANTS,
+    JOINS_TOO_MANY,
     LEAVES,
+    MADE,
     NEEDED,
+    NEEDS,
     NEEDY,
     NOW,
     RUNNING,
     TAIL,
+    TOO_LARGE,
     UNTIL,
 )
 from streams.plan.program import STEP_BITS, Program
@@ -43,6 +54,9 @@ PACE = 128
 
 MOST_TEXTS = 1 << 16
 """Texts that may have codes before it is looked which ones are needed."""
+
+
+_exceeding = {TOO_LARGE: too_large, JOINS_TOO_MANY: joins_too_many}
 
 
 class CompiledLoop(LoopCore):
@@ -80,9 +94,15 @@ class CompiledLoop(LoopCore):
             if result == LEAVES:
                 return None
             words = memory.words
-            if result == FAILS:
-                name = self._plan.members[int(words[FAILED])].program.name
-                raise too_many(name, self._plan.steps, int(words[NOW]))
+            if result != NEEDS:
+                name, limits = (
+                    self._plan.members[int(words[FAILED])].program.name,
+                    self._plan.limits,
+                )
+                at = int(words[NOW])
+                if result == FAILS:
+                    raise too_many(name, limits.steps, at)
+                raise _exceeding[result](name, limits.tuples, at)
             memory.grow(int(words[NEEDY]), int(words[NEEDED]))
 
     def _begin(self, given: Pass) -> None:
@@ -92,7 +112,7 @@ class CompiledLoop(LoopCore):
         if memory.texts.count > self._most_texts:
             self._most_texts = max(MOST_TEXTS, 4 * self._assembly.renew_codes())
         self._under_way, self._until = given, last_instant(given)
-        memory.words[RUNNING] = 0
+        memory.words[RUNNING] = memory.words[MADE] = 0
         for stream, external in self._assembly.externals.items():
             rows = given.taken[stream]
             if rows is None:

@@ -50,13 +50,13 @@ class LoopCore(Protocol):
         Raises
         ------
         LoopError
-            A millisecond has more instants than it may.
+            A millisecond has more instants or tuples than it may.
         """
         ...
 
     def cut(self) -> Mapping[str, int]:
-        """Statement → tuples that were dropped at the last instant of a millisecond, since this was
-        asked for."""
+        """Statement → tuples that were dropped since a millisecond had too many instants or tuples,
+        since this was asked for."""
         ...
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
@@ -90,6 +90,22 @@ def too_many(statement: str, steps: int, at: int) -> LoopError:
         f"{statement} has tuples for itself at more than {steps} instants of "
         f"{at >> STEP_BITS} ms: let it give fewer, raise `steps` under `loops`, or write "
         "`beyond: cut` there"
+    )
+
+
+def too_large(statement: str, tuples: int, at: int) -> LoopError:
+    """The streams of a loop have more tuples than a millisecond may have."""
+    return LoopError(
+        f"with those of {statement} the loop has more than {tuples} tuples at {at >> STEP_BITS} "
+        "ms: let it give fewer, raise `tuples` under `loops`, or write `beyond: cut` there"
+    )
+
+
+def joins_too_many(statement: str, tuples: int, at: int) -> LoopError:
+    """A join has more rows than it may. Half of a relation is none, so nothing can be cut."""
+    return LoopError(
+        f"a join of {statement} has more than {tuples} rows at an instant of {at >> STEP_BITS} "
+        "ms: add a condition to it, or raise `tuples` under `loops`"
     )
 
 

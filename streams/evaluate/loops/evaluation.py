@@ -28,12 +28,12 @@ class LoopEvaluation(Evaluation):
         self._program, self._schema = program, schema
         self._compiles = why_stepwise(program) is None
         if self._compiles:
-            kernels.want()
+            kernels.want(loops=True)
         self._core: LoopCore = self._new()
         self._under_way: Pass | None = None
 
     def _new(self) -> LoopCore:
-        if self._compiles and kernels.loaded():
+        if self._compiles and kernels.loops_loaded():
             return CompiledLoop(self._program, self._schema)
         return StepwiseLoop(self._program, self._schema)
 
@@ -57,7 +57,7 @@ class LoopEvaluation(Evaluation):
         """See `LoopCore`."""
         if self._under_way is not given:
             self._under_way = given
-            if self._compiles and not self.compiled and kernels.loaded():
+            if self._compiles and not self.compiled and kernels.loops_loaded():
                 self._go_over()
         rows = self._core.work(given, most)
         if rows is not None:

@@ -70,7 +70,7 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self.kernels: ModuleType = kernels.current()
+        self.kernels: ModuleType = kernels.loops()
         self.words: IntArray = np.zeros(FIRST_WORDS, dtype=np.int64)
         self.floats: FloatArray = self.words.view(np.float64)
         self.texts = Texts()

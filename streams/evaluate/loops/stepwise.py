@@ -11,8 +11,8 @@ is ordered by instant, and within one by statement, as written.
 
 A millisecond may have many instants, and be left between two of them (`LoopCore.work`):
 nothing is given, and no state is taken, before it is complete. Tuples that `<NOW>` would delay
-beyond the most instants that a millisecond may have make an error, or are dropped and counted: the
-input alone decides which.
+beyond the most instants that a millisecond may have, and those beyond the most tuples, make an
+error, or are dropped and counted: the input alone decides which.
 """
 
 from __future__ import annotations
@@ -30,15 +30,18 @@ from streams.evaluate.loops.core import (
     LAST_STEP,
     LoopCore,
     instants_of,
+    joins_too_many,
     last_instant,
     nulls,
+    too_large,
     too_many,
 )
 from streams.evaluate.protocol import Pass
 from streams.evaluate.stepwise.incremental import Incremental
+from streams.operators.join import JoinTooLarge
 from streams.operators.window import Arrived
 from streams.plan.program import STEP_BITS, MemberPlan, Program
-from streams.vectors.chunk import FOREVER_MS, stream_schema
+from streams.vectors.chunk import FOREVER_MS, NO_WATERMARK, stream_schema
 from streams.vectors.state import (
     Pieces,
     SnapshotError,
@@ -71,8 +74,8 @@ class DelayedTuples:
         self.given = 0
         """Number of tuples that the stream has had: the identity of the next one."""
         self.dropped = 0
-        """Number of tuples that were dropped, since they would have been delayed too often; it
-        tells of the last pass, and is no state."""
+        """Number of tuples that were dropped, since they were too many or would have been delayed
+        too often; it tells of the last pass, and is no state."""
 
     def next_due(self) -> int:
         """When the next tuples are due."""
@@ -192,6 +195,15 @@ class _Pass:
         self.arrivals: deque[int] = deque(arrivals.tolist())
         self.emitted: list[tuple[int, int, Frame]] = []
         """Member, timestamp and tuples of the exported streams."""
+        self._at_ms = NO_WATERMARK
+        self.made = 0
+        """Tuples that statements have given in the last millisecond of which was asked."""
+
+    def made_at(self, at_ms: int) -> int:
+        """Tuples that statements have given in a millisecond, none of which is earlier."""
+        if at_ms != self._at_ms:
+            self._at_ms, self.made = at_ms, 0
+        return self.made
 
 
 class StepwiseLoop(LoopCore):
@@ -246,13 +258,16 @@ class StepwiseLoop(LoopCore):
                 given[place] = member.waiting.frames.popleft()[1]
         for place in self._plan.order:
             member = self._members[place]
-            rows = member.step(self._arrived(under_way, place, external, given, at), at)
-            if rows is None:
+            try:
+                rows = member.step(self._arrived(under_way, place, external, given, at), at)
+            except JoinTooLarge:
+                raise joins_too_many(member.name, self._plan.limits.tuples, at) from None
+            if rows is None or not self._may_follow(under_way, member, rows, at):
                 continue
-            if not member.delay:
-                given[place] = rows
-            elif member.delay > 1 or self._may_follow(member, rows, at):
+            if member.delay:
                 member.waiting.frames.append((at + member.delay, rows))
+            else:
+                given[place] = rows
         for place in sorted(given):
             self._members[place].waiting.given += given[place].length
             if place in self._tags:
@@ -282,12 +297,19 @@ class StepwiseLoop(LoopCore):
                 arrived[stream] = Arrived(frame, instants, producer.waiting.given)
         return arrived
 
-    def _may_follow(self, member: _Member, rows: Frame, at: int) -> bool:
-        """Whether there may be one more instant for what `<NOW>` delays."""
-        if at & LAST_STEP < self._plan.steps:
+    def _may_follow(self, under_way: _Pass, member: _Member, rows: Frame, at: int) -> bool:
+        """Whether a millisecond may have these tuples too, or be followed by one more instant."""
+        limits = self._plan.limits
+        made = under_way.made_at(at >> STEP_BITS) + rows.length
+        if made > limits.tuples:
+            error = too_large(member.name, limits.tuples, at)
+        elif member.delay == 1 and at & LAST_STEP >= limits.steps:
+            error = too_many(member.name, limits.steps, at)
+        else:
+            under_way.made = made
             return True
-        if self._plan.beyond is Beyond.ERROR:
-            raise too_many(member.name, self._plan.steps, at)
+        if limits.beyond is Beyond.ERROR:
+            raise error
         member.waiting.dropped += rows.length
         return False
 

@@ -115,7 +115,8 @@ class _MatchPipeline:
         self._sources = [
             SourcePipeline(program, one, joined=True) for one in (plan.left, plan.right)
         ]
-        self._matches = Matches([source.width for source in self._sources], plan.conjuncts)
+        widths = [source.width for source in self._sources]
+        self._matches = Matches(widths, plan.conjuncts, program.most_joined)
 
     def step(self, deltas: Sequence[Delta | None], first_ms: int) -> Delta | None:
         changes = [source.step(deltas) for source in self._sources]

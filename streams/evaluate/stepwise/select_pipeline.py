@@ -66,7 +66,7 @@ class ChildPipeline:
         self._join: Join | None = None
         if joined:
             widths = [self._sources[index].width for index in self._order]
-            self._join = Join(widths, plan.conjuncts)
+            self._join = Join(widths, plan.conjuncts, program.most_joined)
         self._groups: Groups | None = None
         if plan.group is not None:
             self._groups = Groups(

@@ -33,6 +33,8 @@ INSTANTS, EVALUATED, FAILED, SEQUENCE = 16, 17, 18, 19
 that tells the order of exported rows."""
 ORDER = 20
 """Addresses of members in the order of their evaluation."""
+TUPLES, MADE, MADE_AT = 21, 22, 23
+"""Most tuples that streams may have in a millisecond; how many they have in one; in which."""
 
 # Areas of fixed places.
 SOURCES, MOST_SOURCES = 64, 16
@@ -67,7 +69,7 @@ NODE_ID, NODE_RANK, NODE_VALUE, NODE_BEFORE, NODE_AFTER, NODE_WORDS = 0, 1, 2, 3
 PROGRAM, LENGTH, DELAY, GIVEN, QUEUE, OUT, DROPPED, NUMBER, MEMBER_WORDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 # Results of a run.
-DONE, LEAVES, NEEDS, FAILS, SKIPS = 0, 1, 2, 3, 4
+DONE, LEAVES, NEEDS, FAILS, SKIPS, TOO_LARGE, JOINS_TOO_MANY = range(7)
 
 FOREVER = 2**62
 STEP_BITS = 16

@@ -53,6 +53,8 @@ from streams.kernels.loops.layout import (
     LEAVES,
     LEFT,
     LENGTH,
+    MADE,
+    MADE_AT,
     MEMBER_COUNT,
     MEMBERS,
     NEEDS,
@@ -73,8 +75,11 @@ from streams.kernels.loops.layout import (
     SEQUENCE,
     SKIPS,
     SOURCES,
+    STEP_BITS,
     STEPS,
     TAIL,
+    TOO_LARGE,
+    TUPLES,
     UNBOUNDED_WINDOW,
     UNTIL,
     VALUES,
@@ -211,14 +216,19 @@ def emit(m: Memory, pc: int) -> int:
         return DONE
     delay = m[member + DELAY]
     to = m[member + QUEUE] if delay else m[member + GIVEN]
-    if delay == 1 and now & LAST_STEP >= m[STEPS]:
+    result = DONE
+    if m[MADE] + count > m[TUPLES]:
+        result = TOO_LARGE
+    elif delay == 1 and now & LAST_STEP >= m[STEPS]:
+        result = FAILS
+    if result != DONE:
         if not m[CUTS]:
-            m[FAILED] = m[member + NUMBER]
-            return FAILS
+            return result
         m[member + DROPPED] += count
         return DONE
     if room_behind(m, to, count) != DONE:
         return NEEDS
+    m[MADE] += count
     source, begin, end = change, 0, m[change + TAIL]
     if what == 2:
         source, begin, end = relation, m[relation + HEAD], m[relation + TAIL]
@@ -372,7 +382,8 @@ def run(m: Memory, f: Memory, until: int, most: int) -> int:
     -------
     int
         `DONE`; `LEAVES` if there are more; `NEEDS` if a table needs room, and the same is to be
-        asked for once more; `FAILS` if a millisecond has more instants than it may.
+        asked for once more; `FAILS` if a millisecond has more instants than it may, `TOO_LARGE` if
+        it has more tuples, `JOINS_TOO_MANY` if a join has more rows: that of the member `FAILED`.
     """
     evaluated = 0
     while True:
@@ -383,6 +394,8 @@ def run(m: Memory, f: Memory, until: int, most: int) -> int:
             if evaluated == most:
                 return LEAVES
             m[NOW] = at
+            if at >> STEP_BITS != m[MADE_AT]:
+                m[MADE], m[MADE_AT] = 0, at >> STEP_BITS
             if begin_instant(m) != DONE:
                 return NEEDS
             m[RUNNING] = 1
@@ -396,6 +409,7 @@ def run(m: Memory, f: Memory, until: int, most: int) -> int:
                 if result == SKIPS:
                     break
                 if result != DONE:
+                    m[FAILED] = m[member + NUMBER]
                     return result
                 m[AT_INSTRUCTION] += 1
             m[AT_MEMBER] += 1

@@ -17,12 +17,14 @@ from streams.kernels.loops.layout import (
     FOREVER,
     HEAD,
     ID,
+    JOINS_TOO_MANY,
     LEFT,
     LIVE,
     NOW,
     NULLS,
     SOURCES,
     TAIL,
+    TUPLES,
     VALUES,
     WIDTH,
     Memory,
@@ -204,6 +206,8 @@ def join(m: Memory, f: Memory, plan: int) -> int:
                     depth += 1
                     m[CURSORS + depth] = -1
                     continue
+                if m[change + TAIL] == m[TUPLES]:
+                    return JOINS_TOO_MANY
                 if m[change + TAIL] == m[change + CAPACITY]:
                     return lacks(m, change, 2 * m[change + CAPACITY])
                 to = address(m, change, m[change + TAIL])

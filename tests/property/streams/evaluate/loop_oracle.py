@@ -25,8 +25,8 @@ STEPS = 1 << 16
 Rows = tuple[Any, ...]
 
 
-class TooManyStepsError(Exception):
-    """A millisecond has more instants than it may."""
+class LimitError(Exception):
+    """A millisecond has more instants or tuples than it may."""
 
 
 class TooLargeError(Exception):
@@ -69,6 +69,8 @@ class LoopOracle:
         self.streams |= {name: [] for name in self._members}
         self._due: dict[int, dict[str, Counter[Rows]]] = {}
         self._before = {name: Counter[Rows]() for name in self._members}
+        self._made = Counter[int]()
+        """Millisecond → tuples that statements have given."""
         self.instants: list[int] = []
         self.delivered = dict.fromkeys(self._members, 0)
 
@@ -98,15 +100,20 @@ class LoopOracle:
             rows = self._emitted(left.pop(name), at)
             if not rows:
                 continue
-            delay = self._members[name].body.delay
+            delay, limits = self._members[name].body.delay, self._loop.limits
+            made = self._made[at // STEPS] + rows.total()
+            now = delay is not None and delay.duration_ms is None
+            if made > limits.tuples or (now and at % STEPS >= limits.steps):
+                if limits.beyond is Beyond.ERROR:
+                    raise LimitError(name)
+                continue
+            self._made[at // STEPS] = made
             if delay is None:
                 self._deliver(name, rows, at)
             elif delay.duration_ms is not None:
                 self._due.setdefault(at + delay.duration_ms * STEPS, {})[name] = rows
-            elif at % STEPS < self._loop.steps:
+            else:
                 self._due.setdefault(at + 1, {})[name] = rows
-            elif self._loop.beyond is Beyond.ERROR:
-                raise TooManyStepsError(name)
 
     def _delayed(self, name: str) -> bool:
         return self._members[name].body.delay is not None

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from foundation.loop_limits import Beyond
+from foundation.loop_limits import DEFAULT_TUPLES, Beyond, LoopLimits
 from streams.evaluate.engine import TURN_INSTANTS, EvaluationError, FragmentEngine
 from streams.evaluate.loops import compiled as compiled_loop
 from streams.evaluate.loops.evaluation import LoopEvaluation
@@ -32,7 +32,7 @@ def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Evaluate loops on both cores, which take as long for a turn here."""
     before = kernels.current()
     kernels.use(reference)
-    if request.param == "compiled" and not kernels.load():
+    if request.param == "compiled" and not kernels.load(loops=True):
         pytest.skip("numba cannot be imported")
     monkeypatch.setattr(compiled_loop, "PACE", 1)
     yield request.param
@@ -49,10 +49,11 @@ def compiled(
     text: str,
     *outputs: str,
     steps: int = 1000,
+    tuples: int = DEFAULT_TUPLES,
     beyond: Beyond = Beyond.ERROR,
     catalogue: Mapping[str, Mapping[str, str]] = NUMBERS,
 ) -> Program:
-    statements = with_loops(with_relations(parse(text)), outputs, steps, beyond)
+    statements = with_loops(with_relations(parse(text)), outputs, LoopLimits(steps, tuples, beyond))
     (loop,) = (each for each in statements if each.loop is not None)
     return compile_statement(loop, catalogue)
 
@@ -139,6 +140,37 @@ class TestLimit:
         rows = [tuple(row.values()) for row in made.rows.to_pylist()]
         assert rows == [(5, 1), (5, 2), (5, 3), (6, 10), (6, 11), (6, 12)]
         assert made.cut == {"c": 2}
+
+    DOUBLES = FOREVER.replace(
+        "x + 1 AS x", "2 * x AS x FROM c [NOW] UNION ALL SELECT 2 * x + 1 AS x"
+    )
+
+    def test_tuples_of_a_millisecond_are_limited_too(self) -> None:
+        """Of 1, 2, 4, 8 and 16 tuples, 16 would be too many."""
+        with pytest.raises(
+            EvaluationError, match=r"those of c .* than 30 tuples at 6 ms.*`tuples`"
+        ):
+            run(compiled(self.DOUBLES, "c", tuples=30), 9, s=[(6, 1)])
+        program = compiled(self.DOUBLES, "c", tuples=30, beyond=Beyond.CUT)
+        engine = offered(program, {"s": [(5, 1), (6, 10)]}, 9)
+        made = engine.advance(1 << 20)
+        assert made is not None
+        assert made.rows.num_rows == 2 * (1 + 2 + 4 + 8)
+        assert made.cut == {"c": 32}
+
+    def test_every_millisecond_may_have_as_many_tuples(self) -> None:
+        program = compiled(COUNT_TO_THREE + "<NOW>", "c", tuples=3)
+        rows = run(program, 99, s=[(place, 1) for place in range(50)])
+        assert len(rows) == 150
+
+    def test_joins_are_limited_too(self) -> None:
+        """Of 2, 4, 16 and 256 rows, 256 would be too many, and half of a relation is none."""
+        text = "REGISTER QUERY c ISTREAM(SELECT x FROM s [NOW] UNION ALL "
+        text += "SELECT a.x + b.x AS x FROM c [NOW] AS a, c [NOW] AS b)<NOW>"
+        for beyond in Beyond:
+            program = compiled(text, "c", tuples=200, beyond=beyond)
+            with pytest.raises(EvaluationError, match="a join of c has more than 200 rows"):
+                run(program, 9, s=[(5, 1), (5, 2)])
 
     def test_timestamps_too_far_away_are_told(self) -> None:
         with pytest.raises(EvaluationError, match="no timestamps beyond"):
@@ -270,5 +302,5 @@ def test_a_process_goes_over_to_the_compiled_core_between_two_passes(core: str) 
         rows += [tuple(row.values()) for row in made.rows.to_pylist()]
         passes += 1
         if passes == 20 and core == "compiled":
-            kernels.load()
+            kernels.load(loops=True)
     assert rows == whole

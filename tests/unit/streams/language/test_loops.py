@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foundation.loop_limits import Beyond
+from foundation.loop_limits import Beyond, LoopLimits
 from streams.language import QueryError, parse
 from streams.language.loops import MOST_TRIED, loops_of, with_delays, with_loops
 from streams.language.views import with_relations
@@ -17,14 +17,15 @@ def statement(name: str, *reads: str, delay: str = "", to_stream: str = "ISTREAM
 
 def test_a_loop_has_the_name_of_the_only_stream_that_is_read() -> None:
     text = statement("a", "s", "b") + statement("b", "a", delay="<NOW>") + statement("c", "b")
-    loop, reader = with_loops(parse(text), ["c"], steps=7, beyond=Beyond.CUT)
+    loop, reader = with_loops(parse(text), ["c"], LoopLimits(7, 50, Beyond.CUT))
     assert loop.name == "b"
     assert loop.loop is not None
     assert [each.name for each in loop.loop.statements] == ["a", "b"]
     assert reader.name == "c"
     (again,) = parse(loop.text)
     assert again.loop is not None
-    assert (again.loop.exported, again.loop.steps, again.loop.beyond) == (("b",), 7, Beyond.CUT)
+    assert again.loop.exported == ("b",)
+    assert again.loop.limits == LoopLimits(7, 50, Beyond.CUT)
     assert [each.text for each in again.loop.statements] == [
         each.text for each in loop.loop.statements
     ]

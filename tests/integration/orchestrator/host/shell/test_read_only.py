@@ -23,11 +23,12 @@ import os
 from orchestrator.host.shell.kernels import KernelLoader
 from streams.kernels import kernels
 
-kernels.want()
+kernels.want(loops=True)
 loader = KernelLoader()
 loader.attend()
 loader.wait(300)
-found = [each.stats for each in vars(kernels.current()).values() if hasattr(each, "stats")]
+modules = (kernels.current(), kernels.loops())
+found = [each.stats for one in modules for each in vars(one).values() if hasattr(each, "stats")]
 print(kernels.current().__name__, sum(len(each.cache_misses) for each in found))
 """
 

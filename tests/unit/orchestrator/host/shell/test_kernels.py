@@ -16,8 +16,12 @@ from orchestrator.host.shell.kernels import LOOK_S, SWITCH_S, KernelLoader, open
 from orchestrator.host.shell.own_process import process_cpu_s
 from streams.evaluate.engine import FragmentEngine
 from streams.kernels import kernels, reference
+from streams.language import parse
+from streams.plan.compiler import compile_statement
 from tests.conftest import PATIENCE_S
-from tests.unit.streams.running import program
+from tests.unit.streams.running import catalogue, program
+
+LOOP = "REGISTER QUERY l ISTREAM(SELECT i FROM s [NOW] UNION ALL SELECT i FROM l [NOW])<NOW>"
 
 OPENED_BEFORE = """
 import sys
@@ -37,7 +41,9 @@ print(before, is_open(), imported, sep=", ")
 @pytest.fixture(autouse=True)
 def before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels.in_use, "module", reference)
+    monkeypatch.setattr(kernels.in_use, "loops", None)
     monkeypatch.setattr(kernels.in_use, "wanted", False)
+    monkeypatch.setattr(kernels.in_use, "loops_wanted", False)
 
 
 def test_kernels_are_loaded_when_a_statement_needs_them() -> None:
@@ -51,6 +57,23 @@ def test_kernels_are_loaded_when_a_statement_needs_them() -> None:
     loader.wait(PATIENCE_S)
     assert kernels.current().__name__ == "streams.kernels.compiled"
     assert not kernels.missing()
+    assert not kernels.loops_loaded()
+
+
+def test_those_of_the_loop_machine_are_loaded_when_a_loop_needs_them() -> None:
+    loader = KernelLoader()
+    kernels.want()
+    loader.attend()
+    loader.wait(PATIENCE_S)
+    before_s = loader.used_s()
+    (loop,) = parse(f"REGISTER LOOP l OF l STEPS 9 ERROR ({LOOP});")
+    FragmentEngine(compile_statement(loop, catalogue))
+    assert kernels.missing()
+    loader.attend()
+    loader.wait(PATIENCE_S)
+    assert kernels.loops_loaded()
+    assert not kernels.missing()
+    assert loader.used_s() >= before_s
 
 
 def test_what_loading_takes_is_known_while_it_lasts_and_afterwards(
