@@ -17,6 +17,7 @@ from orchestrator.simulation.trials.setting import (
     EVEN_WATCHES,
     FIRST_FORMS_ONLY,
     NOBODY_LEAVES,
+    ONE_LEVEL,
 )
 from tests.long_tests import mostly_long
 
@@ -71,9 +72,6 @@ ONCE_BROKEN_LATELY = (513521579, 344161585)
 ONCE_BROKEN_IN_TURN = (818200068, 818200104)
 """Seeds that have shown one when processes of two versions took turns to end."""
 
-PERIODIC_TOO = 8
-"""The edition in which these were found."""
-
 DROPPING = (4, 9)
 """Settings in which overdue tuples, or late results, are dropped."""
 
@@ -90,7 +88,7 @@ def test_every_promise_is_kept(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", ONCE_BROKEN_IN_TURN)
 def test_every_promise_is_kept_where_processes_take_turns(seed: int) -> None:
-    _judge(seed, ScheduleSelection(edition=PERIODIC_TOO))
+    _judge(seed, ScheduleSelection(edition=ONE_LEVEL))
 
 
 @pytest.mark.slow

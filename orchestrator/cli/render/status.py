@@ -20,7 +20,7 @@ noteworthy = {
     "tuples_lost": "tuples lost for good",
     "discontinuities": "streams that began anew or had a hole",
     "tuples_rejected": "tuples left out because statements fail on them",
-    "tuples_cut": "tuples that loops dropped at their last instant of a millisecond",
+    "tuples_cut": "tuples that loops dropped, as too late or too many in a millisecond",
     "tuples_overflowed": "tuples that full output logs dropped before all readers had them",
     "divergences": "outputs of a secondary that differed",
     "internal_errors": "internal errors",

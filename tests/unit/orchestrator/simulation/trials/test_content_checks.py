@@ -8,7 +8,9 @@ from orchestrator.simulation.trials.content_checks import released_ms
 from orchestrator.simulation.trials.oracle import ExpectedStream
 from orchestrator.simulation.trials.setting import COLUMNS
 from streams.language import parse
+from streams.language.loops import with_loops
 from streams.plan.compiler import compile_statement
+from streams.vectors.chunk import FOREVER_MS
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,20 @@ def test_what_follows_a_session_is_released_when_its_tuples_pause(
     known = {"s": ExpectedStream(rows, 9000), "f": ExpectedStream([], 9000)}
     found = released_ms(programs, known, 100, 1000)
     assert found == {"f": released, "g": released + 1000}
+
+
+@pytest.mark.parametrize(
+    ("delay", "window", "released"),
+    [("NOW", "NOW", 1100), ("1 SECOND", "NOW", FOREVER_MS), ("NOW", "ROWS 1", FOREVER_MS)],
+)
+def test_a_loop_is_released_if_it_forgets_what_it_gave_itself(
+    delay: str, window: str, released: int
+) -> None:
+    text = (
+        "REGISTER QUERY f ISTREAM(SELECT key, value FROM s [RANGE 1 SECOND] UNION ALL "
+        f"SELECT key, value + 1 AS value FROM f [{window}] WHERE value < 9)<{delay}>"
+    )
+    (loop,) = with_loops(parse(text), ["f"])
+    known = {"s": ExpectedStream([], 9000)}
+    programs = {"f": compile_statement(loop, {"s": COLUMNS})}
+    assert released_ms(programs, known, 100, 1000) == {"f": released}
