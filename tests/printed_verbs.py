@@ -78,8 +78,10 @@ CASES = (
     "cordon paris", "get nodes", "uncordon paris",
     "token create --role operate --days 2 --note golden", "token revoke nothing",
     "automation off --moves-an-hour 5 --bytes-an-hour 2GB --quiet 22:00-06:00",
-    "automation --quiet 25:00-06:00", "automation --bytes-an-hour any --no-quiet", "pause",
-    "pause --for 2h", "resume", "delete nothing", "delete proximity", "get fragments",
+    "automation --quiet 25:00-06:00", "automation --bytes-an-hour any --no-quiet",
+    "automation --pause", "automation --pause --for 2h", "automation --for 2h",
+    "automation --resume", "pause nothing", "pause proximity", "resume nothing",
+    "resume proximity", "delete nothing", "delete proximity", "get fragments",
 )  # fmt: skip
 """In this order: those at the end change something."""
 

@@ -39,6 +39,7 @@ from orchestrator.results.maintenance import MaintenanceDocument
 from orchestrator.results.metrics import Sample
 from orchestrator.results.moves import CordonDocument, MovePlansDocument, MovesDocument
 from orchestrator.results.operations import OperationStatus
+from orchestrator.results.pauses import QueryPause
 from orchestrator.results.preflight import PreflightDocument, VersionsDocument, obstacles
 from orchestrator.results.savepoints import SavepointsDocument, SavepointStatus
 from orchestrator.results.status import (
@@ -380,13 +381,21 @@ class ClusterClient(ApiClient):
         )  # fmt: skip
         return self.call(table.AUTOMATION_SET, given)
 
-    def pause(self, for_s: float | None = None) -> AutomationStatus:
-        """Have nothing planned or moved that nobody asks for, for a while or until `resume`."""
-        return self.call(table.PAUSE, asked.PauseParameters(for_s=for_s))
+    def pause_automation(self, for_s: float | None = None) -> AutomationStatus:
+        """Have nothing planned or moved that nobody asks for; for a while, or for good."""
+        return self.call(table.AUTOMATION_PAUSE, asked.PauseParameters(for_s=for_s))
 
-    def resume(self) -> AutomationStatus:
-        """End a pause."""
-        return self.call(table.RESUME, NOTHING)
+    def resume_automation(self) -> AutomationStatus:
+        """End a pause of that."""
+        return self.call(table.AUTOMATION_RESUME, NOTHING)
+
+    def pause(self, query: str, *, on_progress: Progress = silent) -> QueryPause:
+        """Have a query give no results, and keep its state and its place, until `resume`."""
+        return self.run(table.PAUSE, asked.QueryParameters(query=query), on_progress)
+
+    def resume(self, query: str, *, on_progress: Progress = silent) -> QueryPause:
+        """Have a paused query go on where it was."""
+        return self.run(table.RESUME, asked.QueryParameters(query=query), on_progress)
 
     def cordon(self, node: str, *, dry_run: bool = False) -> CordonDocument:
         """Have nothing new placed on a node."""

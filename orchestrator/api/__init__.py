@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from orchestrator.api.mapping import coordinate_map
     from orchestrator.api.metric_samples import exposition, metrics
     from orchestrator.api.moving import cordon, drain, move, switch, uncordon, withdraw
+    from orchestrator.api.pausing import pause_query, resume_query
     from orchestrator.api.plan_files import apply_plan, move_plans, rebalance, undo
     from orchestrator.api.plans import plan
     from orchestrator.api.predicting import predict
@@ -175,6 +176,7 @@ MODULES = {
     "api.maintaining": ("break_maintenance", "maintenance"),
     "api.metric_samples": ("exposition", "metrics"),
     "api.moving": ("cordon", "drain", "move", "switch", "uncordon", "withdraw"),
+    "api.pausing": ("pause_query", "resume_query"),
     "api.plan_files": ("apply_plan", "move_plans", "rebalance", "undo"),
     "api.plans": ("plan",),
     "api.predicting": ("predict",),

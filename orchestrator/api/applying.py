@@ -310,7 +310,8 @@ def _with_problems(store: Store, view: ClusterView, remedy: str) -> str:
 
 
 def _unprotected(view: ClusterView, queries: Sequence[str]) -> list[str]:
-    protected = {key for key, found in view.fragments.items() if view.protected(found.record)}
+    records = {key: found.record for key, found in view.fragments.items()}
+    protected = {key for key, r in records.items() if r.paused or view.protected(r)}
     fragments = [fragment for query in queries for fragment in view.dataflow.of(query)]
     changing = {
         key

@@ -23,6 +23,7 @@ from orchestrator.api.maintaining import break_maintenance, maintenance
 from orchestrator.api.mapping import coordinate_map
 from orchestrator.api.metric_samples import metrics
 from orchestrator.api.moving import cordon, drain, move, switch, uncordon, withdraw
+from orchestrator.api.pausing import pause_query, resume_query
 from orchestrator.api.plan_files import apply_plan, move_plans, rebalance, undo
 from orchestrator.api.plans import plan
 from orchestrator.api.process_logs import log_of
@@ -339,8 +340,10 @@ _CARRIED: Mapping[str, Carry] = {
     table.PROPOSALS.name: lambda cluster, _, __: proposals(cluster),
     table.AUTOMATION.name: lambda cluster, _, __: automation(cluster),
     table.AUTOMATION_SET.name: lambda cluster, asked, _: set_automation(cluster, asked),
-    table.PAUSE.name: lambda cluster, asked, _: pause(cluster, asked),
-    table.RESUME.name: lambda cluster, _, __: resume(cluster),
+    table.AUTOMATION_PAUSE.name: lambda cluster, asked, _: pause(cluster, asked),
+    table.AUTOMATION_RESUME.name: lambda cluster, _, __: resume(cluster),
+    table.PAUSE.name: lambda cluster, asked, told: pause_query(cluster, asked.query, told),
+    table.RESUME.name: lambda cluster, asked, told: resume_query(cluster, asked.query, told),
     table.CORDON.name: _cordon,
     table.UNCORDON.name: _uncordon,
     table.MAINTENANCE.name: lambda cluster, _, __: maintenance(cluster),

@@ -160,7 +160,9 @@ def _fragment(
 ) -> FragmentStatus:
     primary = view.status(record.primary, record.fragment)
     secondary = view.status(record.secondary, record.fragment)
-    if record.stopped is not None:
+    if record.paused:
+        state = "paused"
+    elif record.stopped is not None:
         state = "stopped"
     elif record.secondary is None:
         state = "none"
@@ -191,6 +193,7 @@ def _fragment(
         checkpoint_bytes=None if primary is None else primary.checkpoint_bytes,
         rejected=0 if rejected is None else rejected.tuples,
         stopped=record.stopped,
+        paused=record.paused,
         lost_input={
             stream: lost
             for status in view.reports_of(record.fragment).values()

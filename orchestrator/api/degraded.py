@@ -76,7 +76,7 @@ def _fragments(
 ) -> Iterator[Degradation]:
     lasted_ms = [e.lasted_ms for e in events if e.kind == RESTORED and e.lasted_ms is not None]
     for each in fragments:
-        if each.redundant:
+        if each.redundant or each.paused:
             continue
         bare_s = each.unprotected_s
         since_us = None if bare_s is None else now_us - round(bare_s * 1e6)

@@ -106,7 +106,8 @@ def _families(document: StatusDocument) -> Iterator[Metric]:
         ("limit_cores", "Processors up to which queries are admitted.", "limit_cores", 1),
         ("speed", "How fast its processors work; 1: as where costs were found.", "speed", 1),
     ))  # fmt: skip
-    yield from _tabled(document.fragments, "fragment", ("query", "fragment"), (
+    running = [each for each in document.fragments if not each.paused]
+    yield from _tabled(running, "fragment", ("query", "fragment"), (
         ("redundant", "1 with a warm standby, else 0.", "redundant", 1),
         ("throttled", "1 if it waits for consumers.", "throttled", 1),
         ("epoch", "Fencing number, which rises with each change of primary.", "epoch", 1),

@@ -36,6 +36,13 @@ def command(
         ),
     ] = None,
     no_quiet: Annotated[bool, Option("--no-quiet", help="There are no quiet hours.")] = False,
+    pause: Annotated[
+        bool, Option("--pause", help="Plan and move nothing that nobody asks for.")
+    ] = False,
+    lasts: Annotated[
+        str | None, Option("--for", help="How long --pause lasts, such as 2h; else until --resume.")
+    ] = None,
+    resume: Annotated[bool, Option("--resume", help="End a pause.")] = False,
     cluster: ClusterOption = None,
     form: FormOption = OutputForm.TABLE,
 ) -> None:
@@ -46,11 +53,24 @@ def command(
     if quiet and no_quiet:
         problem, remedy = "is there beside --quiet", "Give one of them."
         raise api.InvalidInput("command line", "--no-quiet", None, problem, remedy)
+    if (for_ms := api.lasting("--for", lasts)) is not None and not pause:
+        problem, remedy = "is there without --pause", "Give both."
+        raise api.InvalidInput("command line", "--for", lasts, problem, remedy)
     any_bytes = bytes_an_hour == ANY
     most = None if any_bytes else api.size("--bytes-an-hour", bytes_an_hour)
     hours = () if no_quiet else quiet or None
+    changes = (mode, moves_an_hour, bytes_an_hour, hours) != (None, None, None, None)
+    if pause + resume + changes > 1:
+        problem, remedy = "is there beside other changes", "Make one after the other."
+        raise api.InvalidInput(
+            "command line", "--pause" if pause else "--resume", None, problem, remedy
+        )
     with connected(cluster) as client:
-        if (mode, moves_an_hour, bytes_an_hour, hours) == (None, None, None, None):
+        if pause:
+            found = client.pause_automation(None if for_ms is None else for_ms / 1e3)
+        elif resume:
+            found = client.resume_automation()
+        elif not changes:
             found = client.automation()
         else:
             found = client.set_automation(

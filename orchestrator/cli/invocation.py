@@ -84,6 +84,7 @@ DryRunOption = Annotated[bool, Option("--dry-run", help="Check and plan, but cha
 WaitOption = Annotated[bool, Option("--wait/--no-wait", help="Wait until it is done.")]
 FragmentArgument = Annotated[str, Argument(help="A fragment, with or without its query in front.")]
 NodeArgument = Annotated[str, Argument(help="Name of the node.")]
+QueryArgument = Annotated[str, Argument(help="Name of the query.")]
 FilesOption = Annotated[
     list[Path],
     Option("-f", "--file", help="A manifest, or a folder of them; may be repeated."),

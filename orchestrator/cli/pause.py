@@ -1,27 +1,30 @@
-"""`vivace pause`: nothing is moved that nobody asks for."""
+"""`vivace pause`: a query gives no results, and keeps its state and its place."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from orchestrator import api
-from orchestrator.cli.arguments import Option
-from orchestrator.cli.invocation import ClusterOption, FormOption, OutputForm, connected, show
-from orchestrator.cli.render.automation import automation_view
+from orchestrator.cli.invocation import (
+    ClusterOption,
+    FormOption,
+    OutputForm,
+    QueryArgument,
+    connected,
+    progress,
+    show,
+)
 
 
 def command(
-    lasts: Annotated[
-        str | None, Option("--for", help="For how long, such as 2h; else until `vivace resume`.")
-    ] = None,
+    query: QueryArgument,
     cluster: ClusterOption = None,
     form: FormOption = OutputForm.TABLE,
 ) -> None:
-    """Have the leader plan and move nothing that nobody asks for.
+    """Have a query give no results, and keep its state and its place, until `vivace resume`.
 
-    [bold]Example:[/] vivace pause --for 2h
+    Its sources keep what comes, so that nothing is lost or repeated afterwards.
+
+    [bold]Example:[/] vivace pause proximity
     """
-    for_ms = api.lasting("--for", lasts)
-    with connected(cluster) as client:
-        found = client.pause(None if for_ms is None else for_ms / 1e3)
-    show(found, form, lambda: automation_view(found))
+    with connected(cluster) as client, progress("Pause") as line:
+        found = client.pause(query, on_progress=line.tell)
+    was = "is paused" if found.changed else "was paused already"
+    show(found, form, lambda: f"Query {query} {was}; `vivace resume {query}` has it go on.")

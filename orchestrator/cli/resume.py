@@ -1,16 +1,31 @@
-"""`vivace resume`: end a pause."""
+"""`vivace resume`: a paused query goes on where it was."""
 
 from __future__ import annotations
 
-from orchestrator.cli.invocation import ClusterOption, FormOption, OutputForm, connected, show
-from orchestrator.cli.render.automation import automation_view
+from rich.console import Group
+
+from orchestrator.cli.invocation import (
+    ClusterOption,
+    FormOption,
+    OutputForm,
+    QueryArgument,
+    connected,
+    progress,
+    show,
+)
 
 
-def command(cluster: ClusterOption = None, form: FormOption = OutputForm.TABLE) -> None:
-    """End a pause: the leader may look for moves again.
+def command(
+    query: QueryArgument,
+    cluster: ClusterOption = None,
+    form: FormOption = OutputForm.TABLE,
+) -> None:
+    """Have a paused query go on where it was.
 
-    [bold]Example:[/] vivace resume
+    [bold]Example:[/] vivace resume proximity
     """
-    with connected(cluster) as client:
-        found = client.resume()
-    show(found, form, lambda: automation_view(found))
+    with connected(cluster) as client, progress("Resume") as line:
+        found = client.resume(query, on_progress=line.tell)
+    lines = [f"Query {query} {'goes on' if found.changed else 'was not paused'}."]
+    lines += [f"! {key} begins anew; `vivace history` says why" for key in found.begun_anew]
+    show(found, form, lambda: Group(*lines))

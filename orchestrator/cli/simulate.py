@@ -43,8 +43,9 @@ def command(
         Option(
             help="Kind of fault to draw from; may be repeated. Default: all, which are crash, "
             "site, pause, replaced, replaced-site, coordinator, store, store-cut, cut, one-way, "
-            "connection, delay, slow, disk and clock. Two more are drawn only if they are named, "
-            "and clusters keep checkpoints then: everything dies at once, and savepoint is wanted."
+            "connection, delay, slow, disk and clock. Three more are drawn only if they are "
+            "named, and clusters keep checkpoints then: everything dies at once, a savepoint is "
+            "wanted, and a query-pause."
         ),
     ] = None,
     shape: Annotated[

@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import Protocol, cast
 
 VERBS = (
-    "try", "up", "down", "apply", "delete", "validate", "size", "plan", "explain", "whatif",
-    "switchover", "move", "drain", "cordon", "uncordon", "rebalance", "moves", "undo", "automation",
-    "pause", "resume", "status", "get", "describe", "top", "topology", "logs", "send", "tail",
+    "try", "up", "down", "apply", "delete", "pause", "resume", "validate", "size", "plan",
+    "explain", "whatif", "switchover", "move", "drain", "cordon", "uncordon", "rebalance", "moves",
+    "undo", "automation", "status", "get", "describe", "top", "topology", "logs", "send", "tail",
     "verify", "history", "metrics", "support-bundle", "preflight", "demo", "simulate", "completion",
 )  # fmt: skip
 """Each is a module with a function `command`; in the order in which the help has them."""

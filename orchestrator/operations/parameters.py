@@ -150,6 +150,12 @@ class PauseParameters(Parameters, frozen=True, kw_only=True):
     for_s: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)] | None = None
 
 
+class QueryParameters(Parameters, frozen=True, kw_only=True):
+    """A query, by its name."""
+
+    query: str
+
+
 class UndoParameters(Parameters, frozen=True, kw_only=True):
     """A plan of moves that is taken back; none: the newest."""
 

@@ -32,6 +32,7 @@ from orchestrator.operations.parameters import (
     PauseParameters,
     PredictParameters,
     PreviewParameters,
+    QueryParameters,
     RebalanceParameters,
     RevokeParameters,
     SavepointParameters,
@@ -57,6 +58,7 @@ from orchestrator.results.maintenance import MaintenanceDocument
 from orchestrator.results.metrics import MetricsDocument
 from orchestrator.results.moves import MovePlansDocument, MovesDocument
 from orchestrator.results.operations import OperationStatus
+from orchestrator.results.pauses import QueryPause
 from orchestrator.results.preflight import VersionsDocument
 from orchestrator.results.savepoints import SavepointsDocument, SavepointStatus
 from orchestrator.results.status import (
@@ -213,6 +215,18 @@ DELETE = Operation(
     summary="Delete queries and streams.",
 )  # fmt: skip
 
+PAUSE = Operation(
+    name="pause", method="POST", path="queries/{query}/pause", verb="pause",
+    parameters=QueryParameters, result=QueryPause, role=OPERATE, manner=LONG, changes=True,
+    summary="Have a query give no results, and keep its state and its place.",
+)  # fmt: skip
+
+RESUME = Operation(
+    name="resume", method="POST", path="queries/{query}/resume", verb="resume",
+    parameters=QueryParameters, result=QueryPause, role=OPERATE, manner=LONG, changes=True,
+    summary="Have a paused query go on where it was.",
+)  # fmt: skip
+
 MOVE = Operation(
     name="move", method="POST", path="fragments/{fragment}/move", verb="move",
     parameters=MoveParameters, result=MovesDocument, role=OPERATE, manner=LONG,
@@ -277,16 +291,16 @@ AUTOMATION_SET = Operation(
     summary="Have the leader propose moves, or make them, or neither; and how many an hour.",
 )  # fmt: skip
 
-PAUSE = Operation(
-    name="pause", method="POST", path="automation/pause", verb="pause",
+AUTOMATION_PAUSE = Operation(
+    name="automation-pause", method="POST", path="automation/pause", verb="automation --pause",
     parameters=PauseParameters, result=AutomationStatus, role=OPERATE, changes=True,
     summary="Have nothing planned or moved that nobody asks for.",
 )  # fmt: skip
 
-RESUME = Operation(
-    name="resume", method="POST", path="automation/resume", verb="resume",
+AUTOMATION_RESUME = Operation(
+    name="automation-resume", method="POST", path="automation/resume", verb="automation --resume",
     parameters=Parameters, result=AutomationStatus, role=OPERATE, changes=True,
-    summary="End a pause.",
+    summary="End a pause of that.",
 )  # fmt: skip
 
 DRAIN = Operation(
@@ -458,11 +472,12 @@ TOKEN_REVOKE = Operation(
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
     STATUS, HISTORY, METRICS, NODES, QUERIES, STREAMS, FRAGMENTS, OUTPUTS, DESCRIBE, TOPOLOGY,
     VERSIONS, LOGS, RECORDS, PLAN, PREVIEW, EXPLAIN, EXPLAIN_REFUSAL, MAP, PREVIEW_MAP, VALIDATE,
-    APPLY, DELETE, MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
+    APPLY, DELETE, PAUSE, RESUME, MOVE, SWITCHOVER, WITHDRAW, DRAIN, CORDON, UNCORDON,
     REBALANCE, APPLY_PLAN, MOVES, UNDO,
     MAINTENANCE, MAINTENANCE_BREAK,
     SAVEPOINTS, SAVEPOINT, SAVEPOINT_CREATE, SAVEPOINT_DELETE,
-    PROPOSALS, AUTOMATION, AUTOMATION_SET, PAUSE, RESUME,
+    PROPOSALS, AUTOMATION, AUTOMATION_SET,
+    AUTOMATION_PAUSE, AUTOMATION_RESUME,
     DRILLS, DRILL_AUDIT, DRILL, DRILL_SERIES, PREDICT, WHAT_IF, VERIFY,
     STREAM, SEND, TAIL, EVENTS, OPERATION, OPERATION_EVENTS, OPERATION_CANCEL,
     TOKENS, TOKEN_CREATE, TOKEN_REVOKE,

@@ -72,6 +72,7 @@ from orchestrator.records.fragments import (
     FragmentRecord,
     HistoryEvent,
     IssuedRecord,
+    PauseRecord,
     PlanFigures,
     PlannedRestart,
     RecoverySplit,

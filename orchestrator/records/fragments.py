@@ -89,6 +89,8 @@ class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What its statement was before, the oldest first, as long as a state may be of that."""
     restart: PlannedRestart | None = None
     """That it begins from nothing as soon as its query is changed."""
+    paused: bool = False
+    """Whether it runs nowhere until its query is resumed, and then goes on from a checkpoint."""
 
     @property
     def changing(self) -> FormerStatement | None:
@@ -103,6 +105,8 @@ class FragmentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def stopped(self) -> str | None:
         """Why it runs nowhere and is not started again; None: it runs."""
+        if self.paused:
+            return "its query is paused"
         return None if self.restarts is None else self.restarts.stopped
 
     @property
@@ -244,6 +248,16 @@ class CordonRecord(Record, frozen=True, kw_only=True):
     """Cluster clock, µs."""
     until_us: int | None = None
     """When it ends by itself; None: once somebody takes it away."""
+
+
+class PauseRecord(Record, frozen=True, kw_only=True):
+    """`/pauses/<query>`: until it is gone, a query is to give no results and to keep its place."""
+
+    query: str
+    life: int
+    """Number of the query's creation: another one of that name is not paused."""
+    asked_us: int
+    """Cluster clock, µs."""
 
 
 class DisturbedLink(LinkFault, frozen=True, kw_only=True):

@@ -131,7 +131,7 @@ def obstacles(
     if settings is not None:
         yield from _disagreements(running.settings, settings)
     for fragment in status.fragments:
-        if not fragment.redundant:
+        if not (fragment.redundant or fragment.paused):
             yield RollObstacle(
                 subject=fragment.name,
                 why=f"fragment {fragment.name} is not protected: a roll would lose its state",

@@ -83,7 +83,7 @@ class FragmentStatus(Result, frozen=True, kw_only=True):
     `snapshot_ms` are of the last state that its primary has given a new secondary,
     `checkpoint_bytes` of the state in its last checkpoint; None: there was none. `rejected` tuples
     were left out since its state began, because it fails on them. `stopped` says why it runs
-    nowhere, if it has failed too often.
+    nowhere, if it has failed too often or is `paused`.
     `lost_input` is what it lacked of its inputs when it began from nothing, by stream.
     `plan` is what its place promises, by the leader's figures; None: they are of another place, or
     there are none yet. `redo_ms` is what its secondary would have to evaluate at most if it took
@@ -110,6 +110,7 @@ class FragmentStatus(Result, frozen=True, kw_only=True):
     checkpoint_bytes: int | None = None
     rejected: int = 0
     stopped: str | None = None
+    paused: bool = False
     lost_input: dict[str, LostInput] = {}
     plan: FragmentPlan | None = None
     redo_ms: float | None = None

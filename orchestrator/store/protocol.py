@@ -89,6 +89,7 @@ from orchestrator.records import (
     NameClaim,
     NodeRecord,
     OperationRecord,
+    PauseRecord,
     ProposalRecord,
     ProposedMoves,
     QueryRecord,
@@ -207,6 +208,7 @@ PROPOSALS = RecordFolder("proposals", ProposalRecord)
 FRAGMENTS = RecordFolder("fragments", FragmentRecord)
 CHECKPOINTS = RecordFolder("checkpoints", CheckpointsRecord)
 SAVEPOINTS = RecordFolder("savepoints", SavepointRecord)
+PAUSES = RecordFolder("pauses", PauseRecord)
 CORDONS = RecordFolder("cordons", CordonRecord)
 MOVES = RecordFolder("moves", MovePlan)
 TURNS = RecordFolder("turns", TurnRecord)

@@ -63,12 +63,12 @@ def test_automation_is_set_paused_and_resumed(store: ZooKeeperStore, vivace_here
     assert "propose: the leader plans, and people apply" in vivace_here("automation").stdout
     done = vivace_here("automation", "apply", "--moves-an-hour", 5, "--bytes-an-hour", "2GB")
     assert done.returncode == 0, done.stderr
-    vivace_here("pause", "--for", "2h")
+    vivace_here("automation", "--pause", "--for", "2h")
     found = store.get(AUTOMATION)
     assert found is not None
     assert (found.record.mode, found.record.moves_an_hour) == (AutomationMode.APPLY, 5)
     assert found.record.is_paused(now_us())
-    resumed = json.loads(vivace_here("resume", "--json").stdout)
+    resumed = json.loads(vivace_here("automation", "--resume", "--json").stdout)
     assert (resumed["mode"], resumed["paused"]) == ("apply", False)
     assert vivace_here("automation", "--quiet", "at night").returncode == 2
     assert vivace_here("automation", "sometimes").returncode == 2

@@ -63,7 +63,8 @@ def automation_view(status: api.AutomationStatus) -> RenderableType:
 
 def paused(until_us: int | None) -> str:
     """That automation is paused, and for how long."""
-    return "paused until " + ("`vivace resume`" if until_us is None else clock(until_us))
+    until = "`vivace automation --resume`" if until_us is None else clock(until_us)
+    return f"paused until {until}"
 
 
 def proposal_view(found: api.ProposalStatus) -> RenderableType:

@@ -138,6 +138,8 @@ def _headline(document: api.StatusDocument) -> Text:
         text.append(f"; ! {concern}", "bold red" if position == 0 else "yellow")
     if document.fragments and not found:
         text.append("; ✓ every fragment has a warm standby", "green")
+    if held := sorted({each.query for each in document.fragments if each.paused}):
+        text.append(f"; paused: {_some(held)}", "yellow")
     empty = [each.stream for each in document.streams if _is_empty(each)]
     return text.append(f"; nothing has entered: {_some(empty)}") if empty else text
 
@@ -195,13 +197,14 @@ def concerns(document: api.StatusDocument) -> list[str]:
 
     The glossary explains each phrase.
     """
-    dead = [each.fragment for each in document.fragments if not each.primary_alive]
+    running = [each for each in document.fragments if not each.paused]
+    dead = [each.fragment for each in running if not each.primary_alive]
     late = sorted(
         ((each.recent_miss_pct or 0.0, each.stream) for each in document.outputs),
         key=lambda pair: (-pair[0], pair[1]),
     )
     late = [(pct, stream) for pct, stream in late if pct > LATE_PCT]
-    bare = [each.fragment for each in document.fragments if not each.redundant]
+    bare = [each.fragment for each in running if not each.redundant]
     slow = [
         f"{each.stream}, by {each.slipped_ms / 1000:.1f} s so far"
         for each in document.streams

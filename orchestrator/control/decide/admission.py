@@ -360,9 +360,12 @@ def _way(view: ClusterView, readers: Sequence[str]) -> str:
 def _check_changing(
     view: ClusterView, queries: Sequence[QueryManifest], changed: Collection[str]
 ) -> None:
-    """Refuse to change a query of which the last change is not agreed yet."""
+    """Refuse to change a query that is paused, or of which the last change is not agreed yet."""
     for query in queries:
         name = query.record.name
+        if name in changed and view.is_paused(name):
+            subject = f"query {name} ({query.file})"
+            raise Refused(subject, "name", name, "is paused", f"`vivace resume {name}` first.", {})
         pending = [
             found.record.key
             for found in view.fragments.values()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from orchestrator.control.decide.decision import PendingDecision
-from orchestrator.control.decide.resuming import Resumption
+from orchestrator.control.decide.resuming import Resumption, retained_ms
 from orchestrator.records import (
     CheckpointsRecord,
     FragmentRecord,
@@ -121,7 +121,11 @@ def oldest_needed(pending: PendingDecision, spec: StateSpec) -> dict[str, Stored
             return {}
         found = chosen
         stored = {
-            key: [each for each in stored[key] if _is_older(each, chosen[key])] for key in stored
+            # A paused fragment writes no others.
+            key: each
+            if pending.fragments[key].paused
+            else [one for one in each if _is_older(one, chosen[key])]
+            for key, each in stored.items()
         }
     return found
 
@@ -149,13 +153,9 @@ def needed_ms(pending: PendingDecision) -> dict[str, int]:
 
 def name_gaps(pending: PendingDecision) -> None:
     """Say of which streams a journal has dropped what a checkpoint may need."""
-    needed = needed_ms(pending)
-    for found in pending.view.hosts.values():
-        for stream, source in found.sources.items():
-            kept_ms = None if source.input is None else source.input.retained_ms
-            since_ms = needed.get(stream)
-            if kept_ms is None or since_ms is None or kept_ms <= since_ms:
-                continue
+    for stream, since_ms in needed_ms(pending).items():
+        kept_ms = retained_ms(pending.view, stream)
+        if kept_ms is not None and kept_ms > since_ms:
             pending.problems.append(
                 f"stream {stream}: its journal begins after {kept_ms} ms, and checkpoints need it "
                 f"from {since_ms} ms on. If everything died now, its queries would begin anew. "

@@ -86,6 +86,10 @@ def heal(pending: PendingDecision, name: str) -> None:
     view, record = pending.view, pending.fragments[name]
     if name in pending.resumed:
         return
+    if record.paused:
+        if _is_lost(pending, record):
+            _begin_again(pending, record)
+        return
     if (why := record.stopped) is not None:
         problem = f"{name} is stopped: {why}. Start it again with a statement that can evaluate "
         pending.problems.append(problem + "such tuples, or with `onError: skip`: `vivace apply`")
@@ -345,6 +349,13 @@ def _end(pending: PendingDecision, record: FragmentRecord) -> str:
     return f"{node} has stepped down" if pending.view.alive(record.primary) else f"{node} is gone"
 
 
+def _lost(pending: PendingDecision, record: FragmentRecord) -> str:
+    """Why a fragment goes on from a checkpoint, or from nothing."""
+    if record.paused:
+        return "its query is resumed"
+    return f"{_end(pending, record)} and nobody can take over"
+
+
 def _succeed(pending: PendingDecision, record: FragmentRecord, *, patient: bool) -> None:
     """See that some replica acts for a primary that has stepped down for a newer epoch.
 
@@ -399,6 +410,8 @@ def _where(begins: Beginning) -> str:
 def _is_lost(pending: PendingDecision, record: FragmentRecord) -> bool:
     """Whether no replica of a fragment is left, as `heal` judges."""
     view = pending.view
+    if record.paused and not view.begins:
+        return not view.is_paused(record.query)
     if record.stopped is not None or view.begins:
         return False
     if view.alive(record.primary):
@@ -474,9 +487,7 @@ def _resume(
     epochs = {record.fragment: _newest_epoch(pending, record) + 1}
     put_retimed(pending, retimed(planning, epochs), SHARES)
     (renewed,) = new_records(planning, plan, epochs)
-    detail = (
-        f"{_end(pending, record)} and nobody can take over; epoch {renewed.epoch} goes on from "
-    )
+    detail = f"{_lost(pending, record)}; epoch {renewed.epoch} goes on from "
     detail += f"{spelled(checkpoint, pending.now_us)}, on {renewed.primary.node}"
     pending.change_fragment(
         renewed,
@@ -526,7 +537,7 @@ def _start_over(
     planning = pending.planning
     begins = undelivered(pending, record)
     if isinstance(begins, str):
-        problem = f"{record.key}: {_end(pending, record)} and nobody can take over; it starts over "
+        problem = f"{record.key}: {_lost(pending, record)}; it starts over "
         pending.problems.append(f"{problem}once site {begins} says up to where it has the results")
         return
     planning.running.pop(record.fragment, None)
@@ -536,7 +547,7 @@ def _start_over(
     epochs = {record.fragment: record.epoch + 1}
     put_retimed(pending, retimed(planning, epochs), SHARES)
     (renewed,) = new_records(planning, plan, epochs)
-    detail = f"{_end(pending, record)} and nobody can take over; epoch {renewed.epoch} "
+    detail = f"{_lost(pending, record)}; epoch {renewed.epoch} "
     detail += f"begins from nothing on {renewed.primary.node}"
     if begins is not None:
         detail += f", {_where(begins)}"

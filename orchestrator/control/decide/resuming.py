@@ -23,8 +23,17 @@ from dataclasses import dataclass, field
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.undelivered import undelivered
 from orchestrator.control.observe.dataflow import Fragment
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.records import StoredCheckpoint
 from streams.vectors.chunk import NO_WATERMARK
+
+
+def retained_ms(view: ClusterView, stream: str) -> int | None:
+    """Event time after which the journal of a stream begins; None: it has none, or is away."""
+    entering = view.entering.get(stream)
+    site = None if entering is None else view.hosts.get(entering.feeding_site)
+    source = None if site is None else site.sources.get(stream)
+    return None if source is None or source.input is None else source.input.retained_ms
 
 
 @dataclass(slots=True)
@@ -118,7 +127,7 @@ class Resumption:
         for each in reversed(listed):
             if each.generation != record.generation or each.inputs.keys() != fragment.inputs.keys():
                 why = "those that there are were taken of another statement"
-            elif (unread := self._unreadable(each)) is not None:
+            elif (unread := self._unreadable(each, now=begins_known)) is not None:
                 why = unread
                 self.unreadable.add(fragment.key)
             elif until_ms is None or each.log_base.watermark_ms <= until_ms:
@@ -126,16 +135,25 @@ class Resumption:
         self.reasons[fragment.key] = why
         return None
 
-    def _unreadable(self, checkpoint: StoredCheckpoint) -> str | None:
-        """Why the input that follows a checkpoint cannot be had again; None: it can."""
+    def _unreadable(self, checkpoint: StoredCheckpoint, *, now: bool) -> str | None:
+        """Why the input that follows a checkpoint cannot be had again; None: it can.
+
+        Parameters
+        ----------
+        now
+            Whether it is to be had by what journals have now.
+        """
         streams = self.pending.planning.streams
-        for stream, (generation, _) in checkpoint.inputs.items():
+        for stream, (generation, position) in checkpoint.inputs.items():
             if (entering := streams.get(stream)) is None:
                 continue
             if not entering.spec.resumes:
                 return f"stream {stream} is read once"
             if entering.running.generation != generation:
                 return f"stream {stream} has begun anew"
+            kept_ms = retained_ms(self.pending.view, stream) if now else None
+            if kept_ms is not None and position.watermark_ms < kept_ms:
+                return f"the journal of stream {stream} begins after {kept_ms} ms"
         return None
 
     def _below(self, key: str) -> set[str]:

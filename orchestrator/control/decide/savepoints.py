@@ -94,7 +94,7 @@ def _take(pending: PendingDecision, found: Versioned[SavepointRecord]) -> None:
         and key not in resumption.unreadable
         and _writes(pending, key)
     ]
-    if awaited and pending.now_us - record.asked_us < _patience_us(spec):
+    if awaited and pending.now_us - record.asked_us < patience_us(spec):
         return
     left_out = {
         key: resumption.reasons.get(key, "there is no checkpoint of it")
@@ -153,7 +153,7 @@ def _note_journals(pending: PendingDecision, found: Versioned[SavepointRecord]) 
                 _fail(pending, found, why)
                 return
             journals[stream] = copy
-        elif spec is None or pending.now_us - record.asked_us > 2 * _patience_us(spec):
+        elif spec is None or pending.now_us - record.asked_us > 2 * patience_us(spec):
             _fail(pending, found, f"site {site} does not copy the journal of stream {stream}")
             return
     if journals != record.journals:
@@ -184,7 +184,8 @@ def _writes(pending: PendingDecision, key: str) -> bool:
     return any(each.output_watermark_ms is not None for each in reports)
 
 
-def _patience_us(spec: StateSpec) -> float:
+def patience_us(spec: StateSpec) -> float:
+    """For how long newer checkpoints are awaited."""
     return max(PATIENCE_US, 2 * spec.every_ms * 1000)
 
 

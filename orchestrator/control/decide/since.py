@@ -43,7 +43,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
             if seen is None or seen != replace(only, primary_report=seen.primary_report):
                 seen = only
             unlisted[name] = seen
-        if not view.protected(record):
+        if not (record.paused or view.protected(record)):
             since_us = before.unprotected_since_us.get(name) if before else None
             if since_us is None:
                 since_us = _lost_us(None if known is None else known.record, record, now_us)

@@ -35,6 +35,7 @@ from orchestrator.control.decide.leaving import empty_leaving_hosts, may_end, re
 from orchestrator.control.decide.maintenance import keep_slot
 from orchestrator.control.decide.misjudged_costs import note_drift, suggest_costs
 from orchestrator.control.decide.moving import pursue
+from orchestrator.control.decide.pausing import checkpoints_us, name_lost_input, pause_queries
 from orchestrator.control.decide.placing import place_new
 from orchestrator.control.decide.proposing import take_consents
 from orchestrator.control.decide.record_steps import reduce_records
@@ -104,6 +105,7 @@ def decide(
     pending.attempt("versions", lambda: reduce_records(pending))
     pending.attempt("streams", lambda: retire_streams(pending))
     pending.attempt("checkpoints", lambda: keep_checkpoints(pending))
+    pending.attempt("pauses", lambda: pause_queries(pending))
     # Producers first: where they are decides where their consumers stand.
     for fragment in view.dataflow.fragments.values():
         if fragment.key in pending.fragments and fragment.key in view.fragments:
@@ -122,6 +124,7 @@ def decide(
     pending.attempt(AUTOMATION, lambda: automate(pending))
     choose_again(pending)
     pending.attempt("checkpoints", lambda: name_gaps(pending))
+    pending.attempt("pauses", lambda: name_lost_input(pending))
     pending.attempt("savepoints", lambda: take_savepoints(pending))
     pending.attempt("load", lambda: _name_overload(pending))
     pending.attempt("load", lambda: name_late_hosts(pending))
@@ -193,7 +196,7 @@ def _assign(pending: PendingDecision) -> None:
         kept(pending),
         leave,
         needed_ms(pending),
-        wanted_us(pending),
+        max(wanted_us(pending), checkpoints_us(pending)),
         saves(view),
     )
     broken = view.broken(ASSIGNMENTS)

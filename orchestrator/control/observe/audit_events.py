@@ -138,7 +138,7 @@ def _overload(before: ClusterView, after: ClusterView) -> Iterator[tuple[str, st
 def _redundancy(before: ClusterView, after: ClusterView, now_us: int) -> Iterator[HistoryEvent]:
     for name, found in sorted(after.fragments.items()):
         old, record = before.fragments.get(name), found.record
-        if old is None or _untold(before, old.record) or _untold(after, record):
+        if old is None or record.paused or _untold(before, old.record) or _untold(after, record):
             continue
         was, protected = before.protected(old.record), after.protected(record)
         if protected and not was and record.secondary is not None:

@@ -28,6 +28,7 @@ from orchestrator.records import (
     MovePlan,
     NodeKind,
     NodeRecord,
+    PauseRecord,
     ProposalRecord,
     ProposedMoves,
     QueryRecord,
@@ -59,6 +60,7 @@ from orchestrator.store.protocol import (
     MAINTENANCE,
     MOVES,
     NODES,
+    PAUSES,
     PROPOSAL,
     PROPOSALS,
     QUERIES,
@@ -136,6 +138,8 @@ class ClusterView:
         The checkpoints of fragments, by the same names.
     requests, proposals
         What clients ask for, and what the leader has answered, by name.
+    pauses
+        By query.
     cordons
         By node.
     moves
@@ -203,6 +207,7 @@ class ClusterView:
     proposals: Mapping[str, Versioned[ProposalRecord]] = field(default_factory=_nothing)
     assignments: Mapping[str, Versioned[Assignment]] = field(default_factory=_nothing)
     savepoints: Mapping[str, Versioned[SavepointRecord]] = field(default_factory=_nothing)
+    pauses: Mapping[str, Versioned[PauseRecord]] = field(default_factory=_nothing)
     cordons: Mapping[str, Versioned[CordonRecord]] = field(default_factory=_nothing)
     moves: Mapping[str, Versioned[MovePlan]] = field(default_factory=_nothing)
     links: Mapping[str, Versioned[DisturbedLink]] = field(default_factory=_nothing)
@@ -568,8 +573,16 @@ class ClusterView:
 
     @property
     def unprotected(self) -> list[str]:
-        """Names of the fragments that are not protected."""
-        return [name for name, f in self.fragments.items() if not self.protected(f.record)]
+        """Names of the fragments that run or should, and are not protected."""
+        records = {name: found.record for name, found in self.fragments.items()}
+        return [name for name, r in records.items() if not (r.paused or self.protected(r))]
+
+    def is_paused(self, query: str) -> bool:
+        """Whether somebody wants a query to pause. Who wrote what cannot be read meant it."""
+        found, paused = self.queries.get(query), self.pauses.get(query)
+        if found is None or paused is None:
+            return query in self.broken(PAUSES)
+        return paused.record.life == self.number_of(found)
 
     def settled(self, record: FragmentRecord) -> bool:
         """Whether exactly the replicas of the record run, each in the role that it names."""
@@ -626,6 +639,7 @@ def read_view(store: RecordReader) -> ClusterView:
         proposals=proposals,
         requests=requests,
         savepoints=_sound(store, SAVEPOINTS, invalid, lambda record: record.name),
+        pauses=_sound(store, PAUSES, invalid, lambda record: record.query),
         cordons=_sound(store, CORDONS, invalid, lambda record: record.node),
         moves=_sound(store, MOVES, invalid, lambda record: record.name),
         links=_sound(store, LINKS, invalid, lambda record: record.name),

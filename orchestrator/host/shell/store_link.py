@@ -279,7 +279,8 @@ class StoreLink:
             found = self.store.get(fragment_key(each.query, each.fragment))
             if found is None or found.record.generation != each.generation:
                 continue
-            if found.record.epoch < status.epoch or found.record.primary == self.replica_of:
+            runs_here = found.record.primary == self.replica_of and found.record.stopped is None
+            if found.record.epoch < status.epoch or runs_here:
                 return True
         return False
 

@@ -186,6 +186,25 @@ class SavepointWanted(Fault, frozen=True, kw_only=True, tag="savepoint"):
         return f"at-{self.at_ms}"
 
 
+class QueryPaused(Fault, frozen=True, kw_only=True, tag="query-pause"):
+    """Somebody has a query pause, and go on at the end.
+
+    Attributes
+    ----------
+    query
+        Its name. If it cannot pause, another one that can takes its place.
+    leader_writes
+        The leader dies when it is about to do the write after so many to the store, and another
+        one stands for election at once; None: it lives.
+    resuming
+        Whether it does so when the query is to go on, instead of when it is to pause.
+    """
+
+    query: str
+    leader_writes: int | None = None
+    resuming: bool = False
+
+
 class Linked(Fault, frozen=True, kw_only=True):
     """Base of faults of a link.
 
@@ -254,6 +273,7 @@ AnyFault = (
     | StoreAway
     | Everything
     | SavepointWanted
+    | QueryPaused
     | LinkCut
     | Delay
     | Break

@@ -30,6 +30,15 @@ class Arrival:
     delivery: Deliver
 
 
+@dataclass(frozen=True, slots=True)
+class PausedSpan:
+    """Outputs of a paused query, from when nothing of it ran until it was to go on."""
+
+    streams: tuple[str, ...]
+    since_us: int
+    until_us: int
+
+
 @dataclass(slots=True)
 class Observed:
     """All that the checks look at.
@@ -69,6 +78,8 @@ class Observed:
         Fragments of which a checkpoint was listed when everything died last; None: it never did.
     together
         Fragments whose replicas may die together at the end, though others may be apart.
+    silences
+        When queries were paused.
     elsewhere
         What was not as promised of savepoints, and of the clusters that went on from them.
     """
@@ -100,6 +111,7 @@ class Observed:
     healed: bool = False
     kept: set[str] | None = None
     together: list[str] = field(default_factory=list[str])
+    silences: list[PausedSpan] = field(default_factory=list[PausedSpan])
     elsewhere: list[str] = field(default_factory=list[str])
 
     @property

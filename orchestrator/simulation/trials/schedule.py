@@ -35,6 +35,7 @@ from orchestrator.simulation.trials.faults import (
     Linked,
     Observe,
     Pause,
+    QueryPaused,
     Restart,
     SavepointWanted,
     Slow,
@@ -126,7 +127,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return whole if self.queries is None else whole.with_queries(self.queries)
 
 
-EVERYTHING, SAVEPOINT = "everything", "savepoint"
+EVERYTHING, SAVEPOINT, QUERY_PAUSE = "everything", "savepoint", "query-pause"
+OF_CHECKPOINTS = EVERYTHING, SAVEPOINT, QUERY_PAUSE
 """Kinds that are drawn only if they are chosen, and then clusters keep checkpoints."""
 
 CHECKPOINTS_MS = 200.0, 3000.0
@@ -318,6 +320,16 @@ def _savepoint(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFau
     )
 
 
+def _query_pause(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
+    return QueryPaused(
+        at_ms=at_ms,
+        for_ms=_lasting(rng, 200, 8000),
+        query=_pick(rng, [query.name for query in setting.queries]),
+        leader_writes=int(rng.integers(0, 12)) if rng.random() < 0.5 else None,
+        resuming=bool(rng.random() < 0.5),
+    )
+
+
 KINDS: dict[str, Draw] = {
     "crash": _crash,
     "site": _site,
@@ -336,10 +348,11 @@ KINDS: dict[str, Draw] = {
     "clock": _clock,
     EVERYTHING: _everything_dies,
     SAVEPOINT: _savepoint,
+    QUERY_PAUSE: _query_pause,
 }
 """The kinds of faults that can be chosen, by name."""
 
-USUAL = tuple(name for name in KINDS if name not in (EVERYTHING, SAVEPOINT))
+USUAL = tuple(name for name in KINDS if name not in OF_CHECKPOINTS)
 """Those that are drawn if none is chosen."""
 
 WEIGHTS = {"crash": 4.0, "site": 2.0, "pause": 2.0, "cut": 2.0, "one-way": 2.0}
@@ -398,7 +411,7 @@ def random_schedule(
     for observer in observers:
         faults = [_turned(more, fault, observer.name) for fault in faults]
     checkpoints_ms = None
-    if EVERYTHING in kinds or SAVEPOINT in kinds:
+    if not {*OF_CHECKPOINTS}.isdisjoint(kinds):
         checkpoints_ms = float(_round(np.random.default_rng((seed, 16)).uniform(*CHECKPOINTS_MS)))
     return Schedule(
         checkpoints_ms=checkpoints_ms,

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from orchestrator.records import NodeKind, SavepointRecord, SavepointState
+from orchestrator.control.decide.pausing import check_pause, check_resume
+from orchestrator.control.observe.view import ClusterView, read_view
+from orchestrator.errors import Refused, VivaceError
+from orchestrator.records import NodeKind, PauseRecord, SavepointRecord, SavepointState
 from orchestrator.simulation.trials.exposure import Exposure
 from orchestrator.simulation.trials.faults import (
     AnyFault,
@@ -21,6 +24,7 @@ from orchestrator.simulation.trials.faults import (
     Everything,
     LinkCut,
     Pause,
+    QueryPaused,
     Restart,
     SavepointWanted,
     Slow,
@@ -28,14 +32,28 @@ from orchestrator.simulation.trials.faults import (
     StoreCut,
     event_text,
 )
-from orchestrator.simulation.trials.observed import Observed
+from orchestrator.simulation.trials.observed import Observed, PausedSpan
 from orchestrator.simulation.world.candidates import Candidates
 from orchestrator.simulation.world.hosts import SimulatedHost
 from orchestrator.simulation.world.world import World
-from orchestrator.store.protocol import CHECKPOINTS, SAVEPOINTS
+from orchestrator.store.protocol import CHECKPOINTS, PAUSES, SAVEPOINTS, Store
 
 AGAIN_US = 20_000
 """Between two looks for what is awaited."""
+
+
+ARRIVES_US = 2_000_000
+"""What was sent before all has stopped arrives by then."""
+
+
+def _can_pause(view: ClusterView, query: str) -> bool:
+    if query in view.pauses:
+        return False
+    try:
+        check_pause(view, query)
+    except VivaceError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +116,8 @@ class Strikes:
                 self._end_everything(fault)
             case SavepointWanted():
                 self._want_savepoint(fault)
+            case QueryPaused():
+                self._pause_query(fault)
             case StoreAway(stopped=stopped):
                 self.world.server.go_away()
                 returns = self.world.end_all_sessions if stopped else self.world.server.come_back
@@ -185,6 +205,79 @@ class Strikes:
             if found is not None:
                 deleted = structs.replace(found.record, state=SavepointState.DELETED)
                 store.update(SAVEPOINTS.key(fault.name), deleted, found.version)
+
+    def _pause_query(self, fault: QueryPaused) -> None:
+        """Write the wish as a client does, and later have the query go on."""
+
+        def ask(store: Store, view: ClusterView) -> None:
+            names = sorted(view.queries, key=lambda name: (name != fault.query, name))
+            name = next((each for each in names if _can_pause(view, each)), None)
+            if name is None:
+                self.observed.note("fault", "no query can pause")
+                return
+            life = view.number_of(view.queries[name])
+            record = PauseRecord(query=name, life=life, asked_us=self.world.now_us)
+            store.create(PAUSES.key(name), record)
+            self._kill_leader(None if fault.resuming else fault.leader_writes)
+            silent: list[int] = []
+            self._once_silent(name, silent)
+            self._after(fault, lambda: self._in_store(lambda s, v: resume(s, v, name, silent)))
+
+        def resume(store: Store, view: ClusterView, name: str, silent: list[int]) -> None:
+            if (found := view.pauses.get(name)) is None:
+                # The query was deleted meanwhile.
+                return
+            try:
+                check_resume(view, name)
+            except Refused:
+                self._later(lambda: self._in_store(lambda s, v: resume(s, v, name, silent)))
+                return
+            store.delete(PAUSES.key(name), found.version)
+            made = [each.name for each in view.dataflow.of(name)]
+            streams = tuple(sorted({*made} & self.observed.arrivals.keys()))
+            for since_us in silent:
+                self.observed.silences.append(PausedSpan(streams, since_us, self.world.now_us))
+            self._kill_leader(fault.leader_writes if fault.resuming else None)
+
+        self._in_store(ask)
+
+    def _kill_leader(self, writes: int | None) -> None:
+        """Have the leader die after some writes, and another one stand for election."""
+        if writes is not None:
+            for name in self.candidates.leading:
+                self.candidates.kill_after(name, writes)
+                self.candidates.stand()
+
+    def _once_silent(self, query: str, silent: list[int]) -> None:
+        """Note when nothing of a paused query has run for a while."""
+
+        def look(store: Store, view: ClusterView) -> None:
+            if query not in view.pauses:
+                return
+            records = [f.record for f in view.fragments.values() if f.record.query == query]
+            runs = {
+                name
+                for host in self.world.hosts.values()
+                if host.runs
+                for name in host.core.replica_manager.replicas
+            }
+            if not all(each.paused for each in records) or runs & {r.fragment for r in records}:
+                self._later(lambda: self._in_store(look))
+            else:
+                silent.append(self.world.now_us + ARRIVES_US)
+
+        self._in_store(look)
+
+    def _in_store(self, act: Callable[[Store, ClusterView], None]) -> None:
+        """Do something with the store, as soon as it can be reached."""
+        if self.world.server.away:
+            self._later(lambda: self._in_store(act))
+            return
+        with closing(self.world.server.connect()) as store:
+            act(store, read_view(store))
+
+    def _later(self, act: Callable[[], None]) -> None:
+        self.world.at(self.world.now_us + AGAIN_US, act)
 
     def _once_copied(self, fault: SavepointWanted, until_us: int) -> None:
         """Damage what is to be copied, or let the folder take nothing, once a copy is there."""

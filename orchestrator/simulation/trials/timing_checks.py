@@ -29,7 +29,7 @@ RECOVERS_MS = 2500.0
 IN_TIME_MS = 1000.0
 """Latency once an overload is over."""
 
-NO_BOUND = frozenset({"clock", "slow", "delay", "replaced", "disk", "everything"})
+NO_BOUND = frozenset({"clock", "slow", "delay", "replaced", "disk", "everything", "query-pause"})
 """Kinds of faults after which output may be late for as long as they last."""
 
 CREDIT_MS = CREDIT_US / 1000
@@ -51,6 +51,18 @@ def timing(seen: Observed, calm: Callable[[], Observed]) -> Iterator[str]:
     """
     yield from _overload(seen, calm)
     yield from _bound(seen)
+    yield from _silent(seen)
+
+
+def _silent(seen: Observed) -> Iterator[str]:
+    """A paused query gives no results until it is to go on."""
+    for silence in seen.silences:
+        for stream in silence.streams:
+            for arrival in seen.arrivals[stream]:
+                if silence.since_us < arrival.at_us < silence.until_us:
+                    at_ms = (arrival.at_us - seen.began_us) / 1000
+                    yield f"pause: {stream} had results at {at_ms:.0f} ms, and was paused"
+                    break
 
 
 def _overload(seen: Observed, calm: Callable[[], Observed]) -> Iterator[str]:

@@ -72,17 +72,17 @@ def test_what_is_not_given_stays_as_it_is_and_the_history_tells_who_wanted_it(
 def test_a_pause_lasts_for_a_while_or_until_it_is_ended(
     cluster: AutomatedCluster, connected: api.Cluster
 ) -> None:
-    for_good = carry_out(table.PAUSE, connected, PauseParameters())
+    for_good = carry_out(table.AUTOMATION_PAUSE, connected, PauseParameters())
     assert (for_good.paused, for_good.paused_until_us) == (True, None)
     assert for_good.rests == "it is paused"
     before_us = now_us()
-    lasting = carry_out(table.PAUSE, connected, PauseParameters(for_s=7200))
+    lasting = carry_out(table.AUTOMATION_PAUSE, connected, PauseParameters(for_s=7200))
     assert lasting.paused_until_us is not None
     assert lasting.paused_until_us >= before_us + 7_200_000_000
     seen = carry_out(table.STATUS, connected, NOTHING)
     assert seen.automation_paused
     assert seen.automation_paused_until_us == lasting.paused_until_us
-    ended = carry_out(table.RESUME, connected, NOTHING)
+    ended = carry_out(table.AUTOMATION_RESUME, connected, NOTHING)
     assert (ended.paused, ended.paused_until_us, ended.rests) == (False, None, None)
     assert cluster.view().automation.mode is AutomationMode.PROPOSE
 
