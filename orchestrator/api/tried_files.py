@@ -134,7 +134,9 @@ def found_rows(
         if record is None:
             return shown
         found = replace(shown.form, columns=record.columns, fields=record.fields)
-        return InferredForm(form=found)
+        known = {path[0] for path in found.paths.values()}
+        more = dict.fromkeys(shown.form.columns.keys() - known, "nothing describes it")
+        return InferredForm(form=found, left_out={**shown.left_out, **more})
 
     file = stdin if asked.path == PIPE else files.enter_context(opened(Path(asked.path)))
     if asked.suffix is None or asked.suffix in LINES:

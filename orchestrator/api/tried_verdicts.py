@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 from orchestrator.api.recomputing import compared_again, spark_session
 from orchestrator.api.tried_files import AskedFile
 from orchestrator.api.tried_inputs import open_input, stream_record
+from orchestrator.api.tried_outputs import STREAM
 from orchestrator.api.tried_query import TriedQuery
 from orchestrator.edges.sources.formats.inference import TimeColumn
+from orchestrator.errors import InvalidInput
 from orchestrator.folders import scratch_folder
 from orchestrator.progress import Progress
 from orchestrator.results.verification import EvaluatedAgain, OutputVerdict
@@ -50,6 +52,10 @@ def expected_rows(
             stdin,
             is_sorted=True,
         )
+        if more := sorted(opened.told.left_out.keys() - {STREAM}):
+            problem = f"the result has no column {more[0]}"
+            remedy = f"Expect {', '.join((TIMESTAMP, *columns))}."
+            raise InvalidInput(asked.path, output, None, problem, remedy)
         return pa.Table.from_batches([one.rows for one in opened.chunks()], schema=opened.schema)
 
 

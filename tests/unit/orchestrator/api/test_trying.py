@@ -383,6 +383,21 @@ class TestExpectation:
         with pytest.raises(InvalidInput, match="column celsius is missing"):
             tried(HOT, str(readings), expected=[str(path)])
 
+    @pytest.mark.parametrize(
+        ("name", "rows"),
+        [
+            ("e.csv", ("_ts,sensor,celsius,room", "1782907201000,roof,30.1,attic")),
+            ("e.jsonl", ('{"_ts": 1, "sensor": "roof", "celsius": 30.1, "room": "attic"}',)),
+            ("e.jsonl", ('{"_ts": 1, "sensor": "roof", "celsius": 30.1, "room": [1, 2]}',)),
+        ],
+    )
+    def test_a_column_that_the_result_lacks_is_not_expected_in_silence(
+        self, readings: Path, tmp_path: Path, name: str, rows: tuple[str, ...]
+    ) -> None:
+        path = written(tmp_path, name, *rows)
+        with pytest.raises(InvalidInput, match="the result has no column room"):
+            tried(HOT, str(readings), expected=[str(path)])
+
 
 def test_what_a_statement_fails_on_ends_it_or_is_left_out_if_the_query_says_so(
     tmp_path: Path,
