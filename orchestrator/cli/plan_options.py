@@ -54,4 +54,9 @@ def agreed(question: str, ask: Callable[[str], str] = input) -> bool:
         problem, remedy = "is missing, and nobody can be asked", "Say --yes, or --dry-run."
         raise api.InvalidInput("command line", "--yes", None, problem, remedy)
     messages().print(f"{question} [y/N] ", end="", markup=False)
-    return ask("").strip().lower() in ("y", "yes")
+    try:
+        said = ask("")
+    except EOFError:
+        # Ctrl-D.
+        return False
+    return said.strip().lower() in ("y", "yes")

@@ -72,7 +72,7 @@ def read_plan(file: Path) -> PlanFile:
     text = read_text(file)
     try:
         plan = msgspec.json.decode(text, type=PlanFile)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         remedy = "`vivace rebalance --out plan.json` writes one; manifests are named with -f."
         raise InvalidInput(str(file), "", None, f"is no plan: {error}", remedy) from None
     # Its digest says nothing of fields that a plan does not have.

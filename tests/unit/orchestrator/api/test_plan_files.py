@@ -228,11 +228,11 @@ def test_a_file_with_fields_that_no_plan_has_was_changed(
         assert refused.value.file == str(other)
 
 
-@pytest.mark.parametrize(("text", "told"), [("{", "is no plan"), ('{"a": 1}', "is no plan")])
-def test_a_file_that_is_no_plan_is_named(tmp_path: Path, text: str, told: str) -> None:
+@pytest.mark.parametrize("text", ["{", '{"a": 1}', '{"a":' * 100_000], ids=["{", "a", "deep"])
+def test_a_file_that_is_no_plan_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "plan.json"
     file.write_text(text)
-    with pytest.raises(InvalidInput, match=told) as refused:
+    with pytest.raises(InvalidInput, match="is no plan") as refused:
         read_plan(file)
     assert refused.value.file == str(file)
 
@@ -257,6 +257,19 @@ def test_undo_is_not_carried_out_where_nobody_can_be_asked(
     monkeypatch.setattr("sys.stdin", io.StringIO())
     with pytest.raises(InvalidInput, match="nobody can be asked"):
         agreed("Move them back?")
+
+
+@pytest.mark.parametrize(("said", "agrees"), [("y", True), ("n", False), (None, False)])
+def test_whoever_ends_the_input_at_the_question_does_not_agree(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, agrees: bool
+) -> None:
+    def ask(_: str) -> str:
+        if said is None:
+            raise EOFError
+        return said
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    assert agreed("Move them back?", ask) == agrees
 
 
 def test_a_plan_is_a_document_that_says_its_format() -> None:
