@@ -109,7 +109,7 @@ PAPER = Paper(
                     curves=tuple(
                         Curve(
                             label=label,
-                            benchmark="deadline",
+                            report="deadline",
                             pattern=rf"sim\.{key}\.dmr_pct\.(?P<x>\d+)",
                         )
                         for key, (label, _) in COMBINATIONS.items()

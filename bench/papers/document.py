@@ -63,14 +63,14 @@ def _row(row: Row, reports: Reports) -> dict[str, Any]:
 
 
 def _reading(reading: Reading, reports: Reports) -> dict[str, Any]:
-    report = reports.get(reading.benchmark, {"failed": "it was not run"})
+    report = reports.get(reading.report, {"failed": "it was not run"})
     found = reading.of(report.get("figures", {}))
     missing = ""
     if found is None:
         why = report.get("failed", "its report has no such figure; a whole run may")
-        missing = f"run bench-{reading.benchmark}: {why}"
+        missing = f"run bench-{report.get('benchmark', reading.report)}: {why}"
     return {
-        "benchmark": reading.benchmark,
+        "report": reading.report,
         "formula": reading.formula.value,
         "keys": list(reading.keys),
         "value": found,
@@ -91,7 +91,7 @@ def _plot(plot: Plot, reports: Reports) -> dict[str, Any]:
 
 
 def _curve(curve: Curve, reports: Reports) -> dict[str, Any]:
-    figures: Mapping[str, float] = reports.get(curve.benchmark, {}).get("figures", {})
+    figures: Mapping[str, float] = reports.get(curve.report, {}).get("figures", {})
     pattern = re.compile(curve.pattern)
     places = "x" in pattern.groupindex
     points: list[tuple[float, float]] = []
@@ -105,7 +105,7 @@ def _curve(curve: Curve, reports: Reports) -> dict[str, Any]:
             level = found
     return {
         "label": curve.label,
-        "benchmark": curve.benchmark,
+        "report": curve.report,
         "pattern": curve.pattern,
         "points": [list(point) for point in sorted(points)],
         "level": level,

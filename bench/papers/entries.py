@@ -28,15 +28,15 @@ class Reading:
 
     Attributes
     ----------
-    benchmark
-        Whose report.
+    report
+        Its name (`Run.report`).
     keys
         Figures of it.
     places
         Of `PLACE_OF_LEAST`: the place of each key.
     """
 
-    benchmark: str
+    report: str
     keys: tuple[str, ...]
     formula: Formula = Formula.VALUE
     places: tuple[float, ...] = ()
@@ -102,7 +102,7 @@ class Curve:
     """
 
     label: str
-    benchmark: str
+    report: str
     pattern: str
 
 
@@ -162,17 +162,17 @@ class Paper:
     figures: tuple[Figure, ...]
 
 
-def value(benchmark: str, key: str) -> Reading:
+def value(report: str, key: str) -> Reading:
     """A figure as it is."""
-    return Reading(benchmark=benchmark, keys=(key,))
+    return Reading(report=report, keys=(key,))
 
 
-def derived(benchmark: str, formula: Formula, *keys: str) -> Reading:
+def derived(report: str, formula: Formula, *keys: str) -> Reading:
     """What a formula makes of some figures."""
-    return Reading(benchmark=benchmark, keys=keys, formula=formula)
+    return Reading(report=report, keys=keys, formula=formula)
 
 
-def place_of_least(benchmark: str, key: str, places: tuple[float, ...]) -> Reading:
+def place_of_least(report: str, key: str, places: tuple[float, ...]) -> Reading:
     """Where the least figure is; `{}` in the key stands for the place."""
     keys = tuple(key.format(f"{place:g}") for place in places)
-    return Reading(benchmark=benchmark, keys=keys, formula=Formula.PLACE_OF_LEAST, places=places)
+    return Reading(report=report, keys=keys, formula=Formula.PLACE_OF_LEAST, places=places)

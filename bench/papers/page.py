@@ -44,9 +44,10 @@ def page(document: Mapping[str, Any]) -> str:
 
 def _runs(document: Mapping[str, Any]) -> str:
     rows: list[str] = []
-    for name, report in document["reports"].items():
+    for report in document["reports"].values():
         told = report.get("failed") or f"commit {report['commit'][:8] or 'unknown'}"
-        command = " ".join(["python -m bench run", name, *report.get("arguments", ())])
+        benchmark, arguments = report["benchmark"], report.get("arguments", ())
+        command = " ".join(["python -m bench run", benchmark, *arguments])
         rows.append(f"<tr><td><code>{_text(command)}</code></td><td>{_text(told)}</td></tr>")
     kind = (
         "This was a quick run: few repetitions, to see that it works, not to quote."
@@ -87,7 +88,7 @@ def _cell(reading: Mapping[str, Any] | None) -> str:
         return "<td class='n'></td>"
     if reading["value"] is None:
         return f"<td class='why'>{_text(reading['missing'])}</td>"
-    told = f"{reading['benchmark']}: " + f" {reading['formula']} ".join(reading["keys"])
+    told = f"{reading['report']}: " + f" {reading['formula']} ".join(reading["keys"])
     return f"<td class='n' title='{escape(told)}'>{_number(reading['value'])}</td>"
 
 

@@ -16,12 +16,12 @@ def _hb(part: str) -> Plot:
         curves += [
             Curve(
                 label=f"HB, {number}",
-                benchmark=LOOPS,
+                report=LOOPS,
                 pattern=rf"fig8\.{part}\.{number}\.hb_(?P<x>\d+)\.relative",
             ),
             Curve(
                 label=f"DTS, {number}",
-                benchmark=LOOPS,
+                report=LOOPS,
                 pattern=rf"fig8\.{part}\.{number}\.dts\.relative",
             ),
         ]

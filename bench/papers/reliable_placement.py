@@ -54,7 +54,7 @@ def _load(label: str, key: str, quoted: tuple[float, float], ours: str) -> list[
 
 def _usage(label: str, key: str) -> Curve:
     pattern = rf"{key}\.network_usage_after\.(?P<x>\d+)"
-    return Curve(label=label, benchmark=BENCHMARK, pattern=pattern)
+    return Curve(label=label, report=BENCHMARK, pattern=pattern)
 
 
 def _share(of: str, label: str) -> Row:

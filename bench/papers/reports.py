@@ -22,8 +22,8 @@ from bench.registry import benchmarks
 from bench.report import ROOT, commit
 
 Report = dict[str, Any]
-"""`commit`, `arguments` and `figures`; or `failed`: why there are none, with the `status` of its
-process if it was run."""
+"""`benchmark`; `commit`, `arguments` and `figures`, or `failed`: why there are none, with the
+`status` of its process if it was run."""
 
 LOG_LINES = 3
 """Last lines of a failed benchmark that are kept."""
@@ -35,6 +35,8 @@ class Run:
 
     Attributes
     ----------
+    part
+        Names its report beside that of another run of the benchmark.
     alone
         Whether it measures times.
     whole, quick
@@ -42,9 +44,15 @@ class Run:
     """
 
     benchmark: str
+    part: str = ""
     alone: bool = False
     whole: tuple[str, ...] = ()
     quick: tuple[str, ...] | None = ("--quick",)
+
+    @property
+    def report(self) -> str:
+        """Name of its report."""
+        return "_".join(filter(None, (self.benchmark, self.part)))
 
     def arguments(self, *, quick: bool) -> tuple[str, ...] | None:
         """Its arguments in this run."""
@@ -56,6 +64,7 @@ def _only(*kinds: str) -> tuple[str, ...]:
 
 
 PUSHED_DOWN = _only("fig5", "fig6", "naive")
+EXECUTORS = _only("real", "real_burst", "real_deferred", "real_overdue")
 FIGURES = _only("fig7", "fig8", "fig10", "fig12", "fig13", "zipf", "phi_10")
 QUICK_FIGURES = ("--quick", *_only("fig7", "fig8", "fig10"))
 
@@ -65,9 +74,10 @@ RUNS = (
     Run(benchmark="aggregates", alone=True, whole=PUSHED_DOWN, quick=PUSHED_DOWN),
     Run(benchmark="recursion", alone=True),
     Run(benchmark="deadline", alone=True, quick=("--quick", *_only("sim"))),
+    Run(benchmark="batching", part="real", alone=True, whole=EXECUTORS, quick=None),
     Run(benchmark="batching", whole=FIGURES, quick=QUICK_FIGURES),
     Run(benchmark="reliable_placement"),
-    Run(benchmark="periodic", whole=_only("order"), quick=("--quick", *_only("order"))),
+    Run(benchmark="periodic", alone=True, quick=("--quick", *_only("simulated", "order"))),
     Run(benchmark="batching_constants"),
     Run(benchmark="standby", whole=_only("model"), quick=None),
     Run(benchmark="coordinates", alone=True, whole=("--quick",), quick=None),
@@ -95,9 +105,9 @@ def reports(
     wanted: list[tuple[Run, tuple[str, ...]]] = []
     known, now = benchmarks(), commit()
     for run in RUNS:
-        name, arguments = run.benchmark, run.arguments(quick=quick)
-        if name not in known:
-            found[name] = {"failed": f"there is no benchmark {name} yet"}
+        name, arguments = run.report, run.arguments(quick=quick)
+        if run.benchmark not in known:
+            found[name] = {"failed": f"there is no benchmark {run.benchmark} yet"}
         elif arguments is None:
             found[name] = {"failed": "a quick run leaves it out"}
         elif (kept := _kept(folder / f"{name}.json", arguments)) is not None and (
@@ -111,10 +121,10 @@ def reports(
     def measure(run: Run, arguments: tuple[str, ...]) -> None:
         say(" ".join(["began", run.benchmark, *arguments]))
         begun = time.monotonic()
-        report = _measured(run.benchmark, arguments, folder / f"{run.benchmark}.json")
+        report = _measured(run.benchmark, arguments, folder / f"{run.report}.json")
         taken_s = time.monotonic() - begun
         say(f"ended {run.benchmark}, {taken_s:.0f} s {report.get('failed', '')}".rstrip())
-        found[run.benchmark] = report
+        found[run.report] = report
 
     for run, arguments in wanted:
         if run.alone:
@@ -123,7 +133,7 @@ def reports(
         side_by_side = [pool.submit(measure, *each) for each in wanted if not each[0].alone]
     for each in side_by_side:
         each.result()
-    return {run.benchmark: found[run.benchmark] for run in RUNS}
+    return {run.report: {"benchmark": run.benchmark, **found[run.report]} for run in RUNS}
 
 
 def _kept(path: Path, arguments: tuple[str, ...]) -> Report | None:

@@ -30,16 +30,17 @@ def readings() -> list[Reading]:
 def made_up() -> dict[str, Report]:
     """Reports with every figure that the catalogue reads, and points of every curve."""
     reports: dict[str, Report] = {
-        run.benchmark: {"commit": "c" * 40, "arguments": [], "figures": {}} for run in RUNS
+        run.report: {"benchmark": run.benchmark, "commit": "c" * 40, "arguments": [], "figures": {}}
+        for run in RUNS
     }
-    keys = [(each.benchmark, key) for each in readings() for key in each.keys]
+    keys = [(each.report, key) for each in readings() for key in each.keys]
     for order, (benchmark, key) in enumerate(dict.fromkeys(keys)):
         reports[benchmark]["figures"][key] = 10.0 + order
     for figure in figures():
         for curve in (curve for plot in figure.plots for curve in plot.curves):
             for x in ("1", "10"):
                 key = re.sub(r"\(\?P<x>[^)]*\)", x, curve.pattern).replace("\\", "")
-                reports[curve.benchmark]["figures"].setdefault(key, 0.5)
+                reports[curve.report]["figures"].setdefault(key, 0.5)
     return reports
 
 
@@ -51,8 +52,8 @@ def test_every_table_and_figure_says_what_it_rests_on_and_what_is_missing_says_w
 
 def test_every_benchmark_that_is_read_is_run() -> None:
     curves = [c for figure in figures() for plot in figure.plots for c in plot.curves]
-    named = {each.benchmark for each in (*readings(), *curves)}
-    assert named == {run.benchmark for run in RUNS}
+    named = {each.report for each in (*readings(), *curves)}
+    assert named == {run.report for run in RUNS}
 
 
 def test_the_document_is_computed_again_from_its_own_reports(tmp_path: Path) -> None:
@@ -79,11 +80,11 @@ def test_every_number_on_the_page_is_that_of_the_document() -> None:
                 assert cell == ""
             else:
                 found = Reading(
-                    benchmark=reading["benchmark"],
+                    report=reading["report"],
                     keys=tuple(reading["keys"]),
                     formula=Formula(reading["formula"]),
                     places=tuple(range(len(reading["keys"]))),
-                ).of(shown["reports"][reading["benchmark"]]["figures"])
+                ).of(shown["reports"][reading["report"]]["figures"])
                 assert found is not None
                 if reading["formula"] != Formula.PLACE_OF_LEAST.value:
                     assert reading["value"] == found
@@ -110,14 +111,15 @@ def test_the_page_needs_no_network() -> None:
 
 def test_what_has_no_figure_says_which_benchmark_to_run() -> None:
     reports = made_up()
-    reports["recursion"] = {"failed": "there is no benchmark recursion yet"}
+    failed = "there is no benchmark recursion yet"
+    reports["recursion"] = {"benchmark": "recursion", "failed": failed}
     shown = document(reports, quick=True)
     missing = [
         row["ours"]["missing"]
         for paper in shown["papers"]
         for figure in paper["figures"]
         for row in figure["rows"]
-        if row["ours"] is not None and row["ours"]["benchmark"] == "recursion"
+        if row["ours"] is not None and row["ours"]["report"] == "recursion"
     ]
     assert missing
     assert set(missing) == {"run bench-recursion: there is no benchmark recursion yet"}
@@ -135,7 +137,7 @@ def test_what_has_no_figure_says_which_benchmark_to_run() -> None:
 )
 def test_formulas(formula: Formula, value: float) -> None:
     keys = ("a",) if formula is Formula.VALUE else ("a", "b")
-    reading = Reading(benchmark="x", keys=keys, formula=formula)
+    reading = Reading(report="x", keys=keys, formula=formula)
     assert reading.of({"a": 30, "b": 40}) == pytest.approx(value)
     assert reading.of({"b": 40}) is None
 
@@ -148,14 +150,15 @@ def test_the_place_of_the_least_is_the_first_of_equal_ones() -> None:
 
 
 def test_files_hold_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reports = made_up() | {"recursion": {"failed": "it failed: why", "status": 1}}
+    failed = {"benchmark": "recursion", "failed": "it failed: why", "status": 1}
+    reports = made_up() | {"recursion": failed}
 
     def known(*_: object, **__: object) -> dict[str, Report]:
         return reports
 
     monkeypatch.setattr(command, "reports", known)
-    failed = command.papers(tmp_path, quick=True, reuse=False, say=lambda _: None)
-    assert failed == ["recursion"]
+    done = command.papers(tmp_path, quick=True, reuse=False, say=lambda _: None)
+    assert done == ["recursion"]
     held = json.loads((tmp_path / "papers.json").read_text())
     assert (tmp_path / "index.html").read_text() == page(held)
     assert document(held["reports"], quick=True) == held

@@ -22,6 +22,11 @@ def found(
     commit: str = NOW,
     quick: bool = False,
     reuse: bool = False,
+    runs: Sequence[Run] = (
+        Run(benchmark="deadline", whole=("--only", "sim")),
+        Run(benchmark="cli", quick=None),
+        Run(benchmark="none"),
+    ),
 ) -> tuple[dict[str, Report], list[str]]:
     """The reports of two runs, and which of them were measured."""
     measured: list[str] = []
@@ -32,8 +37,7 @@ def found(
         path.write_text(json.dumps(report))
         return report
 
-    runs = (Run(benchmark="deadline", whole=("--only", "sim")), Run(benchmark="cli", quick=None))
-    monkeypatch.setattr(module, "RUNS", (*runs, Run(benchmark="none")))
+    monkeypatch.setattr(module, "RUNS", runs)
     monkeypatch.setattr(module, "_measured", measure)
     monkeypatch.setattr(module, "commit", lambda: commit)
     return reports(folder, quick=quick, reuse=reuse, say=lambda _: None), measured
@@ -65,6 +69,17 @@ def test_a_quick_run_has_arguments_of_its_own_and_leaves_some_out(
     assert measured == ["deadline"]
     assert quick["deadline"]["arguments"] == ["--quick"]
     assert "quick" in quick["cli"]["failed"]
+
+
+def test_two_runs_of_a_benchmark_have_reports_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = (Run(benchmark="deadline"), Run(benchmark="deadline", part="real", quick=None))
+    first, measured = found(tmp_path, monkeypatch, runs=runs)
+    assert measured == ["deadline", "deadline"]
+    assert [*first] == ["deadline", "deadline_real"]
+    assert {each["benchmark"] for each in first.values()} == {"deadline"}
+    assert found(tmp_path, monkeypatch, runs=runs)[1] == []
 
 
 def test_a_benchmark_that_does_not_exist_is_said(
