@@ -134,6 +134,7 @@ class OutputLog:
         self.overflowed_tuples = 0
         self.is_read = True
         self.readers: Set[str] = frozenset()
+        self._kept_whole = False
         self._passed: Position | None = None
         """Standbys may keep nothing from before there."""
         self._checked: tuple[Chunk, ...] = ()
@@ -350,6 +351,8 @@ class OutputLog:
             must not be full of demanded output.
         """
         room_bytes = self.capacity_bytes
+        if self._is_kept_whole:
+            room_bytes -= self.size_bytes
         for subscriber in self.subscribers.values():
             if subscriber.demanded is None:
                 continue
@@ -456,6 +459,15 @@ class OutputLog:
         """Whether everybody who demands output receives what was sent."""
         return all(s.is_reached for s in self.subscribers.values() if s.demanded is not None)
 
+    def keep_whole(self) -> None:
+        """Drop nothing until every reader has subscribed: some go back as far as the log begins."""
+        self._kept_whole = True
+
+    @property
+    def _is_kept_whole(self) -> bool:
+        self._kept_whole = self._kept_whole and self.awaits_readers
+        return self._kept_whole
+
     @property
     def awaits_readers(self) -> bool:
         """Whether some reader has yet to subscribe."""
@@ -523,7 +535,7 @@ class OutputLog:
 
     def _drop_beyond_capacity(self) -> None:
         """Drop the oldest chunks that nobody demands, until the log is no larger than allowed."""
-        if self.size_bytes <= self.capacity_bytes:
+        if self.size_bytes <= self.capacity_bytes or self._is_kept_whole:
             return
         demanded_ms = min(
             (s.demanded.watermark_ms for s in self.subscribers.values() if s.demanded is not None),

@@ -18,6 +18,7 @@ from orchestrator.simulation.trials.setting import (
     FIRST_FORMS_ONLY,
     NOBODY_LEAVES,
     ONE_LEVEL,
+    ONE_VERSION,
 )
 from tests.long_tests import mostly_long
 
@@ -89,6 +90,13 @@ def test_every_promise_is_kept(seed: int) -> None:
 @pytest.mark.parametrize("seed", ONCE_BROKEN_IN_TURN)
 def test_every_promise_is_kept_where_processes_take_turns(seed: int) -> None:
     _judge(seed, ScheduleSelection(edition=ONE_LEVEL))
+
+
+@pytest.mark.slow
+def test_a_fragment_that_goes_back_waits_for_those_that_go_back_with_it() -> None:
+    """Its log is small, and one of its readers has yet to read its own checkpoint."""
+    kinds = ("savepoint", "coordinator", "crash", "store", "everything")
+    _judge(293, ScheduleSelection(kinds=kinds, edition=ONE_VERSION))
 
 
 @pytest.mark.slow

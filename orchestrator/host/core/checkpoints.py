@@ -166,6 +166,7 @@ class Checkpoints:
             return
         hosted.restoring_us = None
         self.replica_manager.restrict(replica)
+        replica.log.keep_whole()
         hosted.promote()
         self.outbox.report("restored", event.fragment, f"{event.name}, epoch {replica.epoch}")
         self.dispatcher.rebuild_tasks(now_us)

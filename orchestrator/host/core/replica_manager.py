@@ -108,12 +108,15 @@ class ReplicaManager:
         self._divide_budget()
 
     def _demands(self, reader: str) -> bool:
-        """Whether a reader here may hold the producers of its input up: a primary or a sink."""
+        """Whether a reader here may hold the producers of its input up: a primary or a sink.
+
+        A primary does so before its checkpoint has been read: nobody else has what follows that.
+        """
         hosted = self.replicas.get(reader)
         if hosted is None:
             waits = self.sinks[reader.removeprefix(SINK_PREFIX)].assignment.overflow
             return not self._observes and waits is Overflow.WAIT
-        return hosted.replica.role is ReplicaRole.PRIMARY
+        return hosted.replica.role is ReplicaRole.PRIMARY or hosted.restoring_us is not None
 
     def batch(self, subscription: Subscription, now_us: int) -> int:
         """B of a stream here: the least that its readers need."""

@@ -126,6 +126,31 @@ def test_overflow_drops_the_oldest_and_counts_it() -> None:
     assert numbers(log.chunks()) == list(range(8, 20))
 
 
+def test_a_log_that_went_back_is_held_up_until_all_readers_have_subscribed() -> None:
+    log = OutputLog(schema, capacity_bytes=3 * chunk(0, [(10, 4)]).size_bytes, linger_us=0)
+    log.readers = {ALICE, BOB}
+    log.keep_whole()
+    log.subscribe(ALICE, None)
+
+    def append() -> None:
+        one = chunk(log.end.next_seq, [(log.end.next_seq + 10, 4)])
+        log.append(one.rows, one.watermarks_ms, one.ingestion_times_us)
+        log.acknowledge(ALICE, log.end)
+        log.check_invariants()
+
+    while not log.is_held_up(0, by_credit=True):
+        append()
+    assert numbers(log.chunks()) == list(range(16))
+    # Bob reads from where it begins, and demands what follows.
+    log.subscribe(BOB, None)
+    log.subscribers[BOB].demanded = log.base
+    assert log.is_held_up(0, by_credit=False)
+    log.acknowledge(BOB, log.end)
+    log.subscribers[BOB].demanded = log.end
+    append()
+    assert numbers(log.chunks()) == [16, 17, 18, 19]
+
+
 def test_refuses_a_chunk_that_does_not_join_up() -> None:
     log = log_of((10, 2))
     with pytest.raises(InvariantViolation, match="sequence 5"):
