@@ -26,6 +26,7 @@ from streams.evaluate.input_queue import InputQueue
 from streams.evaluate.joins.lookup_join import LookupJoin
 from streams.evaluate.joins.window_join import WindowJoin
 from streams.evaluate.limited_releases import LimitedReleases
+from streams.evaluate.local_days import LocalDaysEvaluation
 from streams.evaluate.loops.evaluation import LoopEvaluation
 from streams.evaluate.newest import Newest
 from streams.evaluate.panes.evaluation import Panes
@@ -160,7 +161,8 @@ class FragmentEngine:
         program, schema = self._inner_program()
 
         def new() -> Evaluation:
-            return _ways[way_of(program)](program, schema)
+            made = _ways[way_of(program)](program, schema)
+            return made if program.days is None else LocalDaysEvaluation(made, program.days)
 
         releases = program.releases
         return new() if releases is None else LimitedReleases(new, releases)

@@ -121,6 +121,8 @@ class Window(Phrase):
     slide_ms, offset_ms
         The relation changes at `offset_ms` plus multiples of `slide_ms` only, ms; None: at any
         time.
+    zone
+        The time zone whose days are counted, which may have other lengths; None: there is none.
     partition_by
         Columns; `rows` counts for each of their values on its own, and each has sessions of its
         own.
@@ -138,6 +140,7 @@ class Window(Phrase):
     partition_by: tuple[Column, ...] = ()
     slide_ms: int | None = None
     offset_ms: int = 0
+    zone: str | None = None
     session_ms: int | None = None
     slide_rows: int | None = None
     now: bool = False

@@ -162,6 +162,11 @@ def _expressions(items: list[Any]) -> tuple[Expression, ...]:
     return tuple(item for item in items if isinstance(item, Literal | Column | Call | SubQuery))
 
 
+def _unquoted(text: Token) -> str:
+    """What a literal of a text says."""
+    return str(text)[1:-1].replace("''", "'")
+
+
 def _clauses(items: list[Any]) -> list[dict[str, Any]]:
     """Parts of a phrase that may be missing, by name."""
     return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
@@ -517,6 +522,9 @@ class _Builder(Transformer[Token, Any]):
         offset = self._whole(items[1], "OFFSET", least=0)
         return {"offset_ms": offset * milliseconds[items[2].type]}
 
+    def zone(self, meta: Meta, items: list[Any]) -> dict[str, str]:
+        return {"zone": _unquoted(items[-1])}
+
     def session(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
         gap_ms = self._whole(items[1], "SESSION") * milliseconds[items[2].type]
         return {"session_ms": gap_ms, "partition_by": _only(items, Column)}
@@ -701,7 +709,7 @@ class _Builder(Transformer[Token, Any]):
         return Literal(**_at(meta), value=value)
 
     def string(self, meta: Meta, items: list[Any]) -> Literal:
-        return Literal(**_at(meta), value=str(items[0])[1:-1].replace("''", "'"))
+        return Literal(**_at(meta), value=_unquoted(items[0]))
 
     def true(self, meta: Meta, items: list[Any]) -> Literal:
         return Literal(**_at(meta), value=True)

@@ -104,6 +104,7 @@ def written_window(window: Window) -> str:
             "" if window.slide_rows is None else f"SLIDE {window.slide_rows}",
             "" if window.slide_ms is None else f"SLIDE {window.slide_ms} MILLISECONDS",
             f"OFFSET {window.offset_ms} MILLISECONDS" if window.offset_ms else "",
+            "" if window.zone is None else f"AT TIME ZONE {_literal(window.zone)}",
         ]
     return f"[{' '.join(part for part in parts if part) or 'UNBOUNDED'}]"
 

@@ -27,6 +27,7 @@ from streams.language.ast import (
     Window,
 )
 from streams.language.names import written_name
+from streams.plan.local_days import days_of, in_equal_days, with_days
 from streams.plan.loops import compiled_loop
 from streams.plan.numbering import numbered
 from streams.plan.outer_joins import identified, joined
@@ -75,7 +76,10 @@ def compile_statement(statement: Statement, catalogue: Catalogue) -> Program:
 
 
 def _compiled(statement: Statement, catalogue: Catalogue) -> Program:
-    return _Compiler(sliding(statement), catalogue).compile()
+    days = days_of(statement)
+    if days is None:
+        return _Compiler(sliding(statement), catalogue).compile()
+    return with_days(_Compiler(in_equal_days(statement), catalogue).compile(), statement, days)
 
 
 class _Compiler:

@@ -188,6 +188,9 @@ def _widened(statement: Statement) -> Statement:
         window = source.window
         if window is None:
             return source
+        if window.zone is not None:
+            message = "a loop has no days of a time zone: make a stream of them outside of it"
+            raise QueryError(statement.source, window.start, message)
         if window.now:
             return replace(source, window=replace(window, range_ms=1))
         lengths_ms = (window.range_ms, window.slide_ms, window.session_ms)

@@ -117,6 +117,8 @@ def _pane_window(select: Select) -> Window | None:
     window = select.sources[0].window
     if window is None or window.slide_ms is None or window.range_ms is None:
         return None
+    if window.zone is not None:
+        return None
     whole = window.range_ms % window.slide_ms == 0
     return window if whole and window.range_ms > window.slide_ms else None
 

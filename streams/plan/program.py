@@ -6,12 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from foundation.loop_limits import LoopLimits
+from streams.expressions.time_zones import LocalDays
 from streams.expressions.typed import InputColumn, Typed, relocated
 from streams.language.ast import SetOperator, ToStream
 from streams.vectors.chunk import TIMESTAMP
 
 STEP_BITS = 16
 """Of an instant in a loop: what tells the steps of a millisecond apart (`streams.plan.loops`)."""
+
+DAY_BITS = 27
+"""Of a time in days of a time zone: the milliseconds since the day began."""
+
+LONGEST_DAY_MS = 26 * 3_600_000
+"""No day of a time zone is longer."""
 
 CODED_KINDS = ("int", "bool", "string")
 """Types of keys that have codes (`streams.kernels.keys`)."""
@@ -387,6 +394,9 @@ class Program:
         unless they count rows or slide by themselves.
     former
         What it was before, the oldest first, as long as some state may be of that.
+    days
+        Whose days its windows count; None: it knows lengths of time. Then those of its windows are
+        days of 2²⁷ units (`streams.plan.local_days`).
     most_joined
         Most rows that the change of a join may have at a timestamp; None: any number.
     """
@@ -408,6 +418,7 @@ class Program:
     loop: LoopPlan | None = None
     releases: ReleasePlan | None = None
     former: tuple[FormerProgram, ...] = ()
+    days: LocalDays | None = None
     most_joined: int | None = None
 
     @property
@@ -422,7 +433,11 @@ class Program:
         if self.loop is not None:
             programs = [each.program for each in self.loop.members]
             return max(each.bounded_reach_ms >> STEP_BITS for each in programs)
-        return max((window.reach_ms for window in self.windows), default=0)
+        return self._in_ms(max((window.reach_ms for window in self.windows), default=0))
+
+    def _in_ms(self, length: int) -> int:
+        """The most milliseconds that a length of its windows has."""
+        return length if self.days is None else length * LONGEST_DAY_MS >> DAY_BITS
 
     @property
     def lasts_ms(self) -> int:
@@ -430,10 +445,11 @@ class Program:
         if self.loop is not None:
             lengths = (each.program.lasts_ms + each.delay for each in self.loop.members)
             return sum(lengths) >> STEP_BITS
-        return max(
+        longest = max(
             (window.range_ms or window.session_ms or 0) + (window.slide_ms or 0)
             for window in self.windows
-        ) + (0 if self.releases is None else self.releases.period_ms)
+        )
+        return self._in_ms(longest) + (0 if self.releases is None else self.releases.period_ms)
 
     @property
     def keeps(self) -> tuple[str, ...]:
@@ -454,7 +470,7 @@ class Program:
                 return None
             # ISTREAM and DSTREAM compare with the relation before.
             ranges_ms.append(window.range_ms + (window.slide_ms or 1))
-        return max(ranges_ms)
+        return self._in_ms(max(ranges_ms))
 
     def stays(self, child: ChildPlan) -> bool:
         """Whether no row ever leaves the rows that are grouped or selected."""

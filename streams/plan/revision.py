@@ -62,6 +62,8 @@ def why_anew(before: Program, after: Program) -> str | None:
         return "its statements read each other"
     if before.releases is not None or after.releases is not None:
         return "its releases are counted from the first tuple that it reads"
+    if before.days != after.days:
+        return "its days are others"
     if before.stateless and after.stateless and before.skips == after.skips:
         return None
     if before.inputs != after.inputs:

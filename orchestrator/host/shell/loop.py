@@ -67,6 +67,7 @@ from orchestrator.records.speed import Speed
 from orchestrator.records.versions import this_version
 from orchestrator.store.protocol import Store
 from streams.expressions.owned import fingerprints, owned_names
+from streams.expressions.time_zones import rules
 from streams.vectors.chunk import Chunk
 
 PUBLISH_US = 1_000_000
@@ -590,7 +591,7 @@ def host_identity(
         processors=processors,
         wants=wants,
         versions=this_version(),
-        functions=fingerprints(owned_names()),
+        functions=fingerprints(owned_names()) | rules(),
     )
 
 

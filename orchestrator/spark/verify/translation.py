@@ -51,7 +51,7 @@ from streams.language.ast import (
     SubQuery,
     ToStream,
 )
-from streams.language.walk import is_flat
+from streams.language.walk import is_flat, leaves_of
 from streams.plan.partial import aggregates_of
 from streams.plan.resolver import literal_kinds
 from streams.vectors.chunk import TIMESTAMP
@@ -109,6 +109,8 @@ def translate(statement: Statement, columns: Mapping[str, str], catalogue: Catal
     """
     if statement.body.real_time is not None:
         raise Inexpressible("releases of periodic statements are not translated")
+    if any(each.window and each.window.zone for each in leaves_of(statement.body.selects)):
+        raise Inexpressible("days of a time zone are not translated")
     if not is_flat(statement):
         raise Inexpressible(
             "sub-queries, outer joins and operations on relations are not translated"

@@ -45,6 +45,8 @@ class Named:
 class Programs:
     """Makes statements."""
 
+    windows: Sequence[str] = WINDOWS
+
     def __init__(self, rng: np.random.Generator, focus: Focus) -> None:
         self._rng = rng
         self._focus = focus
@@ -141,7 +143,7 @@ class Programs:
             inner = self.query(kinds, depth - 1)
             names = [Named(f"{alias}.c{n}", kind) for n, kind in enumerate(kinds)]
             return f"({inner}) AS {alias}", names
-        window = self._one(WINDOWS)
+        window = self._one(self.windows)
         names = [Named(f"{alias}.{name}", kind) for name, kind in KINDS.items()]
         return f"{self._one(['s', 't'])} [{window}] AS {alias}", names
 
