@@ -13,7 +13,7 @@ from streams.evaluate.engine import EvaluationError, FragmentEngine
 from streams.evaluate.local_days import EqualDays
 from streams.expressions.time_zones import LocalDays
 from streams.language import QueryError, parse
-from streams.language.writer import written_relation
+from streams.language.writer import written_window
 from streams.plan.compiler import compile_statement
 from tests.unit.streams.running import Row, chunk, output, program, run, sensor
 
@@ -143,7 +143,11 @@ def test_reach_is_that_of_the_longest_days() -> None:
 
 def test_a_window_is_written_as_it_is_read() -> None:
     (statement,) = parse(f"REGISTER QUERY q {COUNTED.format(BERLIN)};")
-    assert "AT TIME ZONE 'Europe/Berlin'" in written_relation(statement.body)
+    (source,) = statement.body.selects[0].sources
+    assert source.window is not None
+    assert written_window(source.window) == (
+        "[RANGE 86400000 MILLISECONDS SLIDE 86400000 MILLISECONDS AT TIME ZONE 'Europe/Berlin']"
+    )
 
 
 @pytest.mark.parametrize(
