@@ -82,6 +82,24 @@ def test_what_executors_should_show_and_do_not_is_told() -> None:
     }
     for key, value in worse.items():
         assert len(list(violations(fine | {key: value}))) == 1, key
+    vacuous = {"real.deferred.deferred.late_pct": 0.0, "real.deferred.edf.late_pct": 0.0}
+    assert list(violations(fine | vacuous)) == [
+        "real.deferred: not even under EDF is anything late"
+    ]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_no_order_keeps_all_deadlines_of_the_overload_and_its_backlog_is_small(
+    quick: bool,
+) -> None:
+    asked = batching_real._deferred("edf", quick=quick)  # pyright: ignore[reportPrivateUsage]
+    due_ms = np.concatenate(
+        [at + each for at, each in zip(asked.times_ms, asked.deadlines_ms, strict=True)]
+    )
+    work_ms = (1 + np.arange(len(due_ms))) * asked.cost_us / 1000
+    assert (work_ms - np.sort(due_ms)).max() > 0.02 * work_ms[-1]
+    last_ms = max(int(at[-1]) for at in asked.times_ms)
+    assert work_ms[-1] - last_ms < 0.95 * batching_real.CAUGHT_UP_S * 1000
 
 
 def test_traces_are_plotted(tmp_path: Path) -> None:
