@@ -127,11 +127,13 @@ def _comment(lines: list[str], line: int) -> tuple[str, dict[str, str]]:
 def schema(values: tuple[ChartValue, ...]) -> dict[str, Any]:
     """The schema of the values, strict at every level that the chart itself defines."""
     (pods,) = [value for value in values if value.name == "pods"]
+    pod = {"description": pods.about, **_object(pods.inner)}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the chart vivace",
+        **_there(values),
         **_object(values, ROOT_PROPERTIES),
-        "definitions": {**DEFINITIONS, "pod": _of(pods)},
+        "definitions": {**DEFINITIONS, "pod": pod},
     }
 
 
@@ -142,9 +144,20 @@ def _object(
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
+def _there(values: tuple[ChartValue, ...]) -> dict[str, Any]:
+    """What a null would remove, and templates count on."""
+    needed = [value for value in values if value.default is not None]
+    return {
+        "required": [
+            value.path[-1] for value in needed if value.annotations.get("ref") != "resources"
+        ]
+    }
+
+
 def _of(value: ChartValue) -> dict[str, Any]:
     if value.inner:
-        return {"description": value.about, **_object(value.inner)}
+        inner = {**_there(value.inner), **_object(value.inner)}
+        return {"description": value.about, **inner}
     annotations = value.annotations
     if "ref" in annotations:
         if annotations["ref"] not in {*DEFINITIONS, "pod"}:

@@ -10,9 +10,29 @@ PORT_NAME = "^[a-z]([-a-z0-9]{0,13}[a-z0-9])?$"
 
 LABEL_VALUE = "^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 
+NAME = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+"""Of a Secret, a class, a domain."""
+
+LABEL = "^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+
+SERVER = r"([^\s:/,\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+
+
+def _or_nothing(pattern: str) -> str:
+    """That, or an empty text."""
+    return f"{pattern}|^$"
+
+
 _slug = {"type": "string", "pattern": SLUG, "maxLength": 63}
 _text = {"type": "string"}
 _texts = {"type": "object", "additionalProperties": _text}
+_annotations = {**_texts, "propertyNames": {"pattern": LABEL}}
+_labels = {
+    **_annotations,
+    "additionalProperties": {"type": "string", "pattern": _or_nothing(LABEL_VALUE)},
+}
+_name = {"type": "string", "pattern": NAME, "maxLength": 253}
+_host = r"^(\*\.)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 _array, _object = {"type": "array"}, {"type": "object"}
 _zone = {"type": "string", "pattern": LABEL_VALUE}
 _port = {"type": "integer", "minimum": 1, "maximum": 65535}
@@ -41,16 +61,17 @@ _application = _strict(
     nodes={"anyOf": [{"type": "integer", "minimum": 1}, {**_array, "items": _node, "minItems": 1}]},
     region=_text,
     zone=_zone,
-    nodeSelector=_texts,
+    nodeSelector=_labels,
     tolerations=_array,
 )
 
 _service = _strict(
     type={"enum": ["ClusterIP", "NodePort", "LoadBalancer"]},
-    annotations=_texts,
+    annotations=_annotations,
 )
 
-_class = {"class": {"type": ["string", "null"]}}
+_name_or_null = {**_name, "type": ["string", "null"]}
+_class = {"class": _name_or_null}
 _storage = _strict((), enabled={"type": "boolean"}, size=_quantity, **_class)
 
 _site = _strict(
@@ -73,9 +94,26 @@ _site = _strict(
 )
 
 DEFINITIONS: dict[str, Any] = {
-    "slugOrNothing": {"type": "string", "pattern": f"{SLUG}|^$", "maxLength": 63},
-    "names": {**_array, "items": {"type": "string", "minLength": 1}, "uniqueItems": True},
+    "slugOrNothing": {"type": "string", "pattern": _or_nothing(SLUG), "maxLength": 63},
+    "beginning": {"type": "string", "pattern": "^([a-z]([-a-z0-9.]*[a-z0-9])?)?$"},
+    "name": _name,
+    "nameOrNothing": {**_name, "pattern": _or_nothing(NAME)},
+    "nameOrNull": _name_or_null,
+    "names": {**_array, "items": _name, "uniqueItems": True},
+    "key": {"type": "string", "pattern": "^[-._a-zA-Z0-9]+$", "maxLength": 253},
+    "servers": {"type": "string", "pattern": f"^({SERVER}(, *{SERVER})*(/\\S*)?)?$"},
+    "hostOrNothing": {"type": "string", "pattern": _or_nothing(_host)},
+    "hosts": {**_array, "items": {"type": "string", "pattern": _host}},
+    "networks": {
+        **_array,
+        "items": {"type": "string", "pattern": "^[0-9a-fA-F.:]+/[0-9]{1,3}$"},
+        # Of none, Kubernetes would make all.
+        "minItems": 1,
+    },
+    "time": {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"},
     "texts": _texts,
+    "labels": _labels,
+    "annotations": _annotations,
     "texts_list": {**_array, "items": {"type": "string", "minLength": 1}},
     "memory": {"type": "string", "pattern": "^[1-9][0-9]*[kmg]$"},
     "quantity": _quantity,

@@ -124,6 +124,7 @@ def driver_pod(
         secret_file=config.secret_file,
         cluster=config.cluster,
         application=application,
+        zookeeper=config.zookeeper,
     )
 
 

@@ -116,6 +116,7 @@ class ContainerRun:
     def kill(self) -> None:
         with self._lock:
             self._is_ending = True
+            self._waits = None
             self._stop_probes()
             if self.container is not None:
                 self.container.kill()

@@ -180,12 +180,17 @@ class PodRun:
             return all(ends)
 
         if self._until(ended):
-            failed = any(run.status_code for run in main)
-            self._report()
-            self._set(phase="Failed" if failed else "Succeeded")
+            self._say_ended(main)
             self._until(lambda: False)
             return
         self._terminate(main)
+        if not self._at_once.is_set() and all(run.has_ended() for run in main):
+            # As kubelets since 1.27: whoever watches sees it ended before it is gone.
+            self._say_ended(main)
+
+    def _say_ended(self, main: list[ContainerRun]) -> None:
+        self._report()
+        self._set(phase="Failed" if any(run.status_code for run in main) else "Succeeded")
 
     def _until(self, condition: Callable[[], bool]) -> bool:
         """Wait for a condition; False if the pod is deleted before."""

@@ -122,6 +122,13 @@ def pod(platform: Rig, name: str) -> Object:
     return platform.objects.get(POD, "default", name)
 
 
+def last_phase(platform: Rig, name: str) -> str:
+    """What whoever watches is told of a pod that is gone: Spark goes by that."""
+    changes = platform.objects.since(0, 0.0)
+    (last,) = [c.found for c in changes if c.event == "DELETED" and name_of(c.found) == name]
+    return last["status"]["phase"]
+
+
 def test_a_pod_waits_for_its_files_finds_them_serves_and_ends_in_order(
     platform: Rig, tmp_path: Path
 ) -> None:
@@ -137,6 +144,7 @@ def test_a_pod_waits_for_its_files_finds_them_serves_and_ends_in_order(
         assert (tmp_path / "copied" / "made").read_text() == "hello"
     platform.delete(POD, "web")
     platform.wait(lambda: not platform.pods(), "the pod is gone")
+    assert last_phase(platform, "web") in ("Succeeded", "Failed")
     run = platform.kubelet.run_of(found)
     assert run is not None
     told = platform.log(found)
@@ -164,6 +172,7 @@ def test_a_container_that_is_not_alive_is_started_again_and_one_that_ignores_its
     gone.unlink(missing_ok=True)
     platform.delete(POD, "frail")
     platform.wait(lambda: not platform.pods(), "the pod is gone")
+    assert last_phase(platform, "frail") == "Failed"
 
 
 def test_a_container_has_a_user_files_and_a_name_of_its_own(tmp_path: Path) -> None:

@@ -19,6 +19,10 @@
 {{- if not (regexMatch "^[a-z0-9]+(-[a-z0-9]+)*$" $cluster) -}}
 {{- include "vivace.refuse" (list "cluster.name" (printf "the release's name %q is no name of a cluster; give one of small letters, digits and single hyphens" $cluster)) -}}
 {{- end -}}
+{{- $fullname := include "vivace.fullname" . -}}
+{{- if not (regexMatch "^[a-z]" $fullname) -}}
+{{- include "vivace.refuse" (list "fullnameOverride" (printf "the release's name %q begins with a digit, and no name of a Service may; give names another beginning" $fullname)) -}}
+{{- end -}}
 {{- $seen := dict -}}
 {{- $applications := dict -}}
 {{- $zones := 0 -}}
@@ -47,7 +51,12 @@
 {{- end -}}
 {{- $_ := set $seen .name true -}}
 {{- $ports := dict -}}
+{{- $names := dict "link" true "health" true -}}
 {{- range .ports -}}
+{{- if hasKey $names .name -}}
+{{- include "vivace.refuse" (list (printf "sites[%d].ports" $i) (printf "the name %q is there twice, or the host's own; choose another one" .name)) -}}
+{{- end -}}
+{{- $_ := set $names .name true -}}
 {{- $port := toString .port -}}
 {{- if hasKey $ports $port -}}
 {{- include "vivace.refuse" (list (printf "sites[%d].ports" $i) (printf "the port %s is there twice" $port)) -}}
@@ -63,8 +72,8 @@
 {{- define "vivace.checks.queries" -}}
 {{- $queries := false -}}
 {{- range $name, $text := .Values.queries.manifests -}}
-{{- if not (regexMatch "\\.ya?ml$" $name) -}}
-{{- include "vivace.refuse" (list (printf "queries.manifests[%s]" $name) "is no name of a manifest; let it end with .yaml") -}}
+{{- if not (regexMatch "^[-._a-zA-Z0-9]+\\.ya?ml$" $name) -}}
+{{- include "vivace.refuse" (list (printf "queries.manifests[%s]" $name) "is no name of a manifest; take letters and digits, and let it end with .yaml") -}}
 {{- end -}}
 {{- if regexMatch "(?m)^kind:\\s*Cluster\\s*$" $text -}}
 {{- include "vivace.refuse" (list (printf "queries.manifests[%s]" $name) "has a manifest of kind Cluster, which the chart makes itself from `cluster`, `applications` and `sites`") -}}

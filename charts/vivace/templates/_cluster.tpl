@@ -36,7 +36,7 @@ admission: {{ kindIs "bool" $value | ternary (ternary "on" "off" (eq (toString $
 {{/* The Cluster manifest. */}}
 {{- define "vivace.manifest" -}}
 kind: Cluster
-name: {{ include "vivace.cluster" . }}
+name: {{ include "vivace.cluster" . | quote }}
 {{ include "vivace.settings" . }}
 nodes:
 {{- range .Values.applications }}
@@ -44,18 +44,18 @@ nodes:
 {{- end }}
 applications:
 {{- range .Values.applications }}
-- name: {{ .name }}
+- name: {{ .name | quote }}
   nodes:
   {{- range include "vivace.nodes" (list .) | fromYamlArray }}
-  - {{ .name }}
+  - {{ .name | quote }}
   {{- end }}
   {{- with .zone }}
-  zone: {{ . }}
+  zone: {{ . | quote }}
   {{- end }}
 {{- end }}
 sites:
 {{- range .Values.sites }}
-- name: {{ .name }}
+- name: {{ .name | quote }}
   region: {{ .region | default .name | quote }}
 {{- end }}
 {{- end -}}
@@ -73,7 +73,7 @@ sites:
 {{/* The configuration of all processes (docs/processes.md). */}}
 {{- define "vivace.config" -}}
 manifest: cluster.yaml
-zookeeper: {{ include "vivace.zookeeper" . }}
+zookeeper: {{ include "vivace.zookeeper" . | quote }}
 secretFile: /run/vivace/secret
 bind: {{ .Values.bind | quote }}
 work: /vivace/work
@@ -107,7 +107,7 @@ sparkSettings:
 {{- define "vivace.clusterFiles" -}}
 cluster.yaml: | {{- include "vivace.manifest" . | nindent 2 }}
 {{- with .Values.cluster.latencies }}
-latencies.csv: | {{- . | nindent 2 }}
+{{ toYaml (dict "latencies.csv" .) }}
 {{- end }}
 context.json: {{ include "vivace.context" . | quote }}
 {{- end -}}

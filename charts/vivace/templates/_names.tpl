@@ -66,8 +66,8 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 apiVersion: {{ index . 1 }}
 kind: {{ index . 2 }}
 metadata:
-  name: {{ include "vivace.name" (list (index . 0) (index . 3)) }}
-  namespace: {{ (index . 0).Release.Namespace }}
+  name: {{ include "vivace.name" (list (index . 0) (index . 3)) | quote }}
+  namespace: {{ (index . 0).Release.Namespace | quote }}
   labels: {{- include "vivace.labels" (list (index . 0) (index . 4)) | nindent 4 }}
 {{- end -}}
 

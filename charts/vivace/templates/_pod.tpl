@@ -38,7 +38,7 @@ securityContext:
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
 {{- range . }}
-- name: {{ . }}
+- name: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- range $field := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "priorityClassName" "schedulerName" "runtimeClassName" "initContainers" }}
@@ -95,7 +95,7 @@ ports:
 {{- if kindIs "string" . }}
 - {name: {{ . }}, containerPort: {{ get $ports . }}}
 {{- else }}
-- {name: {{ .name }}, containerPort: {{ .port }}}
+- {name: {{ .name | quote }}, containerPort: {{ .port }}}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -145,15 +145,15 @@ secret:
   volume:
     name: secret
     secret:
-      secretName: {{ include "vivace.secretName" .root }}
-      items: [{key: {{ .root.Values.secret.key }}, path: secret}]
+      secretName: {{ include "vivace.secretName" .root | quote }}
+      items: [{key: {{ .root.Values.secret.key | quote }}, path: secret}]
 token:
   path: /run/vivace-token
   volume:
     name: token
     secret:
-      secretName: {{ include "vivace.tokenName" .root }}
-      items: [{key: {{ .root.Values.web.token.key }}, path: token}]
+      secretName: {{ include "vivace.tokenName" .root | quote }}
+      items: [{key: {{ .root.Values.web.token.key | quote }}, path: token}]
 tls:
   path: /run/vivace-tls
   volume: {name: tls, secret: {secretName: {{ .root.Values.web.tls.existing | quote }}}}

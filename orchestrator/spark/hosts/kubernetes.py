@@ -39,10 +39,14 @@ NAMESPACE_SETTING = "spark.kubernetes.namespace"
 
 DRIVER_PORT, BLOCK_PORT = 7078, 7079
 
+POLLED_EVERY = "5s"
+
 MOST_FAILURES = 2**31 - 1
 """Spark ends an application that has lost more executors than this."""
 
 CLUSTER_LABEL, APPLICATION_LABEL = "vivace-cluster", "vivace-application"
+
+STORE_LABEL = "vivace-store"
 
 MOST_LABEL, DIGITS = 63, 16
 """Characters of a label's value, and of a digest that stands for the rest of a name."""
@@ -72,6 +76,8 @@ class DriverPod:
         other. Spark would write a secret of its own into each pod's specification.
     cluster, application
         Whose executors it runs.
+    zookeeper
+        The servers of the cluster's store: clusters of other stores may have the same name.
     """
 
     name: str
@@ -80,6 +86,7 @@ class DriverPod:
     secret_file: Path
     cluster: str
     application: str
+    zookeeper: str
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -87,6 +94,7 @@ class DriverPod:
         return {
             CLUSTER_LABEL: label_value(self.cluster),
             APPLICATION_LABEL: label_value(self.application),
+            STORE_LABEL: _digest(self.zookeeper),
             "spark-role": "executor",
         }
 
@@ -101,8 +109,11 @@ def label_value(name: str) -> str:
     """
     if len(name) <= MOST_LABEL:
         return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:DIGITS]
-    return f"{name[: MOST_LABEL - DIGITS - 1]}-{digest}"
+    return f"{name[: MOST_LABEL - DIGITS - 1]}-{_digest(name)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 
 def kubernetes_settings(pod: DriverPod) -> dict[str, str]:
@@ -126,6 +137,9 @@ def kubernetes_settings(pod: DriverPod) -> dict[str, str]:
         # It would take the place of what the template runs before a pod's end, and wait for tasks
         # that do not end.
         "spark.decommission.enabled": "false",
+        # The watch does not say that a pod ended which was removed by force: the list does, which
+        # Spark would ask for every 30 s.
+        "spark.kubernetes.executor.apiPollingInterval": POLLED_EVERY,
         "spark.executor.maxNumFailures": str(MOST_FAILURES),
         "spark.driver.host": pod.address,
         "spark.driver.bindAddress": pod.address,

@@ -9,7 +9,7 @@ import ssl
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 DRIVER = DriverPod(
     name="driver", namespace="default", address="10.0.0.7", secret_file=Path("/s"), cluster="c",
-    application="application-2",
+    application="application-2", zookeeper="zk:2181",
 )  # fmt: skip
 
 WATCH = "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true"
@@ -169,14 +169,18 @@ def test_a_host_pool_removes_the_pods_of_its_applications_former_lives_alone(
     served: Served,
 ) -> None:
     allow(served, "list", "deletecollection")
-    mine = {"vivace-cluster": "c", "vivace-application": "application-2", "spark-role": "executor"}
+    mine = {**DRIVER.labels}
+    namesake = replace(DRIVER, zookeeper="other:2181")
     served.pod("old-1", **mine)
     served.pod("old-2", **mine)
     served.pod("driver", **{**mine, "spark-role": "driver"})
     served.pod("other", **{**mine, "vivace-application": "application-1"})
+    served.pod("namesakes", **namesake.labels)
     master = f"k8s://https://127.0.0.1:{served.port}"
     assert remove_pods(master, DRIVER, served.account) == ["old-1", "old-2"]
-    assert {name_of(pod) for pod in served.api.objects.list(POD)} == {"driver", "other"}
+    assert {name_of(pod) for pod in served.api.objects.list(POD)} == {
+        "driver", "other", "namesakes"
+    }  # fmt: skip
     assert remove_pods(master.replace("https://", ""), DRIVER, served.account) == []
 
 

@@ -62,8 +62,12 @@ spec:
   {{- if has $component .from }}
   {{- if and (eq .to "zookeeper") $root.Values.zookeeper.external }}
   - ports:
-    {{- range splitList "," $root.Values.zookeeper.external }}
-    - {protocol: TCP, port: {{ splitList ":" . | last }}}
+    {{- $ports := list }}
+    {{- range splitList "," (splitList "/" $root.Values.zookeeper.external | first) }}
+    {{- $ports = append $ports (trim . | regexFind ":[0-9]+$" | trimPrefix ":" | default "2181") }}
+    {{- end }}
+    {{- range uniq $ports }}
+    - {protocol: TCP, port: {{ . }}}
     {{- end }}
   {{- else }}
   - to: {{- include "vivace.peers" (list $root (list .to) (empty .own | ternary "" $which)) | nindent 4 }}
@@ -73,5 +77,10 @@ spec:
   {{- end }}
   {{- with .egress }}
   {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- if has $component (list "coordinator" "executor" "site") }}
+  {{- with $root.Values.networkPolicies.checkpoints }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
   {{- end }}
 {{- end -}}

@@ -59,10 +59,11 @@ def _check_objects(found: Rendered, versions: tuple[str, ...]) -> None:
 def _check_names(found: Rendered) -> None:
     names = [(each["apiVersion"], each["kind"], name_of(each)) for each in found.objects]
     assert len({*names}) == len(names), "two objects have one name"
+    places = {each["metadata"].get("namespace") for each in found.objects} - {None}
+    assert len(places) == 1, places
     for each in found.objects:
         name = name_of(each)
         assert len(name) <= MOST_NAME, name
-        assert each["metadata"].get("namespace", "streams") == "streams", name
     for each in found.of("StatefulSet"):
         # Of a label of its pods, beside a digest.
         assert len(name_of(each)) <= MOST_NAME - len("-0123456789"), name_of(each)

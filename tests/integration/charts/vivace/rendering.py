@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class Rendered:
 
 def render(
     folder: Path, values: Mapping[str, Any] | Path, *options: str, release: str = "r",
-    tool: Tool = TOOLS[-1], chart: Path = CHART,
+    tool: Tool = TOOLS[-1], chart: Path = CHART, namespace: str = "streams",
 ) -> Rendered:  # fmt: skip
     """Render the chart.
 
@@ -76,9 +77,10 @@ def render(
     if isinstance(values, Path):
         file = values
     else:
-        file = folder / "values.yaml"
-        file.write_text(yaml.safe_dump(dict(values)))
-    command = [str(tool.helm), "template", release, str(chart), "-f", str(file), "-n", "streams"]
+        # In YAML, helm and we would differ on texts such as `1e3`.
+        file = folder / "values.json"
+        file.write_text(json.dumps(dict(values)))
+    command = [str(tool.helm), "template", release, str(chart), "-f", str(file), "-n", namespace]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Refused(done.stderr)

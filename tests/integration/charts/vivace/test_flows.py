@@ -143,6 +143,19 @@ def test_what_values_open_is_open_and_nothing_else(tmp_path: Path) -> None:
     assert not admits(policy["ingress"], "from", "11.1.2.3", 8650)
 
 
+def test_whoever_keeps_checkpoints_reaches_where_they_are(tmp_path: Path) -> None:
+    to = [{"ipBlock": {"cidr": "10.2.0.0/16"}}]
+    rules = {"checkpoints": [{"to": to, "ports": [{"port": 443}]}]}
+    found = render(
+        tmp_path, {"networkPolicies": {**rules, "apiServer": {"cidrs": ["10.1.0.1/32"]}}}
+    )
+    for _, pod in found.pods():
+        labels = labels_of(pod)
+        (policy,) = policies_of(found, labels)
+        keeps = labels[COMPONENT] in ("coordinator", "executor", "site")
+        assert admits(policy["egress"], "to", "10.2.3.4", 443) == keeps
+
+
 def test_drivers_alone_reach_the_platforms_api_and_only_where_it_is(tmp_path: Path) -> None:
     found = render(tmp_path, CHART / "ci" / "everything.yaml")
     for _, pod in found.pods():
@@ -161,6 +174,17 @@ def test_zookeeper_of_somebody_else_is_reached_at_its_ports(tmp_path: Path) -> N
         (policy,) = policies_of(found, labels)
         for port in (2181, 2182):
             assert admits(policy["egress"], "to", None, port) == (labels[COMPONENT] in HOSTS)
+
+
+@pytest.mark.parametrize(
+    "servers", ["a:2181,b,[::1]:2182/team", "zk1, zk2:2182", "[fe80::1],zk:2182"]
+)
+def test_a_folder_or_a_missing_port_of_such_servers_is_no_part_of_a_port(
+    servers: str, tmp_path: Path
+) -> None:
+    found = render(tmp_path, {"zookeeper": {"external": servers}})
+    policy = found.one("NetworkPolicy", "-coordinator")
+    assert [each["port"] for each in policy["spec"]["egress"][1]["ports"]] == [2181, 2182]
 
 
 def test_the_role_of_drivers_is_what_spark_asks_for(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from orchestrator.embedded.packages import source_root
 from orchestrator.manifest import load
 from orchestrator.spark.hosts.kubernetes import APPLICATION_LABEL, MOST_LABEL, label_value
 from scripts.chart_docs import CHART
+from streams.scheduling.run_queue import Policy
 from tests.integration.charts.vivace.rendering import COMPONENT, SCENARIOS, labels_of, render
 
 pytestmark = [pytest.mark.chart, pytest.mark.slow]
@@ -59,6 +62,18 @@ def test_streams_and_queries_of_examples_fit_their_cluster(file: Path, tmp_path:
     assert manifests.cluster is not None
     assert manifests.streams
     assert manifests.queries
+
+
+def test_the_chart_has_each_setting_of_the_manifest_that_it_does_not_make_itself() -> None:
+    page = (source_root() / "docs" / "manifests.md").read_text("utf-8")
+    (table,) = re.findall(r"^## Cluster$(.*?)^## ", page, re.MULTILINE | re.DOTALL)
+    fields = {*re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)}
+    own = {"name", "nodes", "sites", "latencies", "executorMemory", "applications"}
+    values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+    assert {*values["cluster"]["settings"]} == fields - own - {"coordinators", "zookeeper"}
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    settings = schema["properties"]["cluster"]["properties"]["settings"]["properties"]
+    assert {*settings["scheduling"]["enum"]} == {None, *(policy.value for policy in Policy)}
 
 
 def test_the_chart_is_of_the_products_version() -> None:

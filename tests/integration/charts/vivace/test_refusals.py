@@ -47,6 +47,16 @@ WRONG = [
     ("web: {service: {type: ExternalName}}", "web/service/type", "one of"),
     ("queries: {replace: [a, a]}", "queries/replace", "equal"),
     ("pods: {labels: {a: 1}}", "pods/labels/a", "string"),
+    ("networkPolicies: {apiServer: {cidrs: []}}", "networkPolicies/apiServer/cidrs", "minItems"),
+    ("networkPolicies: {apiServer: {cidrs: [here]}}", "apiServer/cidrs/0", "pattern"),
+    ("secret: {existing: My_Secret}", "secret/existing", "pattern"),
+    ("web: {token: {key: a b}}", "web/token/key", "pattern"),
+    ("pods: {labels: {a b: c}}", "pods/labels", "a b"),
+    ("pods: {labels: {a: b c}}", "pods/labels/a", "pattern"),
+    ("zookeeper: {external: 'zk:2181:2182'}", "zookeeper/external", "pattern"),
+    ("coordinators: null", "", "coordinators"),
+    ("jobs: {pod: null}", "jobs", "pod"),
+    ("pods: {sidecars: null}", "pods", "sidecars"),
     ("networkPolicies: {apiServer: {ports: [0]}}", "networkPolicies/apiServer/ports/0", "minimum"),
 ]
 
@@ -78,6 +88,15 @@ ACROSS = [
         "sites: [{name: a, ports: [{name: p, port: 9600}]}]",
         "sites[0].ports: the port 9600 is the host's own",
     ),
+    (
+        "sites: [{name: a, ports: [{name: p, port: 80}, {name: p, port: 81}]}]",
+        'sites[0].ports: the name "p" is there twice, or the host\'s own',
+    ),
+    (
+        "sites: [{name: a, ports: [{name: link, port: 80}]}]",
+        'sites[0].ports: the name "link" is there twice, or the host\'s own',
+    ),
+    ("queries: {manifests: {a/b.yaml: 'kind: Query'}}", "queries.manifests[a/b.yaml]: is no name"),
     ("queries: {manifests: {query: 'kind: Query'}}", "queries.manifests[query]: is no name of"),
     (
         "queries: {manifests: {a.yaml: 'kind: Cluster'}}",
@@ -130,6 +149,12 @@ def test_a_release_whose_name_is_no_clusters_must_name_one(tmp_path: Path) -> No
     said = refused(tmp_path, "{}", release="my.release")
     assert 'cluster.name: the release\'s name "my.release" is no name of a cluster' in said
     render(tmp_path, {"cluster": {"name": "mine"}}, release="my.release")
+
+
+def test_a_release_whose_name_is_no_services_must_give_another_beginning(tmp_path: Path) -> None:
+    said = refused(tmp_path, "{}", release="3rd")
+    assert 'fullnameOverride: the release\'s name "3rd-vivace" begins with a digit' in said
+    render(tmp_path, {"fullnameOverride": "third"}, release="3rd")
 
 
 def test_platforms_that_are_too_old_are_refused(tmp_path: Path) -> None:

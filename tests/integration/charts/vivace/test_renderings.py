@@ -12,7 +12,9 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
+from orchestrator.manifest import load
 from scripts.chart_docs import CHART
 from tests.integration.charts.vivace.judging import judge
 from tests.integration.charts.vivace.rendering import LONG_NAME, SCENARIOS, Rendered, render
@@ -167,6 +169,9 @@ OTHERS: dict[str, Any] = {
     "applications": [{"name": "other", "nodes": 3}], "sites": [{"name": "other"}],
     "web.service.type": "NodePort", "web.clients": [{"podSelector": {}}],
     "web.httpRoute.parentRefs": [{"name": "other"}],
+    "cluster.settings.placement": {"method": "paper"}, "cluster.settings.state": {"folder": "/c"},
+    "monitoring.serviceMonitor.interval": "1m",
+    "networkPolicies.checkpoints": [{"ports": [{"port": 9000}]}],
     "cluster.settings.emulateCosts": True, "pods.env": [{"name": "OTHER"}],
     "pods.envFrom": [{"secretRef": {"name": "other"}}], "pods.tolerations": [{"key": "other"}],
     "pods.volumes": [{"name": "other", "emptyDir": {}}],
@@ -193,6 +198,74 @@ WITH: dict[str, Any] = {
     "monitoring.dashboard": {"monitoring": {"dashboard": {"enabled": True}}},
 }
 """What must be there for the value to mean something; the longest beginning counts."""
+
+
+OPAQUE = {
+    "pods.env", "pods.envFrom", "pods.volumes", "pods.volumeMounts", "pods.tolerations",
+    "pods.affinity", "pods.topologySpreadConstraints", "pods.initContainers", "pods.sidecars",
+    "pods.securityContext", "web.clients", "web.httpRoute.parentRefs", "extraObjects",
+    "cluster.settings.cpu", "cluster.settings.placement", "cluster.settings.state", "global",
+    "networkPolicies.checkpoints",
+}  # fmt: skip
+"""What the platform alone knows; the chart passes it on."""
+
+HARD = (
+    "1", "1e3", "on", "null", "~", "a: b", "  a", "a\nb", "- x", "{{ x }}", "*a",
+    "Upper_Case", "-x", "x" * 70, "x" * 300, "'", '"', "\t", "é",
+)  # fmt: skip
+"""Texts that YAML, or Kubernetes, takes for something else, or not at all."""
+
+
+def _admitted(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Values in which this text stands wherever the schema lets it; and those for the store."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    validator: Any = Draft202012Validator(schema)
+    every: dict[str, Any] = {
+        "monitoring": {
+            each: {"enabled": True} for each in ("serviceMonitor", "rules", "dashboard")
+        },
+        "web": {
+            "ingress": {"enabled": True, "host": "here"},
+            "httpRoute": {"enabled": True, "parentRefs": [{"name": "here"}]},
+        },
+    }  # fmt: skip
+    store: dict[str, Any] = {}
+    for path in _leaves(schema):
+        if ".".join(path) in OPAQUE or path[-1] in ("pod", "resources"):
+            continue
+        for value in (text, [text], {text: text}, {text: "here"}, {"here": text}):
+            values = json.loads(json.dumps(defaults))
+            _set(values, path, value)
+            if not any(validator.iter_errors(values)):
+                _set(store if path == ("zookeeper", "external") else every, path, value)
+                break
+    every["queries"]["manifests"] = {"a.yaml": text}
+    return every, {**every, **store}
+
+
+@pytest.mark.parametrize("text", HARD)
+def test_a_text_that_the_schema_admits_arrives_as_it_is(text: str, tmp_path: Path) -> None:
+    for values in _admitted(text):
+        found = render(tmp_path, values)
+        judge(found, "1.37")
+        assert found.one("ConfigMap", "-queries")["data"] == {"a.yaml": text}
+
+
+def test_a_namespace_and_a_cluster_may_have_numbers_for_names(tmp_path: Path) -> None:
+    applications = [{"name": "1", "nodes": [{"name": "2"}], "zone": "3"}]
+    applications += [{"name": "on", "nodes": [{"name": "null"}], "zone": "no"}]
+    values = {
+        "cluster": {"name": "1e3"}, "applications": applications,
+        "sites": [{"name": "7", "region": "8", "ports": [{"name": "on", "port": 80}]}],
+    }  # fmt: skip
+    found = render(tmp_path, values, namespace="2024")
+    judge(found, "1.37")
+    file = tmp_path / "cluster.yaml"
+    file.write_text(found.one("ConfigMap", "-cluster")["data"]["cluster.yaml"])
+    cluster = load([file]).cluster
+    assert cluster is not None
+    assert cluster.name == "1e3"
 
 
 def _other(path: tuple[str, ...], default: Any) -> Any:

@@ -24,7 +24,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 ME = DriverPod(
     name="driver-2", namespace="streams", address="10.0.0.7", secret_file=Path("/run/secret"),
-    cluster="aircraft", application="east",
+    cluster="aircraft", application="east", zookeeper="zk:2181",
 )  # fmt: skip
 
 FORMER = "driver-1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ POD = DriverPod(
     secret_file=Path("/run/vivace/secret"),
     cluster="aircraft",
     application="application-1",
+    zookeeper="zk:2181",
 )
 
 
@@ -49,8 +51,9 @@ def test_executors_are_pods_that_go_with_the_drivers() -> None:
     assert chosen["spark.kubernetes.allocation.pods.allocator"] == "direct"
     assert chosen["spark.executor.instances"] == "3"
     nameless = DriverPod(
-        name="", namespace="n", address="a", secret_file=Path("s"), cluster="c", application=""
-    )
+        name="", namespace="n", address="a", secret_file=Path("s"), cluster="c", application="",
+        zookeeper="zk:2181",
+    )  # fmt: skip
     assert "spark.kubernetes.driver.pod.name" not in settings(nameless)
 
 
@@ -61,8 +64,10 @@ def test_they_have_labels_by_which_a_later_life_finds_them() -> None:
         for name, value in chosen.items()
         if ".label." in name
     }
-    assert found == {"vivace-cluster": "aircraft", "vivace-application": "application-1"}
+    assert found.keys() == {"vivace-cluster", "vivace-application", "vivace-store"}
     assert found.items() <= POD.labels.items()
+    assert found["vivace-cluster"] == "aircraft"
+    assert replace(POD, zookeeper="other:2181").labels != POD.labels
     assert POD.labels["spark-role"] == "executor"
 
 
@@ -75,6 +80,10 @@ def test_names_of_clusters_that_are_too_long_for_labels_are_told_apart() -> None
 
 def test_nothing_of_spark_takes_the_place_of_what_comes_before_a_pods_end() -> None:
     assert settings()["spark.decommission.enabled"] == "false"
+
+
+def test_spark_asks_for_pods_that_no_event_told_of_sooner_than_by_itself() -> None:
+    assert settings()["spark.kubernetes.executor.apiPollingInterval"] == "5s"
 
 
 def test_spark_never_gives_up_replacing_executors() -> None:
