@@ -1,0 +1,411 @@
+"""Benchmark `restart`: every process is killed at once, and started again on its folder.
+
+A client pushes numbers over HTTP, each batch until it is acknowledged, while every process of a
+cluster is killed (SIGKILL) at a random moment, again and again. One statement forwards the numbers,
+one keeps the newest tuple of each of a million keys, one counts in windows. In the end each
+acknowledged number must have its results once, as in a cluster that was never disturbed; since they
+are numbered, it is known without one which these are.
+
+Spark Structured Streaming is killed alike: it reads its own source of numbers, and counts them by
+key in windows.
+
+Resuming takes from the start of the first process to the first result of a number that came after
+the kill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import psutil
+import pyarrow as pa
+from pyarrow import parquet
+
+import vivace
+from bench.registry import Figures, Settings, benchmark
+from bench.report import ROOT
+from foundation.arrays import IntArray
+from orchestrator.deploy.context import find
+from orchestrator.edges.sinks import read_back
+from orchestrator.embedded.ports import free_port
+from orchestrator.errors import VivaceError
+from streams.vectors.reserved import TIMESTAMP
+
+TUPLES_PER_S = 5000
+BATCH = 50
+KEYS, QUICK_KEYS = 1_000_000, 100_000
+FILL = 20_000
+"""Tuples of a batch by which every key gets its first one; fewer than there are keys."""
+
+KILLS, QUICK_KILLS = 10, 2
+FLOWS_S = 2.0, 8.0
+"""A kill comes so long after results flow again."""
+
+COST_S, QUICK_COST_S = 60.0, 10.0
+"""Stretches in which the cluster's processor time is measured, with checkpoints and without."""
+
+WINDOW_MS = 200
+FILES = 4
+"""Of those that Spark has committed, the newest ones, which tell how far it has come."""
+
+PATIENCE_S = 240.0
+LOOK_S = 0.1
+
+CLUSTER = """\
+kind: Cluster
+name: bench-restart
+nodes: [{{name: n1, region: here}}, {{name: n2, region: here}}]
+sites: [{{name: desk, region: here}}]
+{state}
+"""
+
+REST = f"""\
+kind: Stream
+name: numbers
+site: desk
+columns: {{{{key: int, number: int}}}}
+rate: 120 KB/s
+from: {{{{http: {{{{listen: {{port}}}}}}}}}}
+---
+kind: Query
+name: restarts
+deadline: 5 s
+recovery: 5 s
+outputs: {{{{each: desk, newest: desk, counts: desk}}}}
+statements: |
+  REGISTER QUERY each RSTREAM(SELECT number FROM numbers [NOW]);
+  REGISTER QUERY newest ISTREAM(SELECT key, number FROM numbers [PARTITION BY key ROWS 1]);
+  REGISTER QUERY counts RSTREAM(SELECT count(*) AS tuples, max(number) AS last
+    FROM numbers [RANGE {WINDOW_MS} MILLISECONDS SLIDE {WINDOW_MS} MILLISECONDS]);
+"""
+
+
+@dataclass(slots=True)
+class Restarts:
+    """What was found of one system."""
+
+    resume_s: list[float] = field(default_factory=list[float])
+    lost: int = 0
+    repeated: int = 0
+
+    def figures(self, system: str) -> Figures:
+        """Flat figures."""
+        return {
+            f"{system}.resume_s_median": median(self.resume_s),
+            f"{system}.resume_s_max": max(self.resume_s),
+            f"{system}.kills": len(self.resume_s),
+            f"{system}.lost": self.lost,
+            f"{system}.repeated": self.repeated,
+        }
+
+
+@benchmark("restart", kinds=("ours", "spark", "cost"))
+def restart(settings: Settings) -> Figures:
+    """Seconds until results flow again when every process was killed, and what was lost."""
+    kinds = settings.only or ("ours", "spark", "cost")
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="vivace-bench-restart-") as folder:
+        if "ours" in kinds:
+            found |= _ours(Path(folder), settings)
+        if "spark" in kinds:
+            found |= _spark(Path(folder), settings).figures("spark")
+        if "cost" in kinds:
+            found["checkpoint.cost_pct"] = _cost_pct(Path(folder), settings)
+    return found
+
+
+class Pusher:
+    """A client that sends numbers at a steady rate, each batch until it is acknowledged."""
+
+    def __init__(self, port: int, keys: int, *, fill: bool) -> None:
+        self._stream = vivace.site(f"http://127.0.0.1:{port}", patience_s=PATIENCE_S).stream(
+            "numbers"
+        )
+        self._keys, self._fill = keys, keys if fill else 0
+        self._ends = threading.Event()
+        self.acknowledged = 0
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._push, daemon=True)
+        self._thread.start()
+
+    def _push(self) -> None:
+        try:
+            while self.acknowledged < self._fill and not self._ends.is_set():
+                self._send(FILL)
+            due_s = time.monotonic()
+            while not self._ends.is_set():
+                self._send(BATCH)
+                # What could not be sent while the cluster was away is not sent faster later.
+                due_s = max(due_s + BATCH / TUPLES_PER_S, time.monotonic() - 1.0)
+                self._ends.wait(max(due_s - time.monotonic(), 0.0))
+        except Exception as error:  # noqa: BLE001  Told by `check`.
+            self._failure = error
+
+    def _send(self, count: int) -> None:
+        numbers = np.arange(self.acknowledged, self.acknowledged + count)
+        self._stream.send(pa.table({"key": numbers % self._keys, "number": numbers}))
+        self.acknowledged += count
+
+    def check(self) -> None:
+        """Fail if the client has given up."""
+        if self._failure is not None:
+            raise VivaceError(f"nothing is pushed any more: {self._failure}")
+
+    def end(self) -> int:
+        """Stop; returns how many numbers were acknowledged."""
+        self._ends.set()
+        self._thread.join()
+        self.check()
+        return self.acknowledged
+
+
+def _ours(folder: Path, settings: Settings) -> dict[str, float]:
+    keys = QUICK_KEYS if settings.quick else KEYS
+    rng, found = np.random.default_rng(51), Restarts()
+    with _cluster(folder / "ours", "state: {folder: state, every: 10 s}") as cluster:
+        pusher = Pusher(cluster.port, keys, fill=True)
+        _await(lambda: pusher.acknowledged > keys and cluster.last() >= keys, pusher.check)
+        most_bytes = retained_bytes = 0
+        for kill in range(1, 1 + (QUICK_KILLS if settings.quick else KILLS)):
+            time.sleep(rng.uniform(*FLOWS_S))
+            settings.say(f"ours: kill {kill}, {pusher.acknowledged:,} numbers")
+            most_bytes = max(most_bytes, _size(cluster.data / "state"))
+            retained_bytes = max(retained_bytes, _size(cluster.data / "archive" / "journal"))
+            cluster.kill()
+            before, began_s = pusher.acknowledged, time.monotonic()
+            starting = cluster.start()
+            _await(lambda before=before: cluster.last() >= before, pusher.check)
+            found.resume_s.append(time.monotonic() - began_s)
+            cluster.await_start(starting)
+        acknowledged = pusher.end()
+        _await(lambda: cluster.last() >= acknowledged - 1, pusher.check)
+        anew = {"state lost", "input lost"} & cluster.events()
+        cluster.down()
+        differing = _judge(cluster.data / "archive", acknowledged, keys, found)
+    return {
+        **found.figures("restart"),
+        "restart.differing": differing,
+        "restart.tuples": acknowledged,
+        "restart.began_anew": len(anew),
+        "checkpoint.bytes": most_bytes,
+        "retained.bytes": retained_bytes,
+    }
+
+
+def _judge(archive: Path, acknowledged: int, keys: int, found: Restarts) -> int:
+    """Count what is lost and repeated; returns how many results are not as they should be."""
+    each, newest, counts = (
+        read_back(archive, stream).rows for stream in ("each", "newest", "counts")
+    )
+    for rows in (each, newest):
+        numbers = _column(rows, "number")
+        distinct = len(np.unique(numbers))
+        found.repeated += len(numbers) - distinct
+        found.lost += acknowledged - distinct
+    differing = int((_column(newest, "key") != _column(newest, "number") % keys).sum())
+    differing += int((np.diff(_column(each, "number")) != 1).sum())
+    ends_ms, times_ms = _column(counts, TIMESTAMP), np.sort(_column(each, TIMESTAMP))
+    expected = np.searchsorted(times_ms, ends_ms, "right") - np.searchsorted(
+        times_ms, ends_ms - WINDOW_MS, "right"
+    )
+    told = _column(counts, "tuples")
+    differing += int((told != expected).sum())
+    found.lost += max(acknowledged - int(told.sum()), 0)
+    found.repeated += max(int(told.sum()) - acknowledged, 0)
+    return differing
+
+
+def _column(rows: pa.Table | pa.RecordBatch, name: str) -> IntArray:
+    return np.asarray(rows.column(name).to_pylist(), dtype=np.int64)
+
+
+def _cost_pct(folder: Path, settings: Settings) -> float:
+    """By how much checkpoints at their default interval raise the cluster's processor time."""
+    keys = QUICK_KEYS if settings.quick else KEYS
+    per_tuple: list[float] = []
+    for name in ("with", "without"):
+        # `up --data` keeps checkpoints without being asked; here one is never due.
+        every = "30 s" if name == "with" else "24 h"
+        with _cluster(folder / name, f"state: {{folder: state, every: {every}}}") as cluster:
+            pusher = Pusher(cluster.port, keys, fill=True)
+            _await(lambda c=cluster: c.last() >= keys, pusher.check)
+            settings.say(f"cost: {name} checkpoints")
+            before, began_s = pusher.acknowledged, cluster.processor_s()
+            time.sleep(QUICK_COST_S if settings.quick else COST_S)
+            taken_s = cluster.processor_s() - began_s
+            per_tuple.append(taken_s / (pusher.acknowledged - before))
+            pusher.end()
+    return 100 * (per_tuple[0] / per_tuple[1] - 1)
+
+
+class _Cluster:
+    """A cluster that `vivace up` runs, and that can be killed as a whole."""
+
+    def __init__(self, folder: Path, state: str) -> None:
+        self.data, self._home, self.port = folder / "data", folder / "home", free_port()
+        folder.mkdir()
+        self._manifest, self._rest = folder / "cluster.yaml", folder / "rest.yaml"
+        self._manifest.write_text(CLUSTER.format(state=state))
+        self._rest.write_text(REST.format(port=self.port))
+        self.await_start(self.start())
+        self._vivace("apply", "-f", str(self._rest))
+
+    def start(self) -> subprocess.Popen[str]:
+        """Begin to start it."""
+        return self._begin("up", "-f", str(self._manifest), "--data", str(self.data))
+
+    def await_start(self, starting: subprocess.Popen[str]) -> None:
+        """Wait until `vivace up` has ended."""
+        self._end(starting)
+
+    def down(self) -> None:
+        """End it."""
+        self._vivace("down")
+
+    def events(self) -> set[str]:
+        """The kinds of events in its history."""
+        told = json.loads(self._vivace("history", "--json", "--limit", "10000"))
+        return {each["kind"] for each in told["history"]}
+
+    def last(self) -> int:
+        """The newest number that a window has counted."""
+        try:
+            numbers = read_back(self.data / "archive", "counts").rows["last"].to_pylist()
+        except FileNotFoundError:
+            return -1
+        return max((each for each in numbers if each is not None), default=-1)
+
+    def kill(self) -> None:
+        """Kill every process, the first one first, so that none is started again."""
+        first = psutil.Process(find(None, self._home).pid)
+        for each in [first, *first.children(recursive=True), *self.processes()]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        _await(lambda: not any(True for _ in self.processes()))
+
+    def processor_s(self) -> float:
+        """Processor time that its processes have taken so far."""
+        taken = [each.cpu_times() for each in self.processes()]
+        return sum(each.user + each.system for each in taken)
+
+    def processes(self) -> Iterator[psutil.Process]:
+        for process in psutil.process_iter(["cmdline", "status"]):
+            line = " ".join(process.info["cmdline"] or [])
+            if str(self.data) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+                yield process
+
+    def _vivace(self, *words: str) -> str:
+        return self._end(self._begin(*words))
+
+    def _begin(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", "from orchestrator.command import main; main()", *words],
+            cwd=ROOT,
+            env={**os.environ, "VIVACE_HOME": str(self._home)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _end(self, process: subprocess.Popen[str]) -> str:
+        out, told = process.communicate(timeout=PATIENCE_S)
+        if process.returncode:
+            raise VivaceError(f"vivace ended with {process.returncode}: {told.strip()}")
+        return out
+
+
+@contextmanager
+def _cluster(folder: Path, state: str) -> Generator[_Cluster]:
+    cluster = _Cluster(folder, state)
+    try:
+        yield cluster
+    finally:
+        if any(True for _ in cluster.processes()):
+            cluster.kill()
+
+
+def _spark(folder: Path, settings: Settings) -> Restarts:
+    from bench.restart_spark import COUNTS, NUMBERS
+
+    keys = QUICK_KEYS if settings.quick else KEYS
+    rng, found, made = np.random.default_rng(52), Restarts(), folder / "spark"
+    made.mkdir()
+    command = [sys.executable, "-m", "bench.restart_spark", str(made), str(keys)]
+
+    def start() -> psutil.Popen:
+        log = (folder / "spark.log").open("a")
+        return psutil.Popen(
+            [*command, str(TUPLES_PER_S)], cwd=ROOT, stdin=subprocess.PIPE, stdout=log, stderr=log
+        )
+
+    def kill(process: psutil.Popen) -> None:
+        for each in [process, *process.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        process.wait()
+
+    process = start()
+    try:
+        _await(lambda: _last(made / NUMBERS) >= 0 and _last(made / COUNTS, "tuples") >= 0)
+        for number in range(1, 1 + (QUICK_KILLS if settings.quick else KILLS)):
+            time.sleep(rng.uniform(*FLOWS_S))
+            settings.say(f"Spark: kill {number}")
+            kill(process)
+            before, began_s = _last(made / NUMBERS), time.monotonic()
+            process = start()
+            _await(lambda before=before: _last(made / NUMBERS) > before)
+            found.resume_s.append(time.monotonic() - began_s)
+    finally:
+        kill(process)
+    files = [made / NUMBERS / name for name in _committed(made / NUMBERS)]
+    numbers = np.concatenate([_column(parquet.read_table(each), "value") for each in files])
+    distinct = len(np.unique(numbers))
+    found.repeated, found.lost = len(numbers) - distinct, int(numbers.max()) + 1 - distinct
+    return found
+
+
+def _last(folder: Path, column: str = "value") -> int:
+    """The greatest value of the files that Spark has committed last."""
+    names = list(_committed(folder))[-FILES:]
+    found = [_column(parquet.read_table(folder / name), column) for name in names]
+    return max((int(each.max()) for each in found if len(each)), default=-1)
+
+
+def _committed(folder: Path) -> list[str]:
+    """The names of files that count, in order: those in Spark's own log of what it has written."""
+    names: dict[str, None] = {}
+    logs = [*(folder / "_spark_metadata").glob("[0-9]*")]
+    for log in sorted(logs, key=lambda each: int(each.stem)):
+        for line in log.read_text().splitlines()[1:]:
+            names[json.loads(line)["path"].rpartition("/")[2]] = None
+    return [*names]
+
+
+def _await(done: Callable[[], bool], check: Callable[[], None] = lambda: None) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while not done():
+        check()
+        if time.monotonic() > until_s:
+            raise VivaceError(f"nothing has come for {PATIENCE_S:g} s")
+        time.sleep(LOOK_S)
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for file in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            total += file.stat().st_size if file.is_file() else 0
+    return total
