@@ -139,7 +139,7 @@ def obstacles(
             )
     applications = [loss for loss in losses.losses if loss.kind == "application"]
     for loss in applications:
-        lost = [*loss.states_lost, *loss.streams, *loss.outputs, *loss.breaks]
+        lost = [*loss.states_lost, *loss.restored, *loss.streams, *loss.outputs, *loss.breaks]
         lost += [f"{fragment}: {why}" for fragment, why in loss.unhealed.items()]
         if lost:
             yield RollObstacle(

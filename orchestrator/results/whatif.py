@@ -21,7 +21,7 @@ class FragmentOutlook(Result, frozen=True, kw_only=True):
     why
         Why it would stay without, or what else is to say; empty: nothing.
     state_lost
-        Whether both replicas are lost, so that it begins from nothing.
+        Whether both replicas are lost, so that it goes on from a checkpoint or begins anew.
     alternatives
         Nodes of primary and secondary that it may get instead: as well as anybody knows the round
         trips, these cost as little, and the leader decides by the readings of its moment.
@@ -96,8 +96,9 @@ class LossOutlook(Result, frozen=True, kw_only=True):
         for as long as nothing else changes.
     unhealed
         Fragment → why it would stay without a secondary.
-    states_lost
-        Fragments of which both replicas are lost.
+    states_lost, restored
+        Fragments of which both replicas are lost: those that would begin anew, and those that would
+        go on from checkpoints, later than their bounds say.
     streams, outputs
         Streams that would not enter, and outputs that nobody would take out.
     breaks
@@ -118,6 +119,7 @@ class LossOutlook(Result, frozen=True, kw_only=True):
     unprotected_s: float | None = 0.0
     unhealed: dict[str, str] = {}
     states_lost: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     breaks: tuple[str, ...] = ()
@@ -127,8 +129,8 @@ class LossOutlook(Result, frozen=True, kw_only=True):
     @property
     def harmless(self) -> bool:
         """Whether every promise would be kept, and everything healed."""
-        lost = self.states_lost or self.streams or self.outputs or self.unhealed or self.breaks
-        return not lost and not self.unknown
+        lost = self.states_lost or self.restored or self.streams or self.outputs or self.unhealed
+        return not lost and not self.breaks and not self.unknown
 
 
 class PlayedOutput(Result, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import msgspec
 from orchestrator.records import Record
 from orchestrator.store.protocol import (
     ASSIGNMENTS,
+    CHECKPOINTS,
     CLOCKS,
     CLUSTER,
     CORDONS,
@@ -22,6 +23,7 @@ from orchestrator.store.protocol import (
     MAINTENANCE,
     MOVES,
     NODES,
+    PAUSES,
     PROPOSALS,
     QUERIES,
     RUNNING_QUERIES,
@@ -37,8 +39,8 @@ from orchestrator.store.protocol import (
 TOPS = (CLUSTER, CLOCKS, ISSUED, DURATIONS)
 
 FOLDERS = (
-    FRAGMENTS, ASSIGNMENTS, QUERIES, PROPOSALS, RUNNING_QUERIES, CORDONS, MOVES, LINKS, STREAMS,
-    RUNNING_STREAMS, MAINTENANCE, NODES, SERVICES,
+    FRAGMENTS, CHECKPOINTS, ASSIGNMENTS, QUERIES, PROPOSALS, RUNNING_QUERIES, PAUSES, CORDONS,
+    MOVES, LINKS, STREAMS, RUNNING_STREAMS, MAINTENANCE, NODES, SERVICES,
 )  # fmt: skip
 """As `read_view` reads them: assignments and fragments before the nodes that they name."""
 

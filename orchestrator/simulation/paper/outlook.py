@@ -163,6 +163,7 @@ def loss_outlook(
     struck = [name for name, r in records.items() if r.primary.node in loss.hosts]
     own = {name for name, r in records.items() if any(map(r.runs_on, loss.hosts))}
     bare = {each.key for each in found if each.state_lost} & own
+    restored = {key for key in bare if _goes_on(before, after, key)}
     takeovers = tuple(name for name in struck if name not in bare)
     worst = max(
         (
@@ -193,7 +194,8 @@ def loss_outlook(
         bound_ms=worst[1],
         unprotected_s=None if unhealed else longest_s,
         unhealed=unhealed,
-        states_lost=tuple(sorted(bare)),
+        states_lost=tuple(sorted(bare - restored)),
+        restored=tuple(sorted(restored)),
         streams=silent,
         outputs=tuple(
             output
@@ -202,13 +204,28 @@ def loss_outlook(
             if site in loss.hosts
         ),
         breaks=tuple(broken_promises(before, after)),
-        kept_by=_kept_by(takeovers, sorted(bare), [n for n in streams if n not in silent], worst),
+        kept_by=_kept_by(
+            takeovers,
+            sorted(bare - restored),
+            sorted(restored),
+            [n for n in streams if n not in silent],
+            worst,
+        ),
     )
+
+
+def _goes_on(before: PaperReading, after: PaperReading, key: str) -> bool:
+    """Whether a fragment that has lost both replicas goes on from a checkpoint."""
+    old, new = before.view.fragments.get(key), after.view.fragments.get(key)
+    if old is None or new is None or new.record.restored is None:
+        return False
+    return new.record.restored != old.record.restored
 
 
 def _kept_by(
     takeovers: Collection[str],
     states_lost: Collection[str],
+    restored: Collection[str],
     moved: Collection[str],
     worst: tuple[float | None, float | None],
 ) -> str:
@@ -219,6 +236,8 @@ def _kept_by(
         told.append(f"{_count(len(takeovers), 'takeover')}{within}")
     if moved:
         told.append(f"another site for {', '.join(moved)}")
+    if restored:
+        told.append(f"nothing for {', '.join(restored)}, which would go on from checkpoints")
     if states_lost:
         told.append(f"nothing for {', '.join(states_lost)}, which would begin anew")
     return "; ".join(told) or "no primary runs there"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,12 +17,15 @@ from orchestrator.operations import table
 from orchestrator.operations.parameters import WhatIfParameters
 from orchestrator.operations.texts import ManifestSource, NamedText
 from orchestrator.progress import silent
+from orchestrator.records import Guarantee, SourceSpec
 from orchestrator.results.whatif import WhatIfDocument
 from orchestrator.simulation.paper.assumptions import assumed
 from orchestrator.simulation.paper.cluster import PaperCluster, PaperStuck
 from orchestrator.simulation.paper.outlook import STATE_BYTES_S
 from orchestrator.store.copied import copy_of
+from orchestrator.store.protocol import STREAMS
 from tests.obedient_cluster import ObedientCluster, aircraft
+from tests.saved_cluster import SavedCluster
 
 QUERY = """
 kind: Query
@@ -139,6 +143,22 @@ def test_what_is_lost_at_the_same_time_takes_over_from_nothing(cluster: Obedient
         assert "proximity.alerts" not in loss.takeovers
         assert not loss.harmless
     assert "nothing for proximity.alerts, which would begin anew" in found[0].kept_by
+
+
+def test_what_has_a_checkpoint_goes_on_from_it(tmp_path: Path) -> None:
+    saved = SavedCluster(tmp_path / "state")
+    source = SourceSpec(driver="test", guarantee=Guarantee.REPLAYABLE, options={})
+    for name, stream in saved.view.streams.items():
+        again = msgspec.structs.replace(stream.record, source=source)
+        saved.store.update(STREAMS.key(name), again, stream.version)
+    record = saved.view.fragments["proximity.alerts"].record
+    assert record.secondary is not None
+    nodes = record.primary.node, record.secondary.node
+    for loss in asked(saved.cluster, without=nodes).losses:
+        assert "proximity.alerts" in loss.restored
+        assert loss.states_lost == ()
+        assert not loss.harmless
+        assert "which would go on from checkpoints" in loss.kept_by
 
 
 def test_each_loses_everything_alone(cluster: ObedientCluster) -> None:
