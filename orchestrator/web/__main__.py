@@ -1,12 +1,14 @@
 """The process of the HTTP API: `python -m orchestrator.web --config FILE`.
 
 It serves until SIGTERM. Requests that are under way then have two seconds; long operations are
-abandoned, and whoever follows them is told.
+abandoned, and whoever follows them is told. A token or a certificate whose file is written anew
+takes the place of the former one within a second, because platforms rotate them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import threading
 import time
@@ -39,6 +41,10 @@ READY_AGE_S = 5.0
 
 LEAST_TOKEN = 16
 
+Written = tuple[tuple[int, int] | None, ...]
+
+_log = logging.getLogger("vivace.web")
+
 
 def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> None:
     """Serve the API until `ended` says so.
@@ -53,6 +59,7 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
         `ended` said so before ZooKeeper was there.
     """
     endpoint = _endpoint(config)
+    written = _written(config)
     own = _token(config)
     _check_certificate(config)
     with closing(CachedStore(Waiting(ended, health).open_store(config))) as view:
@@ -65,12 +72,15 @@ def serve(config: ProcessConfig, ended: Callable[[], bool], health: Health) -> N
             service.long.start()
             server.start()
             try:
-                _attend(view, health, server, ended)
+                renewal = _Renewal(config, access, server, written)
+                _attend(view, health, server, renewal, ended)
             finally:
                 server.stop()
 
 
-def _attend(view: CachedStore, health: Health, server: _Server, ended: Callable[[], bool]) -> None:
+def _attend(
+    view: CachedStore, health: Health, server: _Server, renewal: _Renewal, ended: Callable[[], bool]
+) -> None:
     """Keep what is known fresh, until the process is to end."""
     next_s = time.monotonic()
     while not ended():
@@ -78,9 +88,42 @@ def _attend(view: CachedStore, health: Health, server: _Server, ended: Callable[
             raise Unreachable("The API", server.address, "serves no more", "Its log says why.")
         if time.monotonic() >= next_s:
             view.attend()
+            renewal.look()
             health.turned(ready=server.turns() and view.age_s < READY_AGE_S)
             next_s = time.monotonic() + ATTEND_S
         time.sleep(LOOK_EVERY_S)
+
+
+class _Renewal:
+    """Takes up the token and the certificate anew once their files are others.
+
+    Parameters
+    ----------
+    written
+        The files as they were read.
+    """
+
+    def __init__(
+        self, config: ProcessConfig, access: Access, server: _Server, written: Written
+    ) -> None:
+        self._config, self._access, self._server = config, access, server
+        self._seen = written
+
+    def look(self) -> None:
+        """Look once. Where the files cannot be used, the former ones stay."""
+        seen = _written(self._config)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            own = _token(self._config)
+            _check_certificate(self._config)
+        except (InvalidInput, OSError) as error:
+            _log.warning("token and certificate stay as they were: %s", error)
+            return
+        self._access.renew(own)
+        self._server.renew_certificate()
+        _log.info("token and certificate were read anew")
 
 
 class _Server:
@@ -126,6 +169,12 @@ class _Server:
                 raise Unreachable("The API", self.address, "cannot be served", remedy)
             time.sleep(LOOK_EVERY_S / 10)
 
+    def renew_certificate(self) -> None:
+        """Take the certificate as it is now, for connections to come."""
+        context, certificate = self._server.config.ssl, self._server.config.ssl_certfile
+        if context is not None and certificate is not None:
+            context.load_cert_chain(certificate, self._server.config.ssl_keyfile, password="")
+
     def turns(self) -> bool:
         """Whether the event loop takes its turns."""
         if self._loop is None:
@@ -148,6 +197,18 @@ class _Server:
         with suppress(SystemExit):
             # uvicorn raises it if it cannot listen, after telling why in the log.
             asyncio.run(serve())
+
+
+def _written(config: ProcessConfig) -> Written:
+    """When the files of token and certificate were written, ns, and which they are."""
+    found: list[tuple[int, int] | None] = []
+    for path in (config.token_file, config.certificate, config.certificate_key):
+        try:
+            stat = None if path is None else path.stat()
+        except OSError:
+            stat = None
+        found.append(None if stat is None else (stat.st_mtime_ns, stat.st_ino))
+    return tuple(found)
 
 
 def _endpoint(config: ProcessConfig) -> Endpoint:

@@ -64,8 +64,12 @@ class Access:
     """
 
     def __init__(self, own: str | None, now_us: Callable[[], int]) -> None:
-        self._own = None if own is None else digest(own)
         self._now_us = now_us
+        self.renew(own)
+
+    def renew(self, own: str | None) -> None:
+        """Take another token in place of the process's own."""
+        self._own = None if own is None else digest(own)
 
     def author(self, authorization: str, address: str, known: Mapping[str, TokenRecord]) -> Author:
         """Whose request it is, by its header `Authorization`.

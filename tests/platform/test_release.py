@@ -219,7 +219,10 @@ def test_processes_of_the_chart_wait_without_a_store_and_upgrades_change_no_secr
         "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"secret": secret}
     })  # fmt: skip
     for option, sentence in (
-        ("secret.existing=another", "secret.existing: holds another secret than the one that"),
+        (
+            "secret.existing=another",
+            'secret.existing: "another" holds another secret than the one in',
+        ),
         ("cluster.name=other", 'cluster.name: the cluster\'s name is "plant"'),
     ):
         done = release("upgrade", "--set", option)

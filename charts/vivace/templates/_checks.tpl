@@ -121,13 +121,30 @@
 {{- include "vivace.refuse" (list "cluster.name" (printf "the cluster's name is %q, under which the store keeps its records; an upgrade cannot change it" $before)) -}}
 {{- end -}}
 {{- end -}}
-{{- with .Values.secret.existing -}}
-{{- $drawn := lookup "v1" "Secret" $place (include "vivace.name" (list $ "secret")) -}}
-{{- $named := lookup "v1" "Secret" $place . -}}
-{{- if and $drawn $named -}}
-{{- if ne (index $drawn.data "secret") (get $named.data $.Values.secret.key | default "") -}}
-{{- include "vivace.refuse" (list "secret.existing" "holds another secret than the one that this release has drawn, and the store's records open with that one only; copy it there") -}}
+{{- include "vivace.checks.secret" . -}}
 {{- end -}}
+
+{{/* The store's records open with the secret that they were written with. */}}
+{{- define "vivace.checks.secret" -}}
+{{- $place := .Release.Namespace -}}
+{{- $existing := .Values.secret.existing -}}
+{{- $name := include "vivace.name" (list . "secret") -}}
+{{- $drawn := include "vivace.drawn" (list . "secret") -}}
+{{- $before := $drawn -}}
+{{- with lookup "apps/v1" "Deployment" $place (include "vivace.name" (list . "coordinator")) -}}
+{{- range .spec.template.spec.volumes -}}
+{{- if eq .name "secret" -}}
+{{- $name = .secret.secretName -}}
+{{- $before = include "vivace.kept" (list $ .secret.secretName (first .secret.items).key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $before -}}
+{{- if and (not $existing) (ne $before $drawn) -}}
+{{- include "vivace.refuse" (list "secret.existing" (printf "the release runs with the secret in %q, and another one would be drawn; name that" $name)) -}}
+{{- end -}}
+{{- if and $existing (ne $before (include "vivace.kept" (list . $existing .Values.secret.key))) -}}
+{{- include "vivace.refuse" (list "secret.existing" (printf "%q holds another secret than the one in %q that this release has, and the store's records open with that one only; copy it there" $existing $name)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

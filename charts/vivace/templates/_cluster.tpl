@@ -112,6 +112,18 @@ cluster.yaml: | {{- include "vivace.manifest" . | nindent 2 }}
 context.json: {{ include "vivace.context" . | quote }}
 {{- end -}}
 
+{{/* What a Secret of the platform holds, in base64: (list $ "name" "key"). Empty: nothing there. */}}
+{{- define "vivace.kept" -}}
+{{- $data := (lookup "v1" "Secret" (index . 0).Release.Namespace (index . 1) | default dict).data | default dict -}}
+{{ get $data (index . 2) }}
+{{- end -}}
+
+{{/* What this chart has drawn before, whatever its key was then: (list $ "what"). */}}
+{{- define "vivace.drawn" -}}
+{{- $found := lookup "v1" "Secret" (index . 0).Release.Namespace (include "vivace.name" .) | default dict -}}
+{{ $found.data | default dict | values | first | default "" }}
+{{- end -}}
+
 {{/* Name of the Secret with the cluster's secret, and of that with the API's token. */}}
 {{- define "vivace.secretName" -}}
 {{ .Values.secret.existing | default (include "vivace.name" (list . "secret")) }}

@@ -10,7 +10,7 @@ and annotations. What it says last is its pod's message. One that fails stays, f
     helm.sh/hook-output-log-policy: hook-failed
 spec:
   backoffLimit: 0
-  activeDeadlineSeconds: {{ .seconds }}
+  activeDeadlineSeconds: {{ int64 .seconds }}
   ttlSecondsAfterFinished: 604800
   template:
     {{- include "vivace.pod" (dict "root" .root "component" "job" "pods" (list .root.Values.jobs.pod)

@@ -252,6 +252,18 @@ def test_a_text_that_the_schema_admits_arrives_as_it_is(text: str, tmp_path: Pat
         assert found.one("ConfigMap", "-queries")["data"] == {"a.yaml": text}
 
 
+def test_large_numbers_are_written_in_full(tmp_path: Path) -> None:
+    values = {
+        **{part: {"deadlineSeconds": 2_000_000} for part in ("tests", "preflight")},
+        "queries": {"deadlineSeconds": 2_000_000, "manifests": {"a.yaml": "kind: Stream"}},
+        "turnSeconds": 1_000_000,
+        "executors": {"graceSeconds": 1_000_000},
+    }
+    found = render(tmp_path, values)
+    judge(found, "1.37")
+    assert {each["spec"]["activeDeadlineSeconds"] for each in found.of("Job")} == {2_000_000}
+
+
 def test_a_namespace_and_a_cluster_may_have_numbers_for_names(tmp_path: Path) -> None:
     applications = [{"name": "1", "nodes": [{"name": "2"}], "zone": "3"}]
     applications += [{"name": "on", "nodes": [{"name": "null"}], "zone": "no"}]

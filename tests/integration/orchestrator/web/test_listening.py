@@ -25,7 +25,7 @@ from orchestrator.health import Health
 from orchestrator.simulation.world.memory_store import MemoryServer
 from orchestrator.web import connections, events
 from orchestrator.web.__main__ import serve
-from tests.conftest import PATIENCE_S
+from tests.conftest import PATIENCE_S, WaitUntil
 from tests.web_process import TOKEN
 from vivace.api_client import ApiClient
 
@@ -65,13 +65,11 @@ def client(port: int, **given: Any) -> ApiClient:
     return ApiClient(f"{scheme}://127.0.0.1:{port}", TOKEN, patience_s=PATIENCE_S, **given)
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def make_certificate(folder: Path) -> tuple[Path, Path]:
     """A certificate of 127.0.0.1 that vouches for itself, and its key."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("no openssl on the PATH, which makes the certificate")
-    folder = tmp_path_factory.mktemp("certificate")
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     subprocess.run(
         [
@@ -83,6 +81,44 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         capture_output=True,
     )  # fmt: skip
     return certificate, key
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+def test_a_token_and_a_certificate_that_are_written_anew_take_the_place_of_the_former_ones(
+    tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    port = free_port()
+    given, key = make_certificate(tmp_path)
+    former, other = tmp_path / "former.pem", "another-token-" + TOKEN
+    shutil.copy(given, former)
+    config = configured(tmp_path, web=f"0.0.0.0:{port}", certificate=given, certificate_key=key)
+
+    def allows(token: str, ca_file: Path) -> bool:
+        trusting = ssl.create_default_context(cafile=str(ca_file))
+        asked = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE_S, context=trusting)
+        try:
+            asked.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
+            return asked.getresponse().status == http.HTTPStatus.OK
+        except ssl.SSLError:
+            return False
+
+    with opened_at(config):
+        assert "vivace" in client(port, ca_file=str(former)).text("/metrics")
+        (tmp_path / "token").write_text("short")
+        (tmp_path / "later").mkdir()
+        renewed, renewed_key = make_certificate(tmp_path / "later")
+        renewed_key.replace(key)
+        renewed.replace(given)
+        # The token cannot be used: all stays.
+        assert allows(TOKEN, former)
+        (tmp_path / "token").write_text(other)
+        wait_until(lambda: allows(other, given))
+        assert not allows(TOKEN, given)
+        assert not allows(other, former)
 
 
 def test_with_a_certificate_the_api_is_served_to_other_machines_in_secret(
