@@ -206,8 +206,23 @@ def fed_timing(
             together.added_ms[name] = runs.recovery_ms - standby.recovery.total_ms
     model = fed(task, fragment, standbys[fragment])
     now = model.with_batch(timing.batch, timing.checkpoint_ms)
+    standby, bound_ms = standbys[fragment], task.query.recovery_bound_ms
     found = chosen(task, model, together.bound_ms(fragment), now)
-    return with_feeding(timing, found, standbys[fragment])
+
+    def latest_ms(feeding: Feeding) -> float:
+        there = with_feeding(timing, feeding, standby)
+        moved = replace(task.running[fragment], secondary=standby.node, timing=there)
+        running = {**task.running, fragment: moved}
+        known = {name: each for name, each in standbys.items() if name in running}
+        told = fed_standbys(task, primaries, known, running)
+        return max(each.recovery.total_ms for each in told.values())
+
+    # Others that die with it wait for it, and those before it until it acknowledges. If it is sent
+    # every tuple, it keeps nobody waiting.
+    if found.batch != 1 and (slow_ms := latest_ms(found)) > bound_ms:
+        active = model.with_batch(1, NO_CHECKPOINTS)
+        found = active if latest_ms(active) < slow_ms else found
+    return with_feeding(timing, found, standby)
 
 
 def with_feeding(timing: Timing, found: Feeding, standby: Secondary) -> Timing:

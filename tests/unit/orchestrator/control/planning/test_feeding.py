@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -12,9 +13,16 @@ from orchestrator.control.observe.view import LEAST_SAMPLES
 from orchestrator.control.planning.feeding import DELAY_INTERVALS, fed, undecided
 from orchestrator.control.planning.planner import Planning
 from orchestrator.manifest import Manifests
-from orchestrator.records import CostStatus, Estimate, Scheme, Standby, Timing
+from orchestrator.records import CostStatus, Estimate, MoveRequest, Scheme, Standby, Timing
+from orchestrator.store.protocol import REQUESTS
 from placement.standby_schemes import NEVER
-from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest, stream_manifest
+from tests.obedient_cluster import (
+    EXECUTORS,
+    ObedientCluster,
+    aircraft,
+    query_manifest,
+    stream_manifest,
+)
 
 FILTER = "REGISTER QUERY a RSTREAM(SELECT id, x FROM north [NOW]);"
 SECOND = "REGISTER QUERY b RSTREAM(SELECT id, x FROM a [NOW]);"
@@ -190,3 +198,27 @@ def test_adaptive_sends_no_more_than_the_paper_s_rule() -> None:
             sent.append(sum(each.standby.bytes_s for each in placed if each.standby is not None))
             assert all(each.recovery_ms <= bound_ms for each in placed)
         assert sent == sorted(sent)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "bound_ms"),
+    [(Scheme.LARGEST, 240.0), (Scheme.LARGEST, 255.0), (Scheme.UPSTREAM, 270.0)],
+)
+def test_no_move_has_a_query_break_the_bound_by_how_it_is_fed_then(
+    scheme: Scheme, bound_ms: float
+) -> None:
+    narrow = "REGISTER QUERY b RSTREAM(SELECT id FROM a [NOW]);"
+    cluster = applied(
+        Standby(scheme=scheme), FILTER + narrow, output="b", bound_ms=bound_ms, cost_us=20.0
+    )
+    made = 0
+    for role, node in product(("primary", "secondary"), EXECUTORS):
+        moved = cluster.ask(MoveRequest(fragment="q.b", role=role, node=node))
+        if moved.refusal is not None:
+            cluster.store.delete(REQUESTS.key("asked"), 0)
+            continue
+        cluster.consent()
+        cluster.settle()
+        made += 1
+        assert all(e.recovery_ms <= bound_ms for e in decided(cluster).evaluate("q").placements)
+    assert made
