@@ -88,6 +88,13 @@ class Attachments:
         comparison = None if sub.value is None else self._surrounding.column(sub.value)
         united = self._selects(sub.query, self._surrounding)
         part, correlated = self._separated(sub, united)
+        if correlated and _is_single(united):
+            # `part` has groups, by what is equal, and no row where there is no group.
+            message = (
+                "an aggregate without GROUP BY has a row whatever it names: compare its value, "
+                "as in x = (SELECT …), or GROUP BY the columns that are compared"
+            )
+            raise self._error(sub.start, message)
         if sub.quantifier is Quantifier.EXISTS:
             match = self._match(sub, part, correlated, ())
             return Apply("not", (match,), "bool") if meant is False else match
@@ -116,12 +123,6 @@ class Attachments:
     def _match(
         self, sub: SubQuery, united: United, correlated: Sequence[Typed], own: Sequence[Typed]
     ) -> Typed:
-        if correlated and _is_single(united):
-            message = (
-                "an aggregate without GROUP BY has a row whatever it names: compare its value, "
-                "as in x = (SELECT …)"
-            )
-            raise self._error(sub.start, message)
         return self._attach(
             _Attached(node=united, conditions=(*correlated, *own), is_match=True), "bool"
         )
