@@ -91,6 +91,12 @@ class Release(ClusterPods):
         (pod,) = self.rig.pods(**component("driver"), **{"vivace-application": application})
         return pod
 
+    def resize(self, number: int) -> None:
+        """Give the first application so many nodes, in the values."""
+        first = self.values["applications"][0]
+        more = [{"name": "fourth", "region": first["nodes"][0]["region"]}]
+        first["nodes"] = [*first["nodes"], *more][:number]
+
     def change(self, verb: str) -> subprocess.CompletedProcess[str]:
         """Install or upgrade with the values as they are now."""
         values = self._folder / "values.yaml"
@@ -108,7 +114,7 @@ class Release(ClusterPods):
 
 @contextmanager
 def released_flights(
-    java: Java, tool: Tool, folder: Path, *, ahead: bool = False
+    java: Java, tool: Tool, folder: Path, *, ahead: bool = False, nodes: int = 3
 ) -> Generator[tuple[Release, Flights]]:
     """The example, installed and playing.
 
@@ -116,6 +122,8 @@ def released_flights(
     ----------
     ahead
         Whether there is an image of the next version, too.
+    nodes
+        Of the first application.
     """
     others: dict[str, Path] = {}
     if ahead:
@@ -130,6 +138,7 @@ def released_flights(
         for site in fetch.SITES:
             shutil.copy(fetch.DATA / f"aircraft-{site}.parquet", recordings)
         release = Release(rig, Helm(tool, rig, folder), folder)
+        release.resize(nodes)
         alerts = sorted(expected_alerts())
         release.change("install")
         with closing(release):

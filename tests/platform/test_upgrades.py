@@ -124,17 +124,18 @@ def all_owners(release: Release) -> list[str]:
 
 
 @pytest.mark.parametrize("tool", OLDER)
-def test_an_application_grows_and_shrinks(tool: Tool, java: Java, tmp_path: Path, say: Say) -> None:
-    with released_flights(java, tool, tmp_path) as (release, playing):
+@pytest.mark.parametrize(("before", "after"), [(3, 4), (4, 2)])
+def test_an_application_grows_and_shrinks(
+    before: int, after: int, tool: Tool, java: Java, tmp_path: Path, say: Say
+) -> None:
+    with released_flights(java, tool, tmp_path, nodes=before) as (release, playing):
         first = release.values["applications"][0]
-        nodes = first["nodes"]
-        for number, more in ((4, [{"name": "fourth", "region": nodes[0]["region"]}]), (2, [])):
-            first["nodes"] = [*nodes, *more][:number]
-            with changed(playing, release, f"{number} nodes", say, first["name"]):
-                release.change("upgrade")
-                playing.nodes[:] = release.nodes
-            there = {*read_view(playing.store).nodes} - {*release.sites}
-            assert there == {*release.nodes}
+        release.resize(after)
+        with changed(playing, release, f"{before} to {after} nodes", say, first["name"]):
+            release.change("upgrade")
+            playing.nodes[:] = release.nodes
+        there = {*read_view(playing.store).nodes} - {*release.sites}
+        assert there == {*release.nodes}
 
 
 @pytest.mark.parametrize("tool", NEWER)
