@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -17,6 +18,7 @@ from orchestrator.spark.hosts.kubernetes import APPLICATION_LABEL, MOST_LABEL, l
 from scripts.chart_docs import CHART
 from streams.scheduling.run_queue import Policy
 from tests.integration.charts.vivace.rendering import COMPONENT, SCENARIOS, labels_of, render
+from tests.platform.quantities import amount
 
 pytestmark = [pytest.mark.chart, pytest.mark.slow]
 
@@ -74,6 +76,29 @@ def test_the_chart_has_each_setting_of_the_manifest_that_it_does_not_make_itself
     schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
     settings = schema["properties"]["cluster"]["properties"]["settings"]["properties"]
     assert {*settings["scheduling"]["enum"]} == {None, *(policy.value for policy in Policy)}
+
+
+def test_the_page_says_what_the_default_requests(tmp_path: Path) -> None:
+    found = render(tmp_path, {})
+    manifest = yaml.safe_load(found.one("ConfigMap", "-cluster")["data"]["cluster.yaml"])
+    values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+    executors = len(manifest["nodes"])
+    cores = executors * amount(values["executors"]["cpu"]["request"])
+    # Spark writes its sizes as Java does.
+    sizes = [int(values["executors"][each].removesuffix("m")) for each in ("memory", "overhead")]
+    memory = executors * sum(sizes) * 2**20
+    for owner, pod in found.pods():
+        kind, _, name = owner.partition(" ")
+        if kind in ("Deployment", "StatefulSet"):
+            each = found.find(kind, name)
+            assert each is not None
+            requests = pod["spec"]["containers"][0]["resources"]["requests"]
+            cores += each["spec"]["replicas"] * amount(requests["cpu"])
+            memory += each["spec"]["replicas"] * amount(requests["memory"])
+    page = (source_root() / "docs" / "operations" / "install-kubernetes.md").read_text("utf-8")
+    said = re.search(r"It requests ([0-9.]+) cores and ([0-9]+) GiB", page)
+    assert said is not None
+    assert (float(said[1]), int(said[2])) == (cores, math.ceil(memory / 2**30))
 
 
 def test_the_chart_is_of_the_products_version() -> None:
