@@ -165,9 +165,9 @@ def _state(fragment: Fragment, known: Mapping[str, Rate], budget_mib: float) -> 
             state_mib=round(budget_mib, 3),
         )
     for window in program.windows if way is not EvaluationWay.STATELESS else ():
-        held = _held(window, known[window.stream])
+        held = _held(program, window, known[window.stream])
         if way is EvaluationWay.PANES and held is not None:
-            held = min(held, _groups(window, known[fragment.name]))
+            held = min(held, _groups(program, window, known[fragment.name]))
         if held is None:
             tuples, state_mib = None, budget_mib
             break
@@ -182,21 +182,21 @@ def _state(fragment: Fragment, known: Mapping[str, Rate], budget_mib: float) -> 
     )
 
 
-def _held(window: WindowPlan, rate: Rate) -> float | None:
+def _held(program: Program, window: WindowPlan, rate: Rate) -> float | None:
     """Tuples that a window holds at most; None: nothing bounds them."""
     if window.range_ms is not None:
-        return max(rate.tuples_s * window.reach_ms / 1e3, rate.burst)
+        return max(rate.tuples_s * program.in_ms(window.reach_ms) / 1e3, rate.burst)
     if window.session_ms is not None:
         # Each may be a session of its own, which is open until the gap is over.
         return rate.tuples_s * window.session_ms / 1e3
     return None if window.rows is None or window.partition_by else float(window.rows)
 
 
-def _groups(window: WindowPlan, given: Rate) -> float:
+def _groups(program: Program, window: WindowPlan, given: Rate) -> float:
     """Groups that the panes of a window hold at most, if all that it shows are told when it slides,
     at the rate that the owner has stated or that follows from each tuple being one."""
     range_ms, slide_ms = window.range_ms or 1, window.slide_ms or 1
-    return given.tuples_s * slide_ms / 1e3 * range_ms / math.gcd(range_ms, slide_ms)
+    return given.tuples_s * program.in_ms(slide_ms) / 1e3 * range_ms / math.gcd(range_ms, slide_ms)
 
 
 def _beyond_width(program: Program, window: WindowPlan, way: EvaluationWay) -> float:

@@ -433,9 +433,9 @@ class Program:
         if self.loop is not None:
             programs = [each.program for each in self.loop.members]
             return max(each.bounded_reach_ms >> STEP_BITS for each in programs)
-        return self._in_ms(max((window.reach_ms for window in self.windows), default=0))
+        return self.in_ms(max((window.reach_ms for window in self.windows), default=0))
 
-    def _in_ms(self, length: int) -> int:
+    def in_ms(self, length: int) -> int:
         """The most milliseconds that a length of its windows has."""
         return length if self.days is None else length * LONGEST_DAY_MS >> DAY_BITS
 
@@ -449,7 +449,7 @@ class Program:
             (window.range_ms or window.session_ms or 0) + (window.slide_ms or 0)
             for window in self.windows
         )
-        return self._in_ms(longest) + (0 if self.releases is None else self.releases.period_ms)
+        return self.in_ms(longest) + (0 if self.releases is None else self.releases.period_ms)
 
     @property
     def keeps(self) -> tuple[str, ...]:
@@ -470,7 +470,7 @@ class Program:
                 return None
             # ISTREAM and DSTREAM compare with the relation before.
             ranges_ms.append(window.range_ms + (window.slide_ms or 1))
-        return self._in_ms(max(ranges_ms))
+        return self.in_ms(max(ranges_ms))
 
     def stays(self, child: ChildPlan) -> bool:
         """Whether no row ever leaves the rows that are grouped or selected."""
