@@ -1,4 +1,5 @@
-"""A loop on real executors buys, beside kills of its primary, what it buys undisturbed.
+"""A loop on real executors buys, beside kills of its primary, what it buys undisturbed; and a
+function that its owner has installed says what that is in another currency.
 
 `make round-trip ARGS='-k loops'` runs it. What it is compared with is `vivace try`, which has the
 same engine, no hosts, and nothing that fails.
@@ -20,7 +21,8 @@ from examples.fetch import EXAMPLES
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.sinks import read_back
 from tests.conftest import WaitUntil
-from tests.functional.conftest import Vivace
+from tests.functional.conftest import Vivace, vivace_at
+from tests.integration.vivace.test_owned_functions import install
 from tests.round_trip.conftest import Say
 
 pytestmark = [
@@ -33,7 +35,10 @@ pytestmark = [
 TICKS, TICK_MS = 6_000, 10
 BEGIN = datetime(2024, 3, 1, 9, tzinfo=UTC)
 STOCKS = "abc"
-OUTPUTS = ("buy_event", "resource_stream")
+OUTPUTS = ("buy_event", "resource_stream", "abroad")
+ABROAD = """
+  REGISTER QUERY abroad ISTREAM(SELECT id, fahrenheit(price) AS price FROM buy_event [NOW]);
+"""
 
 
 def written(folder: Path, dice: random.Random, standby: str) -> tuple[Path, Path, Path]:
@@ -57,6 +62,8 @@ def written(folder: Path, dice: random.Random, standby: str) -> tuple[Path, Path
     for name in ("cluster.yaml", "streams.yaml", "query.yaml"):
         text = (example / name).read_text(encoding="utf-8")
         text = text.replace("09:00:29Z", "09:01:01Z")
+        if name == "query.yaml":
+            text = text.replace("outputs: {", "outputs: {abroad: desk, ") + ABROAD
         (folder / name).write_text(text.replace("standby: active", f"standby: {standby}"))
     return folder / "cluster.yaml", folder / "streams.yaml", folder / "query.yaml"
 
@@ -70,6 +77,16 @@ def ok(vivace: Vivace, *arguments: object) -> str:
     done = vivace(*arguments)
     assert done.returncode == 0, f"vivace {arguments}: {done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+@pytest.fixture
+def vivace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Vivace:
+    """`vivace`, whose processes have a package with a function."""
+    package = tmp_path / "package"
+    package.mkdir()
+    install(package)
+    monkeypatch.setenv("PYTHONPATH", str(package))
+    return vivace_at(tmp_path / "home")
 
 
 @pytest.fixture
