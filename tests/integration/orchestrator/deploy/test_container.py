@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import socket
 import subprocess
 import sys
@@ -135,6 +136,10 @@ class Programs:
         file.write_text(f'#!/bin/sh\necho "{name} $*" >> "$TOLD"\n{script}')
         file.chmod(0o755)
 
+    def file(self, name: str, text: str) -> None:
+        """Write a file that they find."""
+        (self._folder / name).write_text(text)
+
     def run(self, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
         return run({**self.environment, **more}, *command)
 
@@ -164,9 +169,12 @@ case $1 in
         [ -e "$FOLDER/there" ] || { touch "$FOLDER/there"; echo no; exit 3; }
         echo '{"missing": []}' ;;
     apply)
-        [ -e "$FOLDER/deleted" ] || case $4 in
-            --dry-run) echo '{"field": "Query warm: to", "problem": "is not what runs"}'; exit 1 ;;
-        esac ;;
+        [ "$4" = --dry-run ] || exit 0
+        if [ -e "$FOLDER/stream" ] && [ ! -e "$FOLDER/deleted" ]; then
+            echo '{"remedy": "Not changed in place: `vivace delete warm`, then apply again."}'
+            exit 1
+        fi
+        echo "{\\"plan\\": $(cat "$FOLDER/plan")}" ;;
     delete) touch "$FOLDER/deleted" ;;
     drill)
         case $3 in
@@ -177,21 +185,52 @@ esac
 """
 
 
-def test_manifests_are_applied_once_all_hosts_are_there(programs: Programs) -> None:
+def planned(programs: Programs, *changed: tuple[str, str]) -> None:
+    """Let the leader plan this for the statement `warm.hot`: its query, and what becomes of it."""
     programs.add("vivace", VIVACE)
     programs.add("sleep", "")
+    plan = {
+        "changed": [
+            {
+                "query": query,
+                "statements": [
+                    {"fragment": f"{query}.hot", "effect": effect, "why": "its\\nwindows"}
+                ],
+            }
+            for query, effect in changed
+        ]
+    }
+    programs.file("plan", json.dumps(plan))
+
+
+def test_manifests_are_applied_once_all_hosts_are_there(programs: Programs) -> None:
+    planned(programs)
     assert programs.run("apply", "/m").returncode == 0
     assert programs.told.read_text().splitlines() == [
-        "vivace status --json", "sleep 3", "vivace status --json", "vivace apply -f /m"
+        "vivace status --json", "sleep 3", "vivace status --json",
+        "vivace apply -f /m --dry-run --json", "vivace apply -f /m",
     ]  # fmt: skip
 
 
+def test_a_query_is_changed_in_place_but_begins_anew_only_if_it_may(programs: Programs) -> None:
+    planned(programs, ("warm", "state kept"), ("cold", "new"))
+    assert programs.run("apply", "/m").returncode == 0
+    planned(programs, ("warm", "begins anew"))
+    programs.told.write_text("")
+    done = programs.run("apply", "/m", "cold")
+    assert done.returncode == 2
+    assert "warm.hot begins anew: its\nwindows. Name the query in queries.replace" in done.stderr
+    assert "vivace apply -f /m" not in programs.told.read_text().splitlines()
+    assert programs.run("apply", "/m", "cold", "warm").returncode == 0
+    assert programs.told.read_text().splitlines()[-1] == "vivace apply -f /m"
+
+
 @pytest.mark.parametrize(("named", "deleted"), [("warm", True), ("cold", False)])
-def test_a_query_that_differs_begins_anew_if_it_may(
+def test_a_stream_that_differs_costs_the_queries_that_read_it_if_they_may_begin_anew(
     programs: Programs, named: str, deleted: bool
 ) -> None:
-    programs.add("vivace", VIVACE)
-    programs.add("sleep", "")
+    planned(programs)
+    programs.file("stream", "")
     programs.run("apply", "/m", named, "other")
     told = programs.told.read_text().splitlines()
     assert ("vivace delete warm" in told) == deleted
