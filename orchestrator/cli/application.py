@@ -116,8 +116,8 @@ def _wrong_usage(arguments: Sequence[str], message: str) -> WrongUsage:
     if len(arguments) > 1 and arguments[1] in below:
         verb += f" {arguments[1]}"
     hint = f"`vivace{verb} --help` {'shows how' if known else 'lists the verbs'}"
-    if message == "Missing command.":
-        message = f"Missing command, one of {', '.join(below)}"
+    if re.fullmatch(r"(Missing command|No such command '.*')\.", message) and below:
+        message = f"{message.rstrip('.')}, one of {', '.join(below)}"
     if message.endswith("?"):
         # It ends with a suggestion.
         return WrongUsage(f"{message} {hint}.")

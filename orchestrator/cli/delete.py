@@ -34,6 +34,7 @@ def command(
     All of it is checked before anything is deleted.
 
     [bold]Example:[/] vivace delete proximity
+
     [bold]Example:[/] vivace delete -f examples/aircraft
     """
     if not names and not files:

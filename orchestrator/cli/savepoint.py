@@ -49,7 +49,7 @@ def create(
     """
     with connected(cluster) as client, progress("Savepoint") as line:
         made = client.create_savepoint(name, on_progress=line.tell)
-    show(made, form, lambda: _details(made))
+    show(made, form, lambda: details(made))
 
 
 def list_savepoints(cluster: ClusterOption = None, form: FormOption = OutputForm.TABLE) -> None:
@@ -71,7 +71,7 @@ def show_one(
     """
     with connected(cluster) as client:
         found = client.savepoint(name)
-    show(found, form, lambda: _details(found))
+    show(found, form, lambda: details(found))
 
 
 def delete(
@@ -125,7 +125,8 @@ def _rows(savepoints: Sequence[SavepointStatus]) -> RenderableType:
     return shown
 
 
-def _details(savepoint: SavepointStatus) -> RenderableType:
+def details(savepoint: SavepointStatus) -> RenderableType:
+    """A savepoint with its states, and how to begin a cluster with it."""
     states = Table(box=None, pad_edge=False)
     for column in ("fragment", "taken", "size"):
         states.add_column(column)
@@ -137,7 +138,10 @@ def _details(savepoint: SavepointStatus) -> RenderableType:
         for fragment, why in savepoint.left_out.items()
     ]
     if savepoint.state == "kept":
-        shown += ["", f"Next: `vivace up -f CLUSTER.yaml --from {savepoint.name}` begins there."]
+        at_hand = savepoint.folder.startswith("/")
+        path = f"{savepoint.folder}/{savepoint.name}" if at_hand else savepoint.name
+        begin = f"vivace up -f CLUSTER.yaml --data NEW-FOLDER --from {path}"
+        shown += ["", f"Next: `{begin}` begins there."]
     return Group(*shown)
 
 

@@ -39,8 +39,8 @@ def command(
         str | None,
         Option(
             "--from",
-            help="A savepoint to go on from: its name in the folder of `state`, or what "
-            "`vivace savepoint export` has written.",
+            help="A savepoint to go on from: its folder, what `vivace savepoint export` has "
+            "written, or its name in the folder of `state`.",
             metavar="SAVEPOINT",
         ),
     ] = None,

@@ -72,6 +72,12 @@ cluster may have gone on."""
 
 OPTION = "--from"
 
+WHERE = (
+    "Name what `vivace savepoint export` has written, or the savepoint's own folder: "
+    "FOLDER/state/savepoints/NAME of a cluster of `vivace up --data FOLDER`."
+)
+"""What to do if there is no savepoint."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreObstacle:
@@ -108,14 +114,11 @@ def find_savepoint(named: str, state: StateSpec | None) -> Savepoint:
             return Savepoint(ExportedFiles(path.absolute()))
         if "/" in named or state is None:
             problem = "is neither a folder nor a file"
-            remedy = "Name what `vivace savepoint export` has written"
-            remedy += ", or set `state` in the manifest and name a savepoint in its folder."
-            raise InvalidInput("command line", OPTION, named, problem, remedy)
+            raise InvalidInput("command line", OPTION, named, problem, WHERE)
         return Savepoint(KeptFiles(savepoints_of(state.folder).folder, named))
     except (CheckpointRefused, ValueError) as refused:
-        remedy = "`vivace savepoint list` names those of a cluster that runs."
         problem = f"is no savepoint: {refused}"
-        raise InvalidInput("command line", OPTION, named, problem, remedy) from None
+        raise InvalidInput("command line", OPTION, named, problem, WHERE) from None
 
 
 def check_savepoint(

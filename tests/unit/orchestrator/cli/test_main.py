@@ -311,6 +311,15 @@ def test_drill_alone_names_its_verbs(capsys: pytest.CaptureFixture[str]) -> None
     assert all(f" {name} " in shown for name in GROUPS["drill"])
 
 
+def test_a_verb_of_a_group_that_is_unknown_has_the_others_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["drill", "make"]) == 2
+    assert capsys.readouterr().err == (
+        "error: No such command 'make', one of list, run, report; `vivace drill --help` shows how\n"
+    )
+
+
 def test_a_verb_that_is_mistyped_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["aply"]) == 2
     said = "No such command 'aply'. Did you mean 'apply'? `vivace --help` lists the verbs."
