@@ -267,8 +267,10 @@ def test_a_release_goes_on_after_a_killed_helm_and_a_query_that_no_plan_keeps(
     succeeds(*options("upgrade", good))
 
     bad = QUERY.replace("warm", "hot").replace("recovery: 5 s", "recovery: 1 ms")
-    done = helm.run(*options("upgrade", {**good, "hot.yaml": bad}))
-    assert done.returncode != 0
+    # A Job that has failed is in nobody's way.
+    for _ in range(2):
+        done = helm.run(*options("upgrade", {**good, "hot.yaml": bad}))
+        assert done.returncode != 0
     last = platform.log(applied()).rstrip().splitlines()[-1]
     say("refused", last)
     assert "hot" in last

@@ -57,7 +57,11 @@ spec:
   {{- toYaml . | nindent 2 }}
   {{- end }}
   egress:
-  - ports: [{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]
+  - ports:
+    {{- range $root.Values.networkPolicies.dnsPorts }}
+    - {protocol: UDP, port: {{ . }}}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
   {{- range $flows }}
   {{- if has $component .from }}
   {{- if and (eq .to "zookeeper") $root.Values.zookeeper.external }}

@@ -156,6 +156,13 @@ def test_whoever_keeps_checkpoints_reaches_where_they_are(tmp_path: Path) -> Non
         assert admits(policy["egress"], "to", "10.2.3.4", 443) == keeps
 
 
+def test_all_may_ask_for_names_wherever_dns_listens(tmp_path: Path) -> None:
+    found = render(tmp_path, {"networkPolicies": {"dnsPorts": [53, 5353]}})
+    for _, pod in found.pods():
+        (policy,) = policies_of(found, labels_of(pod))
+        assert all(admits(policy["egress"], "to", {"dns": "here"}, port) for port in (53, 5353))
+
+
 def test_drivers_alone_reach_the_platforms_api_and_only_where_it_is(tmp_path: Path) -> None:
     found = render(tmp_path, CHART / "ci" / "everything.yaml")
     for _, pod in found.pods():

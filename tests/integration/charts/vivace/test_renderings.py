@@ -179,6 +179,7 @@ OTHERS: dict[str, Any] = {
     "pods.topologySpreadConstraints": [{"maxSkew": 3}],
     "pods.initContainers": [{"name": "other"}], "pods.sidecars": [{"name": "other"}],
     "queries.manifests": {"b.yaml": "kind: Stream"}, "networkPolicies.apiServer.ports": [1],
+    "networkPolicies.dnsPorts": [53, 5353],
     "networkPolicies.apiServer.cidrs": ["10.0.0.1/32"], "extraObjects": [{"kind": "Other"}],
 }  # fmt: skip
 """Another value than the default, where none follows from the default's type."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
-import json
 import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orchestrator.embedded.packages import source_root
+from orchestrator.records import ChangedQuery, ChangedStatement, PlanDocument, StatementEffect
 
 SCRIPT = source_root() / "orchestrator" / "deploy" / "vivace-container"
 
@@ -174,7 +175,7 @@ case $1 in
             echo '{"remedy": "Not changed in place: `vivace delete warm`, then apply again."}'
             exit 1
         fi
-        echo "{\\"plan\\": $(cat "$FOLDER/plan")}" ;;
+        printf '{"plan": %s}\\n' "$(cat "$FOLDER/plan")" ;;
     delete) touch "$FOLDER/deleted" ;;
     drill)
         case $3 in
@@ -189,18 +190,24 @@ def planned(programs: Programs, *changed: tuple[str, str]) -> None:
     """Let the leader plan this for the statement `warm.hot`: its query, and what becomes of it."""
     programs.add("vivace", VIVACE)
     programs.add("sleep", "")
-    plan = {
-        "changed": [
-            {
-                "query": query,
-                "statements": [
-                    {"fragment": f"{query}.hot", "effect": effect, "why": "its\\nwindows"}
-                ],
-            }
+    plan = PlanDocument(
+        fragments=(),
+        queries=(),
+        waiting={},
+        changed=tuple(
+            ChangedQuery(
+                query=query,
+                fields=(),
+                statements=(
+                    ChangedStatement(
+                        fragment=f"{query}.hot", effect=StatementEffect(effect), why="its\nwindows"
+                    ),
+                ),
+            )
             for query, effect in changed
-        ]
-    }
-    programs.file("plan", json.dumps(plan))
+        ),
+    )
+    programs.file("plan", msgspec.json.encode(plan).decode())
 
 
 def test_manifests_are_applied_once_all_hosts_are_there(programs: Programs) -> None:
