@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; margin: .5rem 0 }
 th, td { padding: .15rem .7rem; border-bottom: 1px solid #ccc; text-align: left }
-td.n { text-align: right; font-variant-numeric: tabular-nums }
+td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 .why { color: #666; font-size: 13px }
 svg { max-width: 100%; height: auto }
 h2 { margin-top: 3rem } h3 { margin-top: 2rem }
@@ -20,6 +20,15 @@ h2 { margin-top: 3rem } h3 { margin-top: 2rem }
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 """Okabe and Ito's, told apart by colour-blind readers."""
+
+EMPTY = "<td class='n'></td>"
+
+MISSING = "…"
+"""Stands for a number that no report has; a line below the table says why."""
+
+NOTHING_PERCENT = 0.5
+TIMES_PERCENT = 900.0
+"""From which deviation on it is shown, and from which on as a multiple."""
 
 
 def page(document: Mapping[str, Any]) -> str:
@@ -54,7 +63,7 @@ def _runs(document: Mapping[str, Any]) -> str:
         if document["quick"]
         else "This was a whole run."
     )
-    return f"<p>{kind}</p><table><tr><th>benchmark<th></tr>{''.join(rows)}</table>"
+    return f"<p>{kind}</p><table><tr><th>benchmark<th>measured at</tr>{''.join(rows)}</table>"
 
 
 def _figure(figure: Mapping[str, Any]) -> str:
@@ -71,43 +80,66 @@ def _figure(figure: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _table(rows: Iterable[Mapping[str, Any]]) -> str:
-    made = ["<table><tr><th><th>paper<th>reproduced<th>deviation<th>Vivace</tr>"]
-    for row in rows:
-        unit = f" <span class='why'>{_text(row['unit'])}</span>" if row["unit"] else ""
-        quoted = row["said"] if row["said"] else _number(row["quoted"])
-        made.append(
-            f"<tr><td>{_text(row['label'])}{unit}</td><td class='n'>{_text(quoted)}</td>"
-            f"{_cell(row['ours'])}<td class='n'>{_deviation(row)}</td>{_cell(row['vivace'])}</tr>"
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows, in the columns of which any row has something, and what is missing there."""
+    columns = [
+        (title, cells)
+        for title, cells in (
+            ("paper", [f"<td class='n'>{_text(_quoted(row))}</td>" for row in rows]),
+            ("reproduced", [_cell(row["ours"]) for row in rows]),
+            ("deviation", [f"<td class='n'>{_deviation(row)}</td>" for row in rows]),
+            ("Vivace", [_cell(row["vivace"]) for row in rows]),
         )
-    return "\n".join([*made, "</table>"])
+        if any(cell != EMPTY for cell in cells)
+    ]
+    made = ["<table><tr><th>" + "".join(f"<th class='n'>{title}" for title, _ in columns) + "</tr>"]
+    for at, row in enumerate(rows):
+        unit = f" <span class='why'>{_text(row['unit'])}</span>" if row["unit"] else ""
+        cells = "".join(cells[at] for _, cells in columns)
+        made.append(f"<tr><td>{_text(row['label'])}{unit}</td>{cells}</tr>")
+    readings = [row[each] for row in rows for each in ("ours", "vivace") if row[each] is not None]
+    missing = dict.fromkeys(each["missing"] for each in readings if each["value"] is None)
+    notes = [f"<p class='why'>{MISSING}: {_text(each)}</p>" for each in missing]
+    return "\n".join([*made, "</table>", *notes])
+
+
+def _quoted(row: Mapping[str, Any]) -> str:
+    if row["said"]:
+        return str(row["said"])
+    return "" if row["quoted"] is None else _number(row["quoted"])
 
 
 def _cell(reading: Mapping[str, Any] | None) -> str:
     if reading is None:
-        return "<td class='n'></td>"
-    if reading["value"] is None:
-        return f"<td class='why'>{_text(reading['missing'])}</td>"
+        return EMPTY
     told = f"{reading['report']}: " + f" {reading['formula']} ".join(reading["keys"])
-    return f"<td class='n' title='{escape(told)}'>{_number(reading['value'])}</td>"
+    shown = MISSING if reading["value"] is None else _number(reading["value"])
+    return f"<td class='n' title='{escape(told)}'>{shown}</td>"
 
 
 def _deviation(row: Mapping[str, Any]) -> str:
-    if row["deviation"] is None:
+    """The difference, and its part of the paper's value; or how many times that value ours is."""
+    deviation, percent = row["deviation"], row["deviation_percent"]
+    if deviation is None:
         return ""
-    if row["deviation_percent"] is None:
-        return f"{row['deviation']:+.3g}"
-    return f"{row['deviation']:+.3g} ({row['deviation_percent']:+.0f} %)"
+    if percent is None or abs(percent) < NOTHING_PERCENT:
+        return _signed(deviation) if percent is None else "0"
+    if percent >= TIMES_PERCENT:
+        return f"× {_number(1 + percent / 100)}"
+    return f"{_signed(deviation)} ({_signed(round(percent))} %)"
+
+
+def _signed(value: float) -> str:
+    sign = "" if not value else "−" if value < 0 else "+"
+    return sign + (f"{abs(value):,.0f}" if abs(value) >= 1000 else f"{abs(value):.3g}")
 
 
 def _text(text: str) -> str:
-    return escape(text, quote=False)
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text, quote=False))
 
 
-def _number(value: float | None) -> str:
+def _number(value: float) -> str:
     """Four digits, and all of those before the point."""
-    if value is None:
-        return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 

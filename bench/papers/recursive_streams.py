@@ -6,7 +6,7 @@ from bench.papers.entries import Curve, Figure, Paper, Plot, Row, value
 
 WORKED, LOOPS = "worked_examples", "recursion"
 TIMESTAMPS = {"a": "a timestamp each", "b": "four a timestamp"}
-SUB_QUERIES = (1, 2, 4)
+SUB_QUERIES = {1: "one sub-query", 2: "two sub-queries", 4: "four sub-queries"}
 RUN_LIMITS = (10, 20, 100, 1000)
 
 
@@ -80,8 +80,8 @@ PAPER = Paper(
             ),
             rows=tuple(
                 Row(
-                    label=f"{TIMESTAMPS[part]}, {number} sub-queries: HB with run limit 20, of DTS "
-                    "with one",
+                    label=f"{TIMESTAMPS[part]}, {SUB_QUERIES[number]}: HB with run limit 20, of "
+                    "DTS with one",
                     said="about the same",
                     ours=value(LOOPS, f"fig8.{part}.{number}.hb_20.relative"),
                 )
@@ -107,7 +107,7 @@ PAPER = Paper(
             ),
             rows=tuple(
                 Row(
-                    label=f"{TIMESTAMPS[part]}, {number} sub-queries",
+                    label=f"{TIMESTAMPS[part]}, {SUB_QUERIES[number]}",
                     quoted=1.0,
                     said="about 1, slightly less",
                     ours=value(LOOPS, f"fig10.{part}.{number}.recursive_vs_open"),
@@ -128,7 +128,7 @@ PAPER = Paper(
             rows=(
                 *(
                     Row(
-                        label=f"{number} sub-queries: DTS everywhere, times that in bulk",
+                        label=f"{SUB_QUERIES[number]}: DTS everywhere, times that in bulk",
                         ours=value(LOOPS, f"open.{number}.hybrid_vs_dts"),
                     )
                     for number in SUB_QUERIES

@@ -13,7 +13,7 @@ import pytest
 from bench.papers import command
 from bench.papers.catalogue import PAPERS
 from bench.papers.document import document
-from bench.papers.entries import Formula, Reading, place_of_least
+from bench.papers.entries import Figure, Formula, Paper, Reading, Row, place_of_least, value
 from bench.papers.page import page
 from bench.papers.reports import RUNS, Report
 
@@ -67,16 +67,24 @@ def test_every_number_on_the_page_is_that_of_the_document() -> None:
     shown = document(made_up(), quick=False)
     text = re.sub(r"<svg.*?</svg>", "", page(shown), flags=re.DOTALL)
     cells = iter(re.findall(r"<td class='n'( title='[^']*')?>([^<]*)</td>", text))
-    for row in (r for p in shown["papers"] for f in p["figures"] for r in f["rows"]):
-        _, quoted = next(cells)
-        assert unescape(quoted) == row["said"] or quoted in ("–", _shown(row["quoted"]))
-        for place in ("ours", "deviation", "vivace"):
+    for figure in (figure for paper in shown["papers"] for figure in paper["figures"]):
+        rows = figure["rows"]
+        has = {
+            "quoted": any(row["said"] or row["quoted"] is not None for row in rows),
+            **{
+                each: any(row[each] is not None for row in rows)
+                for each in ("ours", "deviation", "vivace")
+            },
+        }
+        for row, column in ((r, each) for r in rows for each in has if has[each]):
             title, cell = next(cells)
-            if place == "deviation":
+            if column == "quoted":
+                assert unescape(cell) == (row["said"] or _shown(row["quoted"]))
+            elif column == "deviation":
                 assert (cell == "") == (row["deviation"] is None)
                 if cell:
                     assert row["deviation"] == row["ours"]["value"] - row["quoted"]
-            elif (reading := row[place]) is None:
+            elif (reading := row[column]) is None:
                 assert cell == ""
             else:
                 found = Reading(
@@ -95,8 +103,30 @@ def test_every_number_on_the_page_is_that_of_the_document() -> None:
 
 def _shown(number: float | None) -> str:
     if number is None:
-        return "–"
+        return ""
     return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
+
+
+@pytest.mark.parametrize(
+    ("quoted", "ours", "shown"),
+    [
+        (10.0, 10.01, "0"),
+        (10.0, 8.0, "−2 (−20 %)"),
+        (10.0, 15.0, "+5 (+50 %)"),
+        (4.0, 20_344.0, "× 5,086"),
+        (0.0, 3.0, "+3"),
+        (0.0, 0.0, "0"),
+    ],
+)
+def test_deviations_read_as_differences_or_multiples(
+    quoted: float, ours: float, shown: str
+) -> None:
+    row = Row(label="x", quoted=quoted, ours=value("worked_examples", "x"))
+    figure = Figure(name="F", title="t", where="§1", rests_on="It rests.", rows=(row,))
+    reports = made_up()
+    reports["worked_examples"]["figures"]["x"] = ours
+    paper = Paper(name="P", cited="p", figures=(figure,))
+    assert f"<td class='n'>{shown}</td>" in page(document(reports, quick=False, papers=[paper]))
 
 
 def test_the_page_needs_no_network() -> None:
