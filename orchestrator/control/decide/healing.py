@@ -53,7 +53,6 @@ from ha.roles import ReplicaRole
 from orchestrator.control.decide.checkpoints import drop_newer, spelled, stored_of
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.placing import (
-    SHARES,
     new_records,
     plan_query,
     put_retimed,
@@ -485,7 +484,7 @@ def _resume(
         pending.unplaced.add(record.key)
         return
     epochs = {record.fragment: _newest_epoch(pending, record) + 1}
-    put_retimed(pending, retimed(planning, epochs), SHARES)
+    put_retimed(pending, retimed(planning, epochs), f"as {record.key} is placed again")
     (renewed,) = new_records(planning, plan, epochs)
     detail = f"{_lost(pending, record)}; epoch {renewed.epoch} goes on from "
     detail += f"{spelled(checkpoint, pending.now_us)}, on {renewed.primary.node}"
@@ -545,7 +544,7 @@ def _start_over(
     if plan is None:
         return
     epochs = {record.fragment: record.epoch + 1}
-    put_retimed(pending, retimed(planning, epochs), SHARES)
+    put_retimed(pending, retimed(planning, epochs), f"as {record.key} is placed again")
     (renewed,) = new_records(planning, plan, epochs)
     detail = f"{_lost(pending, record)}; epoch {renewed.epoch} "
     detail += f"begins from nothing on {renewed.primary.node}"

@@ -44,9 +44,12 @@ def name_late_hosts(pending: PendingDecision) -> None:
 
 
 def recovery_ms(view: ClusterView, record: FragmentRecord) -> float | None:
-    """How long taking over a fragment may take now, ms; None while nothing is promised."""
+    """How long taking over a fragment may take now, ms; None while nothing is promised, or it runs
+    nowhere."""
     promised, late_ms = record.timing.promised, lateness_ms(view, record)
-    return None if promised is None or late_ms is None else promised.total_ms + late_ms
+    if record.stopped is not None or promised is None or late_ms is None:
+        return None
+    return promised.total_ms + late_ms
 
 
 def lateness_ms(view: ClusterView, record: FragmentRecord) -> float | None:

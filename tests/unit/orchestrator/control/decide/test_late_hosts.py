@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from ha.failure_detector import LAGS_GRANTED
+from orchestrator.records import PauseRecord
+from orchestrator.store.protocol import FRAGMENTS, PAUSES
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 ALERTS = "proximity.alerts"
@@ -46,4 +49,17 @@ def test_a_lag_that_breaks_the_bound_is_told_until_it_has_gone(
 def test_a_lag_that_the_bound_leaves_room_for_is_not_told(cluster: ObedientCluster) -> None:
     for host in cluster.hosts.values():
         host.tell(lag_ms=(left_ms(cluster) - 40) / (LAGS_GRANTED + 1))
+    assert not told(cluster)
+
+
+def test_a_query_that_is_paused_breaks_no_bound(cluster: ObedientCluster) -> None:
+    view = cluster.view()
+    life = view.number_of(view.queries["proximity"])
+    record = PauseRecord(query="proximity", life=life, asked_us=cluster.now_us)
+    cluster.store.create(PAUSES.key("proximity"), record)
+    for each in view.fragments.values():
+        paused = structs.replace(each.record, paused=True)
+        cluster.store.update(FRAGMENTS.key(each.record.key), paused, each.version)
+    for host in cluster.hosts.values():
+        host.tell(lag_ms=1000.0)
     assert not told(cluster)
