@@ -28,9 +28,11 @@ from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.deploy.local.cluster import LocalCluster
 from orchestrator.drills.measurement import sequence_faults
 from orchestrator.edges.sinks import read_back
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import VivaceError
 from orchestrator.manifest import load
 from orchestrator.store.protocol import StoreError
+from streams.vectors.chunk import TIMESTAMP
 
 KINDS = ("real", "real_burst", "real_deferred", "real_overdue")
 
@@ -152,7 +154,7 @@ class Phase:
     delivered_by
         Query → tuples.
     caught_up_s
-        From the last tuple that entered to the last result.
+        From when the last tuple was due to enter to the last result.
     """
 
     recorded: int
@@ -291,7 +293,7 @@ class Rig:
         phase.digest_differences = sum(
             host.counters.get("divergences", 0) for host in view.hosts.values()
         )
-        self._account(asked, phase)
+        self._account(asked, phase, view)
         delete(self._connected, *map(_slug, asked.queries), on_progress=lambda step, detail: None)
         self._say(f"real: {asked.name}: {phase.figures('')}")
         return phase
@@ -338,23 +340,32 @@ class Rig:
         if ks:
             phase.trace.append((at_s, float(np.mean(ks)), max(sdmrs, default=0.0)))
 
-    def _account(self, asked: Asked, phase: Phase) -> None:
-        last_us, entered_us = 0, 0
+    def _account(self, asked: Asked, phase: Phase, view: ClusterView) -> None:
+        last_us, last_due_us = 0, 0
         for query, deadline_ms in zip(asked.queries, asked.deadlines_ms, strict=True):
             delivered = read_back(self._cluster.archive, f"{query}_out")
             faults = sequence_faults(delivered)
             phase.lost += faults.lost
             phase.repeated += faults.repeated
             phase.delivered += delivered.rows.num_rows
-            latencies_ms = delivered.row_latencies_ms
-            phase.late += int(np.count_nonzero(latencies_ms > deadline_ms))
-            if len(latencies_ms):
-                at = int(np.asarray(delivered.rows["_ts"])[-1])
-                place = int(np.searchsorted(delivered.completed_column("watermark_ms"), at))
-                last_us = max(last_us, int(delivered.completed_column("arrived_us")[place]))
-                ingested = delivered.completed_column("ingestion_time_us")
-                entered_us = max(entered_us, int(ingested[place]))
-        phase.caught_up_s = (last_us - entered_us) / 1e6
+            start_us = view.entering[f"{query}_in"].running.start_at_us
+            if not delivered.rows.num_rows or start_us is None:
+                continue
+            due_us, arrived_us = due_and_arrived_us(delivered, start_us)
+            phase.late += int(np.count_nonzero(arrived_us - due_us > deadline_ms * 1000))
+            last_us, last_due_us = max(last_us, arrived_us[-1]), max(last_due_us, due_us[-1])
+        phase.caught_up_s = (last_us - last_due_us) / 1e6
+
+
+def due_and_arrived_us(delivered: Delivered, start_us: int) -> tuple[IntArray, IntArray]:
+    """When each tuple was due to enter, and when its result arrived, on the cluster's clock.
+
+    A source that waits for a host that is overloaded brings tuples in later than they are due, and
+    latencies count from there.
+    """
+    timestamps_ms = np.asarray(delivered.rows[TIMESTAMP].to_numpy(), dtype=np.int64)
+    places = np.searchsorted(delivered.completed_column("watermark_ms"), timestamps_ms)
+    return start_us + 1000 * timestamps_ms, delivered.completed_column("arrived_us")[places]
 
 
 class Found:

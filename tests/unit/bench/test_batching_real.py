@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from bench import batching_real
 from bench.batching_real import Asked, Phase, plot_traces, steady, violations, with_burst, write
+from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.manifest import load
 from orchestrator.records import Overdue
 
@@ -58,6 +60,19 @@ def test_figures_of_a_phase() -> None:
     summed = batching_real.Found()
     summed.add(phase, "p")
     assert summed.summed()["real.unaccounted"] == 5
+
+
+def test_a_tuple_is_late_from_when_it_was_due_however_long_its_source_has_waited() -> None:
+    completed = {
+        "watermark_ms": [10, 20],
+        # It came in a second late.
+        "ingestion_time_us": [5_010_000, 6_020_000],
+        "arrived_us": [5_015_000, 6_025_000],
+    }
+    rows = {"_ts": [9, 10, 20]}
+    delivered = Delivered(pa.table(completed), pa.table(rows))
+    due_us, arrived_us = batching_real.due_and_arrived_us(delivered, 5_000_000)
+    assert (arrived_us - due_us).tolist() == [6_000, 5_000, 1_005_000]
 
 
 def test_what_executors_should_show_and_do_not_is_told() -> None:
