@@ -90,7 +90,8 @@ def compiled_loop(
     ------
     QueryError
         As of `compile_statement`; or the types of some columns cannot be found out, a length of
-        time is too long, or RSTREAM repeats a relation at every instant for ever.
+        time is too long, RSTREAM repeats a relation at every instant for ever, or nothing is read
+        from outside.
     """
     widened = {each.name: _widened(each) for each in loop.statements}
     known = _known_columns(widened, catalogue, compile_one)
@@ -118,6 +119,12 @@ def compiled_loop(
             stream for each in members for stream in each.program.inputs if stream not in programs
         )
     )
+    if not inputs:
+        message = (
+            f"{', '.join(names)} {'reads' if len(names) == 1 else 'read'} no stream from outside, "
+            "so no tuple ever comes: begin with a SELECT of another stream, and UNION ALL"
+        )
+        raise QueryError(statement.source, statement.start, message)
     return Program(
         name=statement.name,
         inputs=inputs,

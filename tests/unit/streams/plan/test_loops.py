@@ -91,6 +91,11 @@ def test_a_count_of_nothing_never_ends_either() -> None:
         compiled("REGISTER QUERY a RSTREAM(SELECT count(*) AS n FROM a [NOW])<NOW>;", "a")
 
 
+def test_a_loop_that_reads_nothing_from_outside_is_refused() -> None:
+    with pytest.raises(QueryError, match="a reads no stream from outside, so no tuple ever comes"):
+        compiled("REGISTER QUERY a ISTREAM(SELECT CAST(v AS int) AS v FROM a [NOW])<NOW>;", "a")
+
+
 def test_lengths_of_time_beyond_all_timestamps_are_refused() -> None:
     text = "REGISTER QUERY a ISTREAM(SELECT x FROM s [RANGE 900000 DAYS])<NOW>;"
     with pytest.raises(QueryError, match="shorter than"):
