@@ -1,4 +1,4 @@
-"""What operators do to a cluster while it runs: switchovers, moves and drains, as records.
+"""What operators do to a cluster while it runs: switchovers, moves, drains and changes of queries.
 
 Times count from the moment the streams begin. Whoever carries an operation out does all that a
 client does: it asks the leader, consents to what that proposes, and perhaps withdraws it.
@@ -6,14 +6,24 @@ client does: it asks the leader, consents to what that proposes, and perhaps wit
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from orchestrator.errors import Refused
-from orchestrator.records import DrainRequest, MoveRequest, PlannedMoves, SwitchRequest
-from orchestrator.store.protocol import CORDONS, MOVES, Store
+from orchestrator.records import (
+    ApplyRequest,
+    DrainRequest,
+    MoveRequest,
+    PlannedMoves,
+    QueryManifest,
+    StatementEffect,
+    SwitchRequest,
+)
+from orchestrator.store.protocol import CORDONS, MOVES, QUERIES, Store
 from orchestrator.store.requests import LeaderRequest
 
 
@@ -60,12 +70,57 @@ class Drain(TrialOperation, frozen=True, kw_only=True, tag="drain"):
     until_ms: int | None = None
 
 
-AnyOperation = Switchover | TrialMove | Drain
+class Rewording(TrialOperation, frozen=True, kw_only=True, tag="change"):
+    """A query is changed in place: into other statements of the same results, so that these are
+    known wherever the cut comes to lie."""
+
+    query: str
+    """Its name. If all of its statements have a state, another query takes its place."""
 
 
-def wish_of(operation: AnyOperation) -> SwitchRequest | MoveRequest | DrainRequest:
-    """What a client asks the leader for."""
+AnyOperation = Switchover | TrialMove | Drain | Rewording
+
+AnyWish = SwitchRequest | MoveRequest | DrainRequest | ApplyRequest
+
+_shown = re.compile(r"(?P<named> AS value)(?= FROM )|(?P<plain>, value)(?= FROM )")
+
+KEEPING = (StatementEffect.KEPT, StatementEffect.UNCHANGED)
+"""What becomes of the statements of a change that is consented to."""
+
+
+def reworded(statements: str) -> str:
+    """Statements that give the same, and are others: those without state show their value with 0
+    added."""
+    return ";".join(
+        _shown.sub(lambda found: f"{', value' if found['plain'] else ''} + 0 AS value", statement)
+        if _keeps(statement)
+        else statement
+        for statement in statements.split(";")
+    )
+
+
+def _keeps(statement: str) -> bool:
+    """Whether a statement has no state: of any other, a change may order the results of a timestamp
+    otherwise, and what reads them would give something else."""
+    is_loop = statement.rstrip().endswith(">")
+    is_plain = statement.count("SELECT") == 1 and "TOP" not in statement and not is_loop
+    has_none = statement.count("[") == statement.count("[NOW]") == 1 and "GROUP" not in statement
+    return is_plain and has_none and "RSTREAM" in statement
+
+
+def wish_of(operation: AnyOperation, store: Store) -> AnyWish | None:
+    """What a client asks the leader for; None: no query can be changed so."""
     match operation:
+        case Rewording():
+            queries = [found.record for found in store.list(QUERIES).records.values()]
+            queries.sort(key=lambda query: (query.name != operation.query, query.name))
+            changed = [structs.replace(q, statements=reworded(q.statements)) for q in queries]
+            record = next((q for q in changed if q not in queries), None)
+            if record is None:
+                return None
+            return ApplyRequest(
+                queries=(QueryManifest(file="query.yaml:1", record=record, statements_line=1),)
+            )
         case Switchover():
             return SwitchRequest(fragment=operation.fragment)
         case TrialMove(fragment=fragment, role=role, node=node):
@@ -91,18 +146,25 @@ class OperationClient:
         if self._over:
             return None
         if not self._request.is_there:
-            self._request.make(wish_of(self._operation))
+            if (wish := wish_of(self._operation, self._store)) is None:
+                self._over = True
+                return "no statement is without state"
+            self._request.make(wish)
             return None
         if (found := self._request.look()) is None:
             return None
         self._over = True
-        if found.moves is not None:
+        changed = () if found.plan is None else found.plan.changed
+        keeps = all(each.effect in KEEPING for query in changed for each in query.statements)
+        if found.moves is not None or (changed and keeps):
             with suppress(Refused):
                 self._request.consent()
         self._request.withdraw()
         self._planned = found.moves
         if found.refusal is not None:
             return str(found.refusal.error)
+        if isinstance(self._operation, Rewording):
+            return "changed" if changed and keeps else "nothing to change, or a state would go"
         return f"{len(found.moves.moves) if found.moves else 0} moves"
 
     def withdraw(self) -> None:

@@ -43,7 +43,13 @@ from orchestrator.simulation.trials.faults import (
     StoreCut,
     Visit,
 )
-from orchestrator.simulation.trials.operations import AnyOperation, Drain, Switchover, TrialMove
+from orchestrator.simulation.trials.operations import (
+    AnyOperation,
+    Drain,
+    Rewording,
+    Switchover,
+    TrialMove,
+)
 from orchestrator.simulation.trials.rollouts import (
     AnyRollout,
     HostLeaves,
@@ -54,6 +60,7 @@ from orchestrator.simulation.trials.setting import (
     EVEN_WATCHES,
     LATEST,
     NOBODY_LEAVES,
+    ONE_LEVEL,
     ONE_VERSION,
     Setting,
     random_setting,
@@ -410,9 +417,11 @@ def random_schedule(
     observers = _observers(more, setting)
     for observer in observers:
         faults = [_turned(more, fault, observer.name) for fault in faults]
-    checkpoints_ms = None
+    checkpoints_ms, changes = None, ()
     if not {*OF_CHECKPOINTS}.isdisjoint(kinds):
         checkpoints_ms = float(_round(np.random.default_rng((seed, 16)).uniform(*CHECKPOINTS_MS)))
+        if edition > ONE_LEVEL:
+            changes = (_change(np.random.default_rng((seed, 51)), setting),)
     return Schedule(
         checkpoints_ms=checkpoints_ms,
         seed=seed,
@@ -420,8 +429,9 @@ def random_schedule(
         faults=tuple(faults),
         observers=observers,
         visit=_visit(np.random.default_rng((seed, 6))),
-        operations=_operations(
-            np.random.default_rng((seed, 9)), setting, always=shape is Shape.NONE
+        operations=(
+            *_operations(np.random.default_rng((seed, 9)), setting, always=shape is Shape.NONE),
+            *changes,
         ),
         rollouts=()
         if shape not in (Shape.NONE, Shape.SEVERAL)
@@ -515,6 +525,12 @@ def _operations(
         return ()
     times = np.sort(rng.uniform(100, LAST_FAULT_MS, int(rng.integers(1, 4)))).tolist()
     return tuple(_operation(rng, setting, _round(ms)) for ms in times)
+
+
+def _change(rng: np.random.Generator, setting: Setting) -> AnyOperation:
+    """A query is changed in place, if one can be into statements of the same results."""
+    at_ms = _round(float(rng.uniform(1000, LAST_FAULT_MS + 1000)))
+    return Rewording(at_ms=at_ms, query=_pick(rng, [query.name for query in setting.queries]))
 
 
 def _operation(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyOperation:

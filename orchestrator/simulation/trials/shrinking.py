@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 import msgspec
 
 from orchestrator.simulation.trials.faults import AnyFault, Observe
-from orchestrator.simulation.trials.operations import Drain
+from orchestrator.simulation.trials.operations import Drain, Rewording
 from orchestrator.simulation.trials.schedule import Schedule
 
 MOST_ROUNDS = 12
@@ -39,7 +39,11 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
     if count > 1:
         smaller = msgspec.structs.replace(schedule, queries=count - 1, visit=None)
         known = smaller.setting.programs
-        kept = [o for o in schedule.operations if isinstance(o, Drain) or o.fragment in known]
+        kept = [
+            o
+            for o in schedule.operations
+            if isinstance(o, Drain | Rewording) or o.fragment in known
+        ]
         streams = known.keys() | {name for program in known.values() for name in program.inputs}
         observers = tuple(_observers(schedule.observers, streams))
         yield msgspec.structs.replace(smaller, operations=tuple(kept), observers=observers)
