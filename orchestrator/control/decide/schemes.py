@@ -49,8 +49,16 @@ def _choose(pending: PendingDecision, query: QueryRecord) -> None:
     standbys = planning.standbys(task)
     primaries = {name: nodes[0] for name, nodes in task.kept.items()}
     running = {name: record.timing for name, record in records.items()}
-    for name, found in feedings(task, standbys, primaries, running).items():
-        record = records[name]
+    chosen = feedings(task, standbys, primaries, running)
+
+    def grows(name: str) -> bool:
+        """Whether it is sent later than now; others can wait for that only once they have changed
+        themselves. Each write may be the last one of its leader."""
+        new, now = chosen[name], running[name]
+        return (new.batch, new.checkpoint_ms) > (now.batch, now.checkpoint_ms)
+
+    for name in sorted(chosen, key=grows):
+        record, found = records[name], chosen[name]
         timing = with_feeding(record.timing, found, standbys[name])
         if (timing.batch, timing.checkpoint_ms) == (
             record.timing.batch,

@@ -21,6 +21,7 @@ from tests.obedient_cluster import (
     ObedientCluster,
     aircraft,
     query_manifest,
+    short_reigns,
     stream_manifest,
 )
 
@@ -222,3 +223,30 @@ def test_no_move_has_a_query_break_the_bound_by_how_it_is_fed_then(
         made += 1
         assert all(e.recovery_ms <= bound_ms for e in decided(cluster).evaluate("q").placements)
     assert made
+
+
+@pytest.mark.parametrize("bound_ms", [210.0, 220.0])
+def test_the_adaptive_scheme_keeps_the_bound_whichever_write_is_the_last_one(
+    bound_ms: float,
+) -> None:
+    """A producer redoes what its consumer has yet to acknowledge, so it changes first."""
+    narrow = "REGISTER QUERY b RSTREAM(SELECT id FROM a [NOW]);"
+    adaptive = Standby(scheme=Scheme.ADAPTIVE)
+    cluster = applied(adaptive, FILTER + narrow, output="b", bound_ms=bound_ms, cost_us=20.0)
+    before = changes(cluster)
+    for role, node in product(("primary", "secondary"), EXECUTORS):
+        moved = cluster.ask(MoveRequest(fragment="q.b", role=role, node=node))
+        if moved.refusal is not None:
+            cluster.store.delete(REQUESTS.key("asked"), 0)
+            continue
+        cluster.consent()
+        made = True
+        while made:
+            made = False
+            for _ in short_reigns(cluster):
+                made = True
+                placed = decided(cluster).evaluate("q").placements
+                assert all(each.recovery_ms <= bound_ms for each in placed)
+            for host in cluster.hosts.values():
+                host.obey()
+    assert changes(cluster) > before
