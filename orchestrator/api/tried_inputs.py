@@ -184,7 +184,7 @@ def open_input(
         if not isinstance(driver, Replay):
             raise InvalidInput(
                 "command line", "--input", None, f"{stream} is read, and no input is named for it",
-                f"Add --input {stream}=FILE.",
+                f"Add --input {stream}=FILE, or -f with a manifest that replays it.",
             )  # fmt: skip
         asked = AskedFile(path=driver.path, suffix=driver.recording.suffix.lower())
         order = Ordering(begin_ms=driver.begin_ms, end_ms=driver.end_ms)

@@ -292,7 +292,7 @@ class TestInput:
     @pytest.mark.parametrize(
         ("inputs", "problem"),
         [
-            ([], "readings is read, and no input is named for it"),
+            ([], "no input is named for it. Add --input readings=FILE, or -f with a manifest"),
             (["reading=x.csv"], "Did you mean readings?"),
             (["readings=missing.csv"], "cannot be read"),
             (["readings=x.txt"], "ends with none of .csv"),
