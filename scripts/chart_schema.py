@@ -17,6 +17,11 @@ LABEL = "^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 
 SERVER = r"([^\s:/,\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 
+NUMBER = r"^ *[0-9][0-9_]*(\.[0-9]+)?([eE][+-]?[0-9]+)? *"
+"""Of a quantity, as manifests have it (`orchestrator.documents.units`)."""
+
+BYTES = "([KMG]i?)?B"
+
 
 def _or_nothing(pattern: str) -> str:
     """That, or an empty text."""
@@ -111,6 +116,9 @@ DEFINITIONS: dict[str, Any] = {
         "minItems": 1,
     },
     "time": {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"},
+    "duration": {"type": ["string", "null"], "pattern": f"{NUMBER}(us|µs|ms|s|min|h) *$"},
+    "size": {"type": ["string", "null"], "pattern": f"{NUMBER}({BYTES}|[kmg]) *$"},
+    "rate": {"type": ["string", "null"], "pattern": f"{NUMBER}{BYTES}/s *$"},
     "texts": _texts,
     "labels": _labels,
     "annotations": _annotations,

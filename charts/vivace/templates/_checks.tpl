@@ -19,6 +19,10 @@
 {{- if not (regexMatch "^[a-z0-9]+(-[a-z0-9]+)*$" $cluster) -}}
 {{- include "vivace.refuse" (list "cluster.name" (printf "the release's name %q is no name of a cluster; give one of small letters, digits and single hyphens" $cluster)) -}}
 {{- end -}}
+{{- $unit := get (dict "k" 1 "m" 1024 "g" 1048576) (regexFind "[kmg]$" .Values.executors.memory) -}}
+{{- if lt (mul $unit (regexFind "^[0-9]+" .Values.executors.memory)) (mul 480 1024) -}}
+{{- include "vivace.refuse" (list "executors.memory" (printf "%s is less than Spark needs for an executor; give it 480m or more" .Values.executors.memory)) -}}
+{{- end -}}
 {{- $fullname := include "vivace.fullname" . -}}
 {{- if not (regexMatch "^[a-z]" $fullname) -}}
 {{- include "vivace.refuse" (list "fullnameOverride" (printf "the release's name %q begins with a digit, and no name of a Service may; give names another beginning" $fullname)) -}}

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.documents.units import UnitError, duration_ms, memory_bytes, rate_bytes_s
 from scripts import chart_docs
 from scripts.chart_docs import ChartError, check_templates, read_values, schema, table
+from scripts.chart_schema import DEFINITIONS
 
 VALUES = """\
 # What is first.
@@ -62,3 +68,24 @@ def test_an_annotation_that_names_no_definition_is_refused() -> None:
     values = read_values("# Pods.\npods: {}\n# A name.\n# @ref nmaes\nnames: []\n")
     with pytest.raises(ChartError, match="no definition is named 'nmaes'"):
         schema(values)
+
+
+@given(
+    number=st.sampled_from(["0", "1", "25", "1.5", "1_000", "2e3", "1.5e-2"]),
+    unit=st.sampled_from(
+        ["us", "µs", "ms", "s", "min", "h", "d", "B", "KB", "MiB", "GB", "k", "m"]
+    ),
+    per=st.sampled_from(["", "/s"]),
+    space=st.sampled_from(["", " "]),
+)
+def test_the_chart_takes_the_quantities_that_manifests_take(
+    number: str, unit: str, per: str, space: str
+) -> None:
+    text = f"{number}{space}{unit}{per}"
+    for name, read in (("duration", duration_ms), ("size", memory_bytes), ("rate", rate_bytes_s)):
+        taken = True
+        try:
+            read(text)
+        except UnitError:
+            taken = False
+        assert (re.search(DEFINITIONS[name]["pattern"], text) is not None) == taken, (name, text)

@@ -23,6 +23,10 @@ WRONG = [
     ("image: {digest: sha256:12}", "image/digest", "pattern"),
     ("cluster: {name: My_Cluster}", "cluster/name", "pattern"),
     ("cluster: {settings: {heartbeats: 1 s}}", "cluster/settings", "heartbeats"),
+    ("cluster: {settings: {heartbeat: soon}}", "cluster/settings/heartbeat", "pattern"),
+    ("cluster: {settings: {memory: 256}}", "cluster/settings/memory", "string"),
+    ("cluster: {settings: {memory: 256 s}}", "cluster/settings/memory", "pattern"),
+    ("cluster: {settings: {stateRate: 20 MB}}", "cluster/settings/stateRate", "pattern"),
     ("cluster: {settings: {batch: 10}}", "cluster/settings/batch", "string"),
     ("cluster: {settings: {scheduling: lifo}}", "cluster/settings/scheduling", "one of"),
     ("zookeeper: {replicas: 2}", "zookeeper/replicas", "one of"),
@@ -62,6 +66,8 @@ WRONG = [
 
 ACROSS = [
     # Conditions across values: a sentence of the chart's own.
+    ("executors: {memory: 479m}", "executors.memory: 479m is less than Spark needs"),
+    ("executors: {memory: 491519k}", "executors.memory: 491519k is less than Spark needs"),
     ("image: {tag: latest}", "image.tag: `latest` names another image each day"),
     (
         "applications: [{name: one, nodes: 2}, {name: one, nodes: 1}]",

@@ -169,6 +169,11 @@ OTHERS: dict[str, Any] = {
     "applications": [{"name": "other", "nodes": 3}], "sites": [{"name": "other"}],
     "web.service.type": "NodePort", "web.clients": [{"podSelector": {}}],
     "web.httpRoute.parentRefs": [{"name": "other"}],
+    **{
+        f"cluster.settings.{name}": "9 ms"
+        for name in ("heartbeat", "suspectAfter", "ackInterval", "batch", "hop", "probeInterval")
+    },
+    "cluster.settings.memory": "9 GiB", "cluster.settings.stateRate": "9 MB/s",
     "cluster.settings.placement": {"method": "paper"}, "cluster.settings.state": {"folder": "/c"},
     "monitoring.serviceMonitor.interval": "1m",
     "networkPolicies.checkpoints": [{"ports": [{"port": 9000}]}],
