@@ -34,7 +34,7 @@ def why_stream_ends(before: Program, after: Program) -> str | None:
     """Why the stream of a statement cannot go on if it is changed, a phrase; None: it can."""
     if before.columns != after.columns:
         told = ", ".join(f"{name} {kind}" for name, kind in before.columns.items())
-        return f"its stream has the columns {told}, and its readers and sinks go on"
+        return f"has readers and sinks that go on with its columns, {told}"
     return None
 
 

@@ -140,7 +140,7 @@ def test_a_node_that_the_query_names_moves_the_primary_there(cluster: ObedientCl
 
 def test_a_stream_with_other_columns_is_refused(cluster: ObedientCluster) -> None:
     query = rewritten(running(cluster), ("a.id AS first", "a.id AS one"))
-    with pytest.raises(InvalidInput, match="its stream has the columns first string") as caught:
+    with pytest.raises(InvalidInput, match="go on with its columns, first string") as caught:
         admit(cluster.view(), [], [manifest(query)])
     assert caught.value.value == "alerts"
     assert "another name" in caught.value.remedy
