@@ -277,7 +277,7 @@ class _Cluster:
 
     def events(self) -> set[str]:
         """The kinds of events in its history."""
-        told = json.loads(self._vivace("history", "--json", "--limit", "10000"))
+        told = json.loads(self._vivace("history", "--json", "--limit", "1000"))
         return {each["kind"] for each in told["history"]}
 
     def last(self) -> int:
