@@ -62,11 +62,11 @@ class Deployments(Controller):
             missing = 1
         old = sum(each["spec"]["replicas"] for each in others)
         self._resize(new, max(min(wanted, wanted + surge - old), 0))
-        ready = sum(is_ready(p) for each in [new, *others] for p in self.owned(POD, each))
+        # One that is to end counts no more, even if it still serves.
+        ready = sum(is_ready(p) for each in [new, *others] for p in self.alive(each))
         spare = ready - (wanted - missing)
         for each in sorted(others, key=_revision):
-            pods = self.owned(POD, each)
-            idle = sum(not is_ready(pod) for pod in pods)
+            idle = sum(not is_ready(pod) for pod in self.alive(each))
             fewer = min(each["spec"]["replicas"], max(spare, 0) + idle)
             if fewer > 0:
                 self._resize(each, each["spec"]["replicas"] - fewer)

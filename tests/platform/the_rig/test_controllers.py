@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -40,7 +41,10 @@ class Platform:
         self.api.create(NAMESPACE, "", space, SENDER)
         self._controllers = Controllers(self.api)
         self.seen: list[list[str]] = []
-        """The pods that served after each step."""
+        """The pods that served after each step, and were not to end."""
+        self.linger = 0
+        """Steps that a pod which is to end goes on for."""
+        self._ending = Counter[str]()
 
     def put(self, kind: str, spec: Object, name: str = "x", version: str = "apps/v1") -> Object:
         given: Object = {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
@@ -65,12 +69,18 @@ class Platform:
                     self._treat(pod)
                 elif not is_ready(pod):
                     self.change(pod, lambda found: found["status"].update(ready(phase)))
-            self.seen.append([name_of(pod) for pod in self.pods() if is_ready(pod)])
+            self.seen.append([
+                name_of(pod)
+                for pod in self.pods()
+                if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]
+            ])  # fmt: skip
         raise AssertionError(f"not within {STEPS} steps")
 
     def _treat(self, pod: Object) -> None:
         if "deletionTimestamp" in pod["metadata"]:
-            self.objects.remove(POD, "default", name_of(pod))
+            self._ending[name_of(pod)] += 1
+            if self._ending[name_of(pod)] > self.linger:
+                self.objects.remove(POD, "default", name_of(pod))
         else:
             self.change(pod, lambda found: found["spec"].update(nodeName="node-1"))
 
@@ -100,7 +110,9 @@ def renew(found: Object) -> None:
     found["spec"]["template"]["spec"]["containers"][0]["image"] = "second"
 
 
-def test_a_rolling_deployment_never_has_too_few_pods(platform: Platform) -> None:
+@pytest.mark.parametrize("linger", [0, 5])
+def test_a_rolling_deployment_never_has_too_few_pods(platform: Platform, linger: int) -> None:
+    platform.linger = linger
     rolling = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
     spec = {"replicas": 3, "selector": SELECTOR, "template": template(), "strategy": rolling}
     found = platform.put("Deployment", spec)
