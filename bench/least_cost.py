@@ -1,8 +1,8 @@
 """The least cost of a query's primaries on any network: exact, whatever its size.
 
 The cost is the placer's objective for primaries (`placement.exact_tree`), bytes: network usage of
-all links, and each operator's input rate times the CPU axis that a replica meets on its node. Every
-host may take every operator. The dynamic programme is that of `placement.min_sum`, but a link's
+all links, and the load price of each replica on its node. Every host may take every operator. The
+dynamic programme is that of `placement.min_sum`, but a link's
 table over 10,000 × 10,000 nodes is never whole in memory: it is gone through in blocks of rows,
 which all the links of all the queries share.
 """
@@ -24,10 +24,10 @@ BLOCK_ENTRIES = 1 << 17
 
 
 class Task(NamedTuple):
-    """A query, and the CPU axis that a replica meets by node, shape (n,), ms."""
+    """A query, and the load price of one of its replicas by node, shape (n,), bytes."""
 
     graph: QueryGraph
-    price_ms: FloatArray
+    price_bytes: FloatArray
 
 
 class _Flow(NamedTuple):
@@ -63,7 +63,7 @@ def _upstream(task: Task, view: NetworkView) -> dict[str, FloatArray]:
     graph, hosts = task.graph, view.host_indices
     costs: dict[str, FloatArray] = {}
     for name in graph.to_place:
-        costs[name] = graph.input_rate(name) * task.price_ms[hosts] / 1e3
+        costs[name] = task.price_bytes[hosts].copy()
         for link in graph.inputs[name]:
             pinned = graph.by_name[link.source].pinned
             if pinned is not None:

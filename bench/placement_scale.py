@@ -9,9 +9,9 @@ number of nodes.
 
 Distances from the optimum are measured on queries drawn from those placed. For each, the load is
 that of all the others, and prices are those of that load. The cost of a query's primaries is the
-network usage of all links, and each operator's input rate times the CPU axis that a replica meets
-on its node, in bytes. This is the objective of the placer (`placement.exact_tree`) without the
-terms of secondaries. The least cost is that of all choices among all hosts (`bench.least_cost`).
+network usage of all links and the load price of each replica on its node, in bytes. This is the
+objective of the placer (`placement.exact_tree`) without the terms of secondaries. The least cost is
+that of all choices among all hosts (`bench.least_cost`).
 Both ratios are of two sums over the queries:
 
 - `placed_to_exact`: the primaries where the planner has put them, over the least cost. The planner
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -50,7 +50,7 @@ from placement.graph import QueryGraph
 from placement.network import NetworkView
 from placement.planner import free_points
 from placement.primaries import candidates
-from placement.records import Request
+from placement.records import Pairs
 
 NODES, QUERIES = (100, 1_000, 10_000), (100, 1_000, 10_000)
 QUICK_NODES, QUICK_QUERIES = (100, 1_000), (20, 100)
@@ -165,8 +165,7 @@ def distance(workload: Workload, found: BulkPlan, count: int) -> Distance:
     """
     view = workload.view
     full = _loaded(workload, found)
-    replicas = _replicas_by_query(found)
-    chosen = {placed.operator: placed.primary for placed in found.plan.placements}
+    pairs = _pairs(found)
     able = [request for request in workload.requests if request.graph.name not in found.refused]
     at: list[int] = np.random.default_rng(1).permutation(len(able))[:count].tolist()
     requests = [able[i] for i in at]
@@ -175,19 +174,26 @@ def distance(workload: Workload, found: BulkPlan, count: int) -> Distance:
     tasks: list[Task] = []
     placed = among_candidates = 0.0
     for request, points in zip(requests, points_ms, strict=True):
-        graph, load = request.graph, _without(full, request, replicas)
+        graph, load = request.graph, full.with_operators(request.graph, pairs, count=-1)
         near = candidates(graph, points, view, load, {}, OURS.candidates)
-        task = ExactTask(graph=graph, view=view, candidates=near, price_ms=load.price_ms())
+        task = ExactTask(
+            graph=graph,
+            view=view,
+            candidates=near,
+            price_ms=load.price_ms(),
+            crowding_bytes=load.crowding_bytes(),
+        )
+        price_bytes = load.price_bytes(graph.mean_input_rate)
         among_candidates += place_exactly(task, load).cost
-        primaries = graph.pinned | {name: chosen[name] for name in graph.to_place}
-        placed += primaries_cost(graph, primaries, view, task.price_ms)
-        tasks.append(Task(graph, task.price_ms))
+        primaries = graph.pinned | {name: pairs[name][0] for name in graph.to_place}
+        placed += primaries_cost(graph, primaries, view, price_bytes)
+        tasks.append(Task(graph, price_bytes))
     least = float(least_costs(tasks, view).sum())
     return Distance(placed_to_exact=placed / least, candidates_to_exact=among_candidates / least)
 
 
 def primaries_cost(
-    graph: QueryGraph, primaries: Mapping[str, str], view: NetworkView, price_ms: FloatArray
+    graph: QueryGraph, primaries: Mapping[str, str], view: NetworkView, price_bytes: FloatArray
 ) -> float:
     """Cost of a query's primaries where they are, bytes.
 
@@ -195,13 +201,11 @@ def primaries_cost(
     ----------
     primaries
         Node of every operator.
-    price_ms
-        The CPU axis that a replica meets by node, shape (n,).
+    price_bytes
+        The load price of a replica by node, shape (n,).
     """
-    load = sum(
-        graph.input_rate(name) * price_ms[view.index[primaries[name]]] for name in graph.to_place
-    )
-    return primary_usage(graph, primaries, view) + float(load) / 1e3
+    load = sum(float(price_bytes[view.index[primaries[name]]]) for name in graph.to_place)
+    return primary_usage(graph, primaries, view) + load
 
 
 def _on_spark(workload: Workload, alone: BulkPlan, settings: Settings) -> dict[str, float]:
@@ -292,17 +296,11 @@ def _name(workload: Workload) -> str:
 
 
 def _loaded(workload: Workload, found: BulkPlan) -> Load:
-    load = Load(workload.view, operator_load=OURS.operator_load, cpu=OURS.cpu)
-    nodes = [node for each in found.plan.placements for node in (each.primary, each.secondary)]
-    return load.with_replicas(nodes)
+    load, pairs = Load(workload.view, operator_load=OURS.operator_load, cpu=OURS.cpu), _pairs(found)
+    for request in workload.requests:
+        load = load.with_operators(request.graph, pairs)
+    return load
 
 
-def _replicas_by_query(found: BulkPlan) -> dict[str, list[str]]:
-    replicas: dict[str, list[str]] = {}
-    for placed in found.plan.placements:
-        replicas.setdefault(placed.query, []).extend((placed.primary, placed.secondary))
-    return replicas
-
-
-def _without(load: Load, request: Request, replicas: Mapping[str, Sequence[str]]) -> Load:
-    return load.with_replicas(replicas.get(request.graph.name, ()), count=-1)
+def _pairs(found: BulkPlan) -> Pairs:
+    return {each.operator: (each.primary, each.secondary) for each in found.plan.placements}

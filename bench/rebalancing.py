@@ -3,10 +3,14 @@
 100 nodes and 100 queries, the workload of `reliable_placement`, placed by our planner. Then 20
 drifts in a row. In each, one stub of the network in ten gets nearer or farther (the round trips of
 its nodes by one factor), the sources of one query in ten get faster or slower, and a tenth of the
-nodes gets other work. Three ways to answer each drift:
+nodes gets other work. Ways to answer each drift:
 
 - `never`: what runs stays.
 - `ours`: `placement.rebalancing` with its ordinary margins, as `vivace rebalance` has it.
+- `eager`: the same with neither hysteresis nor a price of moves. The margins of `ours` cost what it
+  is worse than this; that no single change is cheaper costs what this is worse than the next.
+- `by_query`: `ours`; then each query is planned anew beside the others, and goes there, with
+  however many moves, if that gains more than the hysteresis of one.
 - `anew`: all queries are placed again, as if nothing ran. What it saves is what moving can gain;
   nobody pays for its moves.
 
@@ -34,10 +38,12 @@ from bench.placement_methods import OURS
 from bench.placement_workload import Workload, paper_workload, vivaldi_positions_ms
 from bench.registry import Settings, benchmark
 from foundation.arrays import IntArray
+from placement.evaluation.cost import TrafficCost, placed_cost
 from placement.evaluation.load import Load
+from placement.evaluation.single import as_batch
 from placement.graph import QueryGraph
 from placement.network import NetworkView
-from placement.planner import plan
+from placement.planner import free_points, place_query, plan
 from placement.rebalancing.moves import RebalanceSettings
 from placement.rebalancing.rebalance import rebalance
 from placement.records import Pairs, Request
@@ -62,7 +68,10 @@ STATE_S = 10.0
 UNBOUNDED_MS = 1e9
 """Drifts of the network break bounds; those of planning are kept out of the comparison."""
 
-WAYS = ("never", "ours", "anew")
+WAYS = ("never", "ours", "eager", "by_query", "anew")
+ORDINARY = RebalanceSettings()
+EAGER = RebalanceSettings(hysteresis_share=0.0, horizon_s=1e12)
+
 FIGURES = ("network_ratio", "cost_ratio", "moves", "moved_bytes", "disturbed_ms")
 
 
@@ -170,8 +179,9 @@ def _figures(settings: Settings, planner: PlannerSettings) -> dict[str, float]:
     }
     for figure in ("network_ratio", "cost_ratio", "moves"):
         key = figure.removesuffix("_ratio")
-        ours, anew = (figures[f"{name}.{figure}"] for name in WAYS[1:])
-        figures[f"ours.{key}_vs_anew_ratio"] = ours / anew
+        for name in WAYS[1:-1]:
+            anew = figures[f"anew.{figure}"]
+            figures[f"{name}.{key}_vs_anew_ratio"] = figures[f"{name}.{figure}"] / anew
     return figures
 
 
@@ -184,8 +194,16 @@ def _wander(drifts: int, settings: Settings, planner: PlannerSettings) -> dict[s
     for number in range(drifts):
         settings.say(f"drift {number + 1} of {drifts}")
         now = drift.next()
-        ways["ours"].go(_rebalanced(ways["ours"].pairs, now, planner), now.requests, now.view)
-        ways["anew"].go(_planned(now, planner), now.requests, now.view)
+        answers = {
+            "ours": _rebalanced(ways["ours"].pairs, now, planner, ORDINARY),
+            "eager": _rebalanced(ways["eager"].pairs, now, planner, EAGER),
+            "by_query": _by_query(
+                _rebalanced(ways["by_query"].pairs, now, planner, ORDINARY), now, planner
+            ),
+            "anew": _planned(now, planner),
+        }
+        for name, answer in answers.items():
+            ways[name].go(answer, now.requests, now.view)
         network, cost = _costs(ways["never"].pairs, now, planner)
         for way in ways.values():
             own_network, own_cost = _costs(way.pairs, now, planner)
@@ -204,7 +222,9 @@ def _planned(workload: Workload, planner: PlannerSettings) -> Pairs:
     return {p.operator: (p.primary, p.secondary) for p in found.placements}
 
 
-def _rebalanced(pairs: Pairs, workload: Workload, planner: PlannerSettings) -> Pairs:
+def _rebalanced(
+    pairs: Pairs, workload: Workload, planner: PlannerSettings, margins: RebalanceSettings
+) -> Pairs:
     state_bytes = {
         name: STATE_S * request.graph.input_rate(name)
         for request in workload.requests
@@ -216,15 +236,48 @@ def _rebalanced(pairs: Pairs, workload: Workload, planner: PlannerSettings) -> P
         workload.view,
         state_bytes=state_bytes,
         settings=planner,
-        rebalancing=RebalanceSettings(max_moves=len(pairs)),
+        rebalancing=replace(margins, max_moves=len(pairs)),
     ).places
+
+
+def _by_query(pairs: Pairs, workload: Workload, planner: PlannerSettings) -> Pairs:
+    view, pairs = workload.view, dict(pairs)
+    load = _load(pairs, workload, planner)
+    points_ms = free_points(workload.requests, view, planner, ())
+    for request, points in zip(workload.requests, points_ms, strict=True):
+        graph, traffic = request.graph, TrafficCost(request.graph, view)
+        load = load.with_operators(graph, pairs, count=-1)
+        found, _ = place_query(request, points, view, load, {}, planner)
+        there = {each.operator: (each.primary, each.secondary) for each in found}
+        now, then = (
+            placed_cost(
+                traffic,
+                as_batch(
+                    graph,
+                    view,
+                    graph.pinned | {name: places[name][0] for name in graph.to_place},
+                    {name: places[name][1] for name in graph.to_place},
+                ),
+                graph,
+                load,
+            )
+            for places in (pairs, there)
+        )
+        if now - then > ORDINARY.hysteresis_share * now:
+            pairs |= there
+        load = load.with_operators(graph, pairs)
+    return pairs
 
 
 def _costs(pairs: Pairs, workload: Workload, planner: PlannerSettings) -> tuple[float, float]:
     """Network usage, and its sum with the price of load, bytes."""
     found = assess(workload.requests, pairs, workload.view, dying_together=False)
+    network = float(found.primary_usage.sum() + found.standby_usage.sum())
+    return network, network + _load(pairs, workload, planner).total_price_bytes()
+
+
+def _load(pairs: Pairs, workload: Workload, planner: PlannerSettings) -> Load:
     load = Load(workload.view, operator_load=planner.operator_load, cpu=planner.cpu)
     for request in workload.requests:
-        load = load.with_operators(request.graph, {n: pairs[n] for n in request.graph.to_place})
-    network = float(found.primary_usage.sum() + found.standby_usage.sum())
-    return network, network + load.total_price_bytes()
+        load = load.with_operators(request.graph, pairs)
+    return load

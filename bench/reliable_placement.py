@@ -143,7 +143,7 @@ def _candidates_ratio(workload: Workload) -> float:
         near = candidates(graph, found.points_ms, view, unloaded, {}, OURS.candidates)
         task = ExactTask(graph=graph, view=view, candidates=near, price_ms=unloaded.price_ms())
         ours += primary_usage(graph, place_exactly(task, unloaded).primaries, view)
-    least = least_costs([Task(graph, unloaded.price_ms()) for graph in graphs], view)
+    least = least_costs([Task(graph, np.zeros(len(view.nodes))) for graph in graphs], view)
     return ours / float(least.sum())
 
 

@@ -12,7 +12,7 @@ T                  latest            the last t_o, ms
 DR(l), Lat(n, m)                     rate, bytes/s, 0 where the stream flows anyway
                                      (`Operator.flows_to`); one-way latency, ms
 X(n, m)            crossing_ms       price of a link between two nodes besides that; 0 within one
-P_{o,n}                              load price of o on n: DR into o · CPU axis of n
+P_{o,n}                              load price of o on n: mean DR into operators · CPU axis of n
 c_o, C_n           left              cores that o needs; that n has left
 p_o                                  processing time of o, ms
 h                  hop_overhead_ms            what a link takes besides its latency, ms
@@ -139,7 +139,7 @@ class DagModel:
         nodes, graph = self._task.candidates[name], self._task.graph
         if graph.by_name[name].pinned is not None:
             return np.zeros(len(nodes))
-        return graph.input_rate(name) * self._task.price_ms[nodes] / 1e3
+        return graph.mean_input_rate * self._task.price_ms[nodes] / 1e3
 
     def _rate_bytes_s(self, link: Link) -> FloatArray:
         """DR of a link by the choices of its target."""

@@ -154,7 +154,7 @@ def _wrap(task: DagTask, chosen: Mapping[str, int], result: MilpResult) -> DagPl
         and target not in graph.by_name[link.source].flows_to
     )
     cost += sum(
-        graph.input_rate(name) * float(task.price_ms[task.candidates[name][chosen[name]]]) / 1e3
+        graph.mean_input_rate * float(task.price_ms[task.candidates[name][chosen[name]]]) / 1e3
         for name in graph.to_place
     )
     bound = max(min(result.bound, cost), 0.0)

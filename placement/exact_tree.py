@@ -3,13 +3,13 @@
 Over the candidates it is exact: no other choice of candidates costs less. The cost of operator o
 on node n, fed from nodes n_i at rates DR_i, is, in bytes (bytes/s × s),
 
-    Σ_i DR_i·(Lat(n_i, n) + X(n_i, n))  +  DR(o)·cpu(n)  +  s(n_1, …, n_m, n)
+    Σ_i DR_i·(Lat(n_i, n) + X(n_i, n))  +  DR·cpu(n)  +  s(n_1, …, n_m, n)
 
 the network usage (2) of its inputs with the price of crossing from node to node, the load price of
-its primary (`placement.evaluation.load`) with DR(o) = Σ DR_i, and the least cost of its secondary
-under Active Standby, fed by the same primaries:
+its primary (`placement.evaluation.load`), DR being the mean input rate of the query's operators,
+and the least cost of its secondary under Active Standby, fed by the same primaries:
 
-    s(n_1, …, n_m, n) = min over nodes x of Σ_i DR_i·Lat(n_i, x) + DR(o)·cpu(x)
+    s(n_1, …, n_m, n) = min over nodes x of Σ_i DR_i·Lat(n_i, x) + DR·cpu(x)
                         with max_i Lat(n_i, x) ≤ bound − detection − ΣQ·p,
                         and x and n in no common failure domain
 
@@ -348,7 +348,7 @@ def _factors(
     alone = sum((_usage(task, ground, link)[0] for link in fixed), np.zeros(len(own)))
     if not is_free:
         return [*factors, Factor((), alone[0])]
-    alone = alone + ground.price_bytes(graph.input_rate(name), own)
+    alone = alone + ground.price_bytes(graph.mean_input_rate, own)
     for links in shares:
         costs = _sum_over([_usage(task, ground, link) for link in links], alone / len(shares))
         if task.standby is not None:
@@ -396,7 +396,7 @@ def _standby_costs(
         return np.where(delay_ms <= most_ms, rate_bytes_s * delay_ms / 1e3, np.inf)
 
     # In tables over the inputs' candidates, the last axis is the secondary's node here.
-    alone = ground.price_bytes(task.graph.input_rate(name), ground.standby)
+    alone = ground.price_bytes(task.graph.mean_input_rate, ground.standby)
     alone = sum((price(link)[0] for link in fixed), alone)
     prices = _sum_over([price(link) for link in joint], part * alone)
     own = ground.label[ground.places[name]]

@@ -85,6 +85,8 @@ class QueryGraph:
     """Links into each operator, by source name."""
     outputs: dict[str, tuple[Link, ...]] = field(init=False, repr=False, compare=False)
     """Links out of each operator, by target name."""
+    mean_input_rate: float = field(init=False, repr=False, compare=False)
+    """Input rate of an operator to be placed, on average, bytes/s: 0 if there is none."""
 
     def __post_init__(self) -> None:
         by_name: dict[str, Operator] = {}
@@ -110,6 +112,8 @@ class QueryGraph:
                 raise GraphError(
                     self.name, f"operator {name}", "has no input; a source must be pinned to a node"
                 )
+        rates = [self.input_rate(name) for name in self.to_place]
+        object.__setattr__(self, "mean_input_rate", sum(rates) / max(len(rates), 1))
 
     @property
     def to_place(self) -> tuple[str, ...]:

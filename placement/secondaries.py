@@ -177,7 +177,7 @@ def _search(
     possible = task.survivors(operator)
     if not outwards:
         possible &= load.has_room(task.graph.cores(operator))
-    price_bytes = load.price_bytes(task.graph.input_rate(operator))
+    price_bytes = load.price_bytes(task.graph.mean_input_rate)
     reprocess_ms = chain.of(operator, 0.0).reprocess_ms
 
     def measure(nodes: IntArray) -> FloatArray:

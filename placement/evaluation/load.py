@@ -6,16 +6,21 @@ operator that already runs is therefore seen twice, in the measurement and in th
 towards spreading.
 
 The *load price* turns the axis into the currency of plans. Putting a replica on a node costs
-DR · (axis with that replica) / 1000 bytes, DR being the replica's input rate in bytes/s: the same
-as if its input had to travel those milliseconds farther. So a byte of network usage and a busy node
-are weighed by one number, the scaling function that the user gives (`topology.cpu`).
+DR · (axis with that replica) / 1000 bytes: the same as if a stream of DR bytes/s had to travel
+those milliseconds farther. So a byte of network usage and a busy node are weighed by one number,
+the scaling function that the user gives (`topology.cpu`).
+
+DR is the mean input rate of the query's operators, the same for all of them: a busy node delays the
+query's results by its axis whichever operator it runs, and the axis counts operators. With each
+operator's own rate, Σ W·axis would be least where operators with little input crowd some nodes and
+few with much input have others: of input rates r, as many share a node as 1/√r.
 
 All replicas together pay W·axis on each node:
 
 =============  ====================  ============================================================
 symbol         name here             meaning
 =============  ====================  ============================================================
-W              input_bytes_s         input rates of all its replicas together, bytes/s
+W              input_bytes_s         DR of all its replicas together, bytes/s
 c              replicas              replicas, those outside the plan included
 m              measured_ms           the CPU axis as measured, ms
 axis           axis_ms               m + scaling(operator load · c), ms
@@ -78,7 +83,7 @@ class LoadFigures(NamedTuple):
     used_cores
         CPU that replicas of this plan need by their rates and costs, cores.
     input_bytes_s
-        Rates of their inputs.
+        Their queries' mean input rates, summed.
     measured_ms
         The CPU axis besides them, ms.
     """
@@ -144,7 +149,7 @@ class Load:
         Parameters
         ----------
         cores, input_bytes_s
-            CPU that each of them needs, and the rate of its input.
+            CPU that each of them needs, and the mean input rate of its query.
         count
             −1: one less.
         """
@@ -170,7 +175,7 @@ class Load:
             found = [self.view.index[node] for node in nodes.get(name, ()) if node is not None]
             at += found
             cores += [count * graph.cores(name)] * len(found)
-            input_bytes_s += [count * graph.input_rate(name)] * len(found)
+            input_bytes_s += [count * graph.mean_input_rate] * len(found)
         if not at:
             return self
         # At once: each change makes new figures of all nodes.

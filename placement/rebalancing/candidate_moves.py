@@ -107,7 +107,7 @@ class CandidateMoves:
         """By how much the price of all load changes if a replica goes to some nodes, bytes."""
         at = self._running.places[name][replica]
         share_ms = self._running.shares_of(name)[replica]
-        rate = self._running.request.graph.input_rate(name)
+        rate = self._running.request.graph.mean_input_rate
         nodes = np.append(target, at)
         price = np.add(*self.load.price_of_replica(at, rate, share_ms, nodes))
         return price[:-1] - price[-1]

@@ -231,7 +231,7 @@ class _Replica:
         replicas[:, self._column] = hosts
         standby = [each for each in streams if each.end is StreamEnd.SECONDARY]
         others = [each for each in streams if each.end is not StreamEnd.SECONDARY]
-        rate = graph.input_rate(self.operator)
+        rate = graph.mean_input_rate
         share_ms = self.query.shares_of(self.operator)[self.is_secondary]
         own, crowding = self.load.price_of_replica(self._at, rate, share_ms, hosts)
         price = self.evaluation.traffic.of

@@ -151,7 +151,7 @@ class MoveEvaluation:
             for o, name in enumerate(graph.order)
             if (allowed := graph.by_name[name].allowed)
         }
-        self._input_bytes_s = np.array([graph.input_rate(name) for name in graph.order])
+        self._rate_bytes_s = graph.mean_input_rate
         self._cores = np.array([graph.cores(name) for name in graph.order])
         self._state_bytes = np.array([state_bytes.get(name, 0.0) for name in graph.order])
         self._rebalancing = rebalancing
@@ -183,7 +183,7 @@ class MoveEvaluation:
         """What each move has to gain in any case, by the CPU axis of nodes, bytes."""
         placed = self.evaluator.placed
         replicas = self.base.primaries[0, placed], self.base.secondaries[0, placed]
-        paid = sum(float(self._input_bytes_s[placed] @ axis_ms[nodes]) for nodes in replicas)
+        paid = sum(self._rate_bytes_s * float(axis_ms[nodes].sum()) for nodes in replicas)
         share = self._rebalancing.hysteresis_share * (self.usage + paid / 1e3)
         return max(share, self._rebalancing.hysteresis_bytes)
 
@@ -415,11 +415,12 @@ class MoveEvaluation:
         def summed(values: FloatArray) -> FloatArray:
             return np.bincount(at, signs * values, minlength=len(distinct)).astype(np.float64)
 
+        replicas = summed(np.ones(len(rows)))
         return LoadDelta(
             rows=distinct // self._size,
             nodes=distinct % self._size,
-            replicas=summed(np.ones(len(rows))).astype(np.int64),
-            input_bytes_s=summed(self._input_bytes_s[operators]),
+            replicas=replicas.astype(np.int64),
+            input_bytes_s=self._rate_bytes_s * replicas,
             measured_ms=summed(shares_ms),
             cores=summed(self._cores[operators]),
         )

@@ -102,7 +102,7 @@ def running_load(view: NetworkView, settings: Settings, queries: Sequence[Runnin
     for query in queries:
         graph = query.request.graph
         for name, pair in query.places.items():
-            load = load.with_replicas(view.names(pair), graph.cores(name), graph.input_rate(name))
+            load = load.with_replicas(view.names(pair), graph.cores(name), graph.mean_input_rate)
     own = np.maximum(load.replicas - foreign, 1)
     known = load.used_cores > 0
     # Operators outside the plan count as much as the average one within.

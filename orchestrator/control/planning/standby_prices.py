@@ -111,7 +111,7 @@ class StandbyPrices:
         for name, standby in standbys.items():
             model = fed(around, name, standby)
             total += self.usage(name, standby.node, model, fed_so[name])
-            price = load.price_bytes(graph.input_rate(name))
+            price = load.price_bytes(graph.mean_input_rate)
             total += float(price[network.at(standby.node)])
             load = load.with_operators(graph, {name: (standby.node,)})
             around = decided(around, name, standby.node, fed_so[name])

@@ -71,7 +71,7 @@ def every_placement(task: ExactTask) -> list[Places]:
 
 
 def load_price(task: ExactTask, operator: str, node: str) -> float:
-    return task.graph.input_rate(operator) * float(task.price_ms[task.view.index[node]]) / 1e3
+    return task.graph.mean_input_rate * float(task.price_ms[task.view.index[node]]) / 1e3
 
 
 def cost_of(task: ExactTask, primaries: Places) -> float:

@@ -122,7 +122,7 @@ def test_cheapest_equals_brute_force(seed: int, hosts: int, size: int, bound_ms:
             )
             if recovery.total_ms <= bound_ms:
                 costs[node.name] = float(
-                    load.price_bytes(graph.input_rate(name))[view.index[node.name]]
+                    load.price_bytes(graph.mean_input_rate)[view.index[node.name]]
                 ) + sum(
                     link.rate_bytes_s * view.one_way_ms(primaries[link.source], node.name) / 1e3
                     for link in graph.inputs[name]

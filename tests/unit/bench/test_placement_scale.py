@@ -57,16 +57,17 @@ def test_the_blockwise_optimum_is_that_of_the_placer_with_every_host(workload: W
         ).cost
         for graph in graphs
     ]
-    blockwise = least_costs([Task(graph, price_ms) for graph in graphs], view)
+    tasks = [Task(graph, graph.mean_input_rate * price_ms / 1e3) for graph in graphs]
+    blockwise = least_costs(tasks, view)
     assert blockwise == pytest.approx(whole)
 
 
 def test_the_blockwise_optimum_is_for_trees_towards_a_sink(workload: Workload) -> None:
     graph = workload.requests[0].graph
     extra = Link(source="q00000.join0", target="q00000.destination", rate_bytes_s=1, tuples_s=1)
-    price_ms = np.zeros(len(workload.view.nodes))
+    free = np.zeros(len(workload.view.nodes))
     with pytest.raises(InvalidInput, match=r"operator q00000\.join0.* feeds several"):
-        least_costs([Task(replace(graph, links=(*graph.links, extra)), price_ms)], workload.view)
+        least_costs([Task(replace(graph, links=(*graph.links, extra)), free)], workload.view)
 
 
 def test_the_loss_by_candidates_is_small_and_that_of_placements_is_no_smaller(
@@ -99,7 +100,8 @@ def test_the_placers_choice_is_priced_as_the_placer_prices_it(workload: Workload
     )
     found = place_tree(task)
     primaries = graph.pinned | {name: found.primaries[name] for name in graph.to_place}
-    assert primaries_cost(graph, primaries, view, price_ms) == pytest.approx(found.cost)
+    price_bytes = graph.mean_input_rate * price_ms / 1e3
+    assert primaries_cost(graph, primaries, view, price_bytes) == pytest.approx(found.cost)
 
 
 def test_a_plan_that_differs_fails_the_benchmark(found: BulkPlan) -> None:

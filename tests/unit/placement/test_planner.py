@@ -8,7 +8,8 @@ import pytest
 from placement.errors import BoundUnattainable, NoNode
 from placement.graph import Link, Operator, QueryGraph
 from placement.network import NetworkView, Node
-from placement.records import Plan
+from placement.planner import plan
+from placement.records import Plan, Request
 from placement.settings import Settings
 from tests.unit.placement.europe import europe, idle, nodes_of, papers_own, planned, proximity
 
@@ -63,6 +64,26 @@ def test_load_spreads_operators():
         return max(used.count(node) for node in used)
 
     assert most(spread) < most(crowded)
+
+
+def test_operators_with_little_input_do_not_pile_up_on_some_nodes():
+    """Where no node is nearer than another, all run as many replicas, whatever their inputs."""
+    graphs: list[QueryGraph] = []
+    for q in "abcdefgh":
+        chain = [f"{q}.source", *(f"{q}.{step}" for step in range(4))]
+        operators = (Operator(name=chain[0], pinned="n0"), *(Operator(name=n) for n in chain[1:]))
+        rates = (9000.0, 4000.0, 1000.0, 100.0)
+        links = tuple(
+            Link(source=source, target=target, rate_bytes_s=rate, tuples_s=1)
+            for source, target, rate in zip(chain, chain[1:], rates, strict=False)
+        )
+        graphs.append(QueryGraph(name=q, operators=operators, links=links))
+    view = NetworkView(nodes=tuple(Node(name=f"n{i}", position_ms=np.zeros(2)) for i in range(8)))
+    requests = [Request(graph, 1e9, 1e9, 0.0) for graph in graphs]
+    settings = Settings(operator_load=1)
+    found = plan(requests, view, settings=settings, rng=np.random.default_rng(0))
+    used = [node for placed in found.placements for node in (placed.primary, placed.secondary)]
+    assert {used.count(node.name) for node in view.nodes} == {8}
 
 
 def test_operators_of_a_query_count_while_it_is_placed():

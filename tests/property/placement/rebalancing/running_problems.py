@@ -120,7 +120,7 @@ def objective(graphs: Sequence[QueryGraph], places: Places, view: NetworkView) -
         total += definitions.standby_usage(graph, primaries, secondaries, view)
         for name in graph.to_place:
             for node in places[name]:
-                total += graph.input_rate(name) * float(axis_ms[view.index[node]]) / 1e3
+                total += graph.mean_input_rate * float(axis_ms[view.index[node]]) / 1e3
     return total
 
 

@@ -214,12 +214,12 @@ def test_the_bound_binds():
 
 
 def test_load_prices_and_crowding():
-    """A replica is 10 ms on the axis; b holds both primaries."""
+    """A replica is 10 ms on the axis; b holds both primaries. Their inputs: 100 and 10 kB/s."""
     replica = explained(settings=BUSY).primary
     here, there = (next(c for c in replica.candidates if c.node == name) for name in "ba")
-    assert here.load_price == pytest.approx(100_000 * 0.02)
-    assert here.crowding == pytest.approx(10_000 * 0.01)
-    assert there.load_price == pytest.approx(100_000 * 0.01)
+    assert here.load_price == pytest.approx(55_000 * 0.02)
+    assert here.crowding == pytest.approx(55_000 * 0.01)
+    assert there.load_price == pytest.approx(55_000 * 0.01)
     assert there.crowding == 0
 
 
