@@ -176,14 +176,8 @@ def distance(workload: Workload, found: BulkPlan, count: int) -> Distance:
     for request, points in zip(requests, points_ms, strict=True):
         graph, load = request.graph, full.with_operators(request.graph, pairs, count=-1)
         near = candidates(graph, points, view, load, {}, OURS.candidates)
-        task = ExactTask(
-            graph=graph,
-            view=view,
-            candidates=near,
-            price_ms=load.price_ms(),
-            crowding_bytes=load.crowding_bytes(),
-        )
         price_bytes = load.price_bytes(graph.mean_input_rate)
+        task = ExactTask(graph=graph, view=view, candidates=near, price_bytes=price_bytes)
         among_candidates += place_exactly(task, load).cost
         primaries = graph.pinned | {name: pairs[name][0] for name in graph.to_place}
         placed += primaries_cost(graph, primaries, view, price_bytes)

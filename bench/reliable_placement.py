@@ -133,7 +133,7 @@ def _candidates_ratio(workload: Workload) -> float:
     """
     view = workload.view
     graphs = [request.graph for request in workload.requests[:CANDIDATE_QUERIES]]
-    unloaded = Load(view, operator_load=1.0, cpu=Linear(0.0))
+    unloaded, free = Load(view, operator_load=1.0, cpu=Linear(0.0)), np.zeros(len(view.nodes))
     pinned_ms = [
         {o.name: view.node(o.pinned).position_ms for o in graph.operators if o.pinned is not None}
         for graph in graphs
@@ -141,9 +141,9 @@ def _candidates_ratio(workload: Workload) -> float:
     ours = 0.0
     for graph, found in zip(graphs, least_usage(graphs, pinned_ms, OURS.usage), strict=True):
         near = candidates(graph, found.points_ms, view, unloaded, {}, OURS.candidates)
-        task = ExactTask(graph=graph, view=view, candidates=near, price_ms=unloaded.price_ms())
+        task = ExactTask(graph=graph, view=view, candidates=near, price_bytes=free)
         ours += primary_usage(graph, place_exactly(task, unloaded).primaries, view)
-    least = least_costs([Task(graph, np.zeros(len(view.nodes))) for graph in graphs], view)
+    least = least_costs([Task(graph, free) for graph in graphs], view)
     return ours / float(least.sum())
 
 

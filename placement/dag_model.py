@@ -12,7 +12,7 @@ T                  latest            the last t_o, ms
 DR(l), Lat(n, m)                     rate, bytes/s, 0 where the stream flows anyway
                                      (`Operator.flows_to`); one-way latency, ms
 X(n, m)            crossing_ms       price of a link between two nodes besides that; 0 within one
-P_{o,n}                              load price of o on n: mean DR into operators · CPU axis of n
+P_{o,n}                              load price of o on n
 c_o, C_n           left              cores that o needs; that n has left
 p_o                                  processing time of o, ms
 h                  hop_overhead_ms            what a link takes besides its latency, ms
@@ -53,8 +53,8 @@ class DagTask:
     ----------
     candidates
         Indices of nodes for every operator to be placed. `solve_dag` adds the pinned ones.
-    price_ms
-        CPU axis that a replica meets, by node, shape (n,), ms (`Load.price_ms`).
+    price_bytes
+        Load price of a replica by node, shape (n,), bytes (`Load.price_bytes`).
     capacity_left
         CPU that the operators to be placed may need together, by node, shape (n,), cores; None:
         any amount. A node with nothing left, or less, takes operators that need nothing.
@@ -71,7 +71,7 @@ class DagTask:
     graph: QueryGraph
     view: NetworkView
     candidates: Mapping[str, IntArray]
-    price_ms: FloatArray
+    price_bytes: FloatArray
     capacity_left: FloatArray | None = None
     deadline_ms: float | None = None
     hop_overhead_ms: float = 0.0
@@ -139,7 +139,7 @@ class DagModel:
         nodes, graph = self._task.candidates[name], self._task.graph
         if graph.by_name[name].pinned is not None:
             return np.zeros(len(nodes))
-        return graph.mean_input_rate * self._task.price_ms[nodes] / 1e3
+        return self._task.price_bytes[nodes]
 
     def _rate_bytes_s(self, link: Link) -> FloatArray:
         """DR of a link by the choices of its target."""

@@ -85,7 +85,7 @@ def _solve(task: ExactTask, load: Load, settings: MilpSettings) -> ExactPlacemen
                 graph=graph,
                 view=task.view,
                 candidates=task.candidates,
-                price_ms=task.price_ms,
+                price_bytes=task.price_bytes,
                 capacity_left=room_with_staying(graph, task.view, load, task.staying),
                 apart=task.apart,
                 crossing_ms=task.crossing_ms,

@@ -84,7 +84,7 @@ def solve_dag(task: DagTask, settings: MilpSettings | None = None) -> DagPlaceme
         If a limit came before any placement.
     """
     graph, view, left = task.graph, task.view, task.capacity_left
-    _check_figures(task.price_ms, view, "price_ms", (0.0, np.finfo(np.float64).max))
+    _check_figures(task.price_bytes, view, "price_bytes", (0.0, np.finfo(np.float64).max))
     if left is not None:
         _check_figures(left, view, "capacity_left", (-math.inf, math.inf))
     task = replace(
@@ -154,8 +154,7 @@ def _wrap(task: DagTask, chosen: Mapping[str, int], result: MilpResult) -> DagPl
         and target not in graph.by_name[link.source].flows_to
     )
     cost += sum(
-        graph.mean_input_rate * float(task.price_ms[task.candidates[name][chosen[name]]]) / 1e3
-        for name in graph.to_place
+        float(task.price_bytes[task.candidates[name][chosen[name]]]) for name in graph.to_place
     )
     bound = max(min(result.bound, cost), 0.0)
     return DagPlacement(

@@ -101,10 +101,8 @@ class ExactTask:
     ----------
     candidates
         Indices of nodes for every operator to be placed, none empty.
-    price_ms
-        CPU axis that a replica meets, by node, shape (n,), ms (`Load.price_ms`).
-    crowding_bytes
-        What it makes the others there pay (`Load.crowding_bytes`), shape (n,); None: nothing.
+    price_bytes
+        Load price of a replica by node, shape (n,), bytes (`Load.price_bytes`).
     standby
         None: primaries alone count.
     apart
@@ -119,8 +117,7 @@ class ExactTask:
     graph: QueryGraph
     view: NetworkView
     candidates: Mapping[str, IntArray]
-    price_ms: FloatArray
-    crowding_bytes: FloatArray | None = None
+    price_bytes: FloatArray
     standby: StandbyTerms | None = None
     apart: bool = False
     staying: Places = field(default_factory=dict[str, str])
@@ -178,8 +175,8 @@ class _Ground:
     ----------
     delay_ms
         One-way latencies, shape (u, u), ms.
-    price_ms, crowding_bytes
-        As those of `ExactTask`, shape (u,).
+    price_bytes
+        As that of `ExactTask`, shape (u,).
     pays
         Source → 0 for nodes to which its stream flows anyway, 1 for others, shape (u,).
     places
@@ -193,8 +190,7 @@ class _Ground:
     """
 
     delay_ms: FloatArray
-    price_ms: FloatArray
-    crowding_bytes: FloatArray
+    price_bytes: FloatArray
     pays: Mapping[str, FloatArray]
     places: Mapping[str, IntArray]
     standby: IntArray
@@ -215,11 +211,9 @@ class _Ground:
         nodes = np.unique(np.concatenate([standby, *at.values()]))
         standby = np.searchsorted(nodes, standby)
         label, standby, groups = _grouped(view.domains.distinct[:, nodes], standby)
-        crowding = task.crowding_bytes
         return cls(
             delay_ms=view.one_way_between(nodes, nodes),
-            price_ms=task.price_ms[nodes],
-            crowding_bytes=np.zeros(len(nodes)) if crowding is None else crowding[nodes],
+            price_bytes=task.price_bytes[nodes],
             pays={
                 each.name: np.array([float(n not in each.flows_to) for n in view.names(nodes)])
                 for each in task.graph.operators
@@ -239,10 +233,6 @@ class _Ground:
     def delays_ms(self, sources: IntArray, targets: IntArray) -> FloatArray:
         """Latencies between nodes, shape (s, t), ms."""
         return self.delay_ms[sources[:, None], targets]
-
-    def price_bytes(self, input_bytes_s: float, nodes: IntArray) -> FloatArray:
-        """Load price of a replica with that input rate on some nodes, bytes."""
-        return input_bytes_s * self.price_ms[nodes] / 1e3 + self.crowding_bytes[nodes]
 
     def rate_bytes_s(self, link: Link, targets: IntArray) -> FloatArray | float:
         """DR of a link, by the place of its target where that matters, bytes/s."""
@@ -348,7 +338,7 @@ def _factors(
     alone = sum((_usage(task, ground, link)[0] for link in fixed), np.zeros(len(own)))
     if not is_free:
         return [*factors, Factor((), alone[0])]
-    alone = alone + ground.price_bytes(graph.mean_input_rate, own)
+    alone = alone + ground.price_bytes[own]
     for links in shares:
         costs = _sum_over([_usage(task, ground, link) for link in links], alone / len(shares))
         if task.standby is not None:
@@ -396,7 +386,7 @@ def _standby_costs(
         return np.where(delay_ms <= most_ms, rate_bytes_s * delay_ms / 1e3, np.inf)
 
     # In tables over the inputs' candidates, the last axis is the secondary's node here.
-    alone = ground.price_bytes(task.graph.mean_input_rate, ground.standby)
+    alone = ground.price_bytes[ground.standby]
     alone = sum((price(link)[0] for link in fixed), alone)
     prices = _sum_over([price(link) for link in joint], part * alone)
     own = ground.label[ground.places[name]]

@@ -143,8 +143,7 @@ def _cheapest_of(task: PrimaryTask, count: int) -> dict[str, str]:
         graph=graph,
         view=view,
         candidates=near,
-        price_ms=task.load.price_ms(),
-        crowding_bytes=task.load.crowding_bytes(),
+        price_bytes=task.load.price_bytes(graph.mean_input_rate),
         standby=StandbyTerms(
             nodes=view.host_indices if everywhere else np.unique(np.concatenate([*near.values()])),
             catch_up_ms=request.recovery_bound_ms - request.detection_ms,
@@ -179,7 +178,7 @@ def _in_time(task: PrimaryTask, chosen: Places) -> dict[str, str]:
         graph=graph,
         view=view,
         candidates=anywhere,
-        price_ms=load.price_ms(),
+        price_bytes=load.price_bytes(graph.mean_input_rate),
         capacity_left=left,
         deadline_ms=task.request.deadline_ms,
         hop_overhead_ms=settings.hop_overhead_ms,

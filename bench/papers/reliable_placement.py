@@ -130,8 +130,8 @@ PAPER = Paper(
             where="§5.4",
             rests_on=(
                 "One more operator is 10 ms on the CPU axis, for both; the text gives no scaling "
-                "function. Vivace's price of load counts the bytes that operators take in, and not "
-                "operators, so many with little input may share a node."
+                "function. Vivace also charges a replica for what it makes the others on its node "
+                "pay."
             ),
             rows=(
                 *_load("proposed", "paper_as", (19, 1.6), "ours_as"),

@@ -203,11 +203,8 @@ class Load:
 
     def price_bytes(self, input_bytes_s: float) -> FloatArray:
         """By how much one more replica with that input rate changes the price of all, bytes."""
-        return input_bytes_s * self._price_ms / 1e3 + self.crowding_bytes()
-
-    def crowding_bytes(self) -> FloatArray:
-        """By how much one more replica on a node raises the price of the others there, bytes."""
-        return self.input_bytes_s * (self._price_ms - self._axis_ms) / 1e3
+        others_bytes = self.input_bytes_s * (self._price_ms - self._axis_ms) / 1e3
+        return input_bytes_s * self._price_ms / 1e3 + others_bytes
 
     def total_price_bytes(self) -> float:
         """Load prices of all replicas together, bytes."""

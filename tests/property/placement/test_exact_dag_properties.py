@@ -40,7 +40,7 @@ class Instance:
             rtt_ms={("n0", "n1"): 300.0},
         )
         self.graph = _graph(rng, size)
-        self.price_ms: FloatArray = rng.uniform(0, 30, size=4)
+        self.price_bytes: FloatArray = rng.uniform(0, 30, size=4)
         self.capacity_left: FloatArray = rng.uniform(0, 0.4, size=4)
         self.candidates: dict[str, IntArray] = {
             name: rng.choice(4, size=rng.integers(1, 5), replace=False)
@@ -54,7 +54,7 @@ class Instance:
             graph=self.graph,
             view=self.view,
             candidates=self.candidates,
-            price_ms=self.price_ms,
+            price_bytes=self.price_bytes,
         )
 
     def placements(self) -> list[Places]:
@@ -71,18 +71,11 @@ class Instance:
     def cost(self, primaries: Places) -> float:
         """Network usage and load price, bytes, term by term."""
         bytes_ms = sum(
-            link.rate_bytes_s
-            * (
-                self.view.one_way_ms(primaries[link.source], primaries[link.target])
-                + (
-                    self.price_ms[self.view.index[primaries[link.target]]]
-                    if link.target in self.graph.to_place
-                    else 0
-                )
-            )
+            link.rate_bytes_s * self.view.one_way_ms(primaries[link.source], primaries[link.target])
             for link in self.graph.links
         )
-        return float(bytes_ms) / 1e3
+        nodes = [self.view.index[primaries[name]] for name in self.graph.to_place]
+        return bytes_ms / 1e3 + float(self.price_bytes[nodes].sum())
 
     def fits(self, primaries: Places) -> bool:
         used = np.zeros(4)
@@ -198,7 +191,7 @@ def test_the_order_of_nodes_links_and_candidates_does_not_matter(seed: int, size
         instance.graph, operators=instance.graph.operators[::-1], links=instance.graph.links[::-1]
     )
     other.candidates = {n: there[nodes][::-1] for n, nodes in instance.candidates.items()}
-    other.price_ms = instance.price_ms[order]
+    other.price_bytes = instance.price_bytes[order]
     other.capacity_left = instance.capacity_left[order]
     found = instance.solved_or_refused(math.inf, fit=True, apart=False)
     same = other.solved_or_refused(math.inf, fit=True, apart=False)

@@ -57,7 +57,7 @@ def task_of(rng: np.random.Generator, graph: QueryGraph, view: NetworkView) -> E
             name: rng.choice(view.host_indices, size=rng.integers(1, hosts + 1), replace=False)
             for name in graph.to_place
         },
-        price_ms=rng.uniform(0, 20, size=len(view.nodes)),
+        price_bytes=rng.uniform(0, 20, size=len(view.nodes)),
         crossing_ms=max(float(rng.uniform(-10, 20)), 0.0),
     )
 
@@ -70,8 +70,8 @@ def every_placement(task: ExactTask) -> list[Places]:
     ]
 
 
-def load_price(task: ExactTask, operator: str, node: str) -> float:
-    return task.graph.mean_input_rate * float(task.price_ms[task.view.index[node]]) / 1e3
+def load_price(task: ExactTask, node: str) -> float:
+    return float(task.price_bytes[task.view.index[node]])
 
 
 def cost_of(task: ExactTask, primaries: Places) -> float:
@@ -94,7 +94,7 @@ def cost_of(task: ExactTask, primaries: Places) -> float:
         if primaries[link.source] != primaries[link.target]
     )
     for name in graph.to_place:
-        cost += load_price(task, name, primaries[name])
+        cost += load_price(task, primaries[name])
         cost += 0.0 if task.standby is None else standby_cost(task, task.standby, name, primaries)
     together = any(
         primaries[link.source] == primaries[link.target]
@@ -121,7 +121,7 @@ def standby_cost(task: ExactTask, standby: StandbyTerms, operator: str, primarie
             for link in graph.inputs[operator]
             if name not in graph.by_name[link.source].flows_to
         )
-        costs.append(usage + load_price(task, operator, name))
+        costs.append(usage + load_price(task, name))
     return min(costs)
 
 
@@ -183,7 +183,7 @@ def test_both_solvers_agree_on_trees(seed: int, size: int, apart: bool):
             graph=task.graph,
             view=view,
             candidates=anywhere,
-            price_ms=task.price_ms,
+            price_bytes=task.price_bytes,
             apart=apart,
             crossing_ms=task.crossing_ms,
         )
@@ -204,7 +204,7 @@ def test_no_other_placer_has_cheaper_primaries(seed: int, hosts: int, size: int)
         graph=graph,
         view=view,
         candidates=dict.fromkeys(graph.to_place, view.host_indices),
-        price_ms=load.price_ms(),
+        price_bytes=load.price_bytes(graph.mean_input_rate),
     )
     cost = place_exactly(task, load).cost
     points_ms = {name: rng.uniform(0, 100, size=2) for name in graph.to_place}

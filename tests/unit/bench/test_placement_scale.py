@@ -45,20 +45,19 @@ def test_networks_have_so_many_nodes_and_far_apart_on_average(workload: Workload
 
 def test_the_blockwise_optimum_is_that_of_the_placer_with_every_host(workload: Workload) -> None:
     view, graphs = workload.view, [request.graph for request in workload.requests]
-    price_ms = np.random.default_rng(1).uniform(0, 50, len(view.nodes))
+    price_bytes = np.random.default_rng(1).uniform(0, 200, len(view.nodes))
     whole = [
         place_tree(
             ExactTask(
                 graph=graph,
                 view=view,
                 candidates=dict.fromkeys(graph.to_place, view.host_indices),
-                price_ms=price_ms,
+                price_bytes=price_bytes,
             )
         ).cost
         for graph in graphs
     ]
-    tasks = [Task(graph, graph.mean_input_rate * price_ms / 1e3) for graph in graphs]
-    blockwise = least_costs(tasks, view)
+    blockwise = least_costs([Task(graph, price_bytes) for graph in graphs], view)
     assert blockwise == pytest.approx(whole)
 
 
@@ -91,16 +90,15 @@ def test_the_distance_is_that_of_the_placements_that_were_made(
 
 def test_the_placers_choice_is_priced_as_the_placer_prices_it(workload: Workload) -> None:
     view, graph = workload.view, workload.requests[0].graph
-    price_ms = np.random.default_rng(1).uniform(0, 50, len(view.nodes))
+    price_bytes = np.random.default_rng(1).uniform(0, 200, len(view.nodes))
     task = ExactTask(
         graph=graph,
         view=view,
         candidates=dict.fromkeys(graph.to_place, view.host_indices),
-        price_ms=price_ms,
+        price_bytes=price_bytes,
     )
     found = place_tree(task)
     primaries = graph.pinned | {name: found.primaries[name] for name in graph.to_place}
-    price_bytes = graph.mean_input_rate * price_ms / 1e3
     assert primaries_cost(graph, primaries, view, price_bytes) == pytest.approx(found.cost)
 
 

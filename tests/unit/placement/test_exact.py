@@ -35,7 +35,7 @@ def task(graph: QueryGraph, view: NetworkView, **candidates: str) -> ExactTask:
         graph=graph,
         view=view,
         candidates={name: nodes(view, names) for name, names in where.items()},
-        price_ms=np.zeros(len(view.nodes)),
+        price_bytes=np.zeros(len(view.nodes)),
     )
 
 

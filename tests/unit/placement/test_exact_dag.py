@@ -68,7 +68,7 @@ def solved(
         graph=graph,
         view=over,
         candidates=candidates,
-        price_ms=price_ms,
+        price_bytes=graph.mean_input_rate * price_ms / 1e3,
         capacity_left=capacity_left,
         deadline_ms=deadline_ms,
         hop_overhead_ms=hop_overhead_ms,
@@ -215,7 +215,8 @@ def test_a_candidate_that_is_no_node_is_named(index: int):
 
 @pytest.mark.parametrize("price_ms", [math.nan, math.inf, -1])
 def test_a_price_that_is_none_is_named(price_ms: float):
-    with pytest.raises(NetworkError, match=rf"price_ms of node 'n2' is {price_ms}"):
+    price_bytes = diamond().mean_input_rate * price_ms / 1e3
+    with pytest.raises(NetworkError, match=rf"price_bytes of node 'n2' is {price_bytes}"):
         solved(diamond(), view, anywhere(), np.array([0, 0, price_ms, 0, 0]))
 
 

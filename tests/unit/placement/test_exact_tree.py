@@ -39,7 +39,7 @@ def solved(
             graph=graph,
             view=over,
             candidates={name: nodes(over, where) for name in graph.to_place},
-            price_ms=prices_ms,
+            price_bytes=graph.mean_input_rate * prices_ms / 1e3,
             standby=standby,
             apart=apart,
             crossing_ms=crossing_ms,

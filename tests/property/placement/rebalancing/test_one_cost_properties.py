@@ -80,7 +80,7 @@ def test_a_tree_costs_the_planner_what_it_costs_rebalancing(seed: int, hosts: in
         graph=graph,
         view=view,
         candidates=dict.fromkeys(graph.to_place, view.host_indices),
-        price_ms=load.price_ms(),
+        price_bytes=load.price_bytes(graph.mean_input_rate),
         standby=StandbyTerms(nodes=view.host_indices, catch_up_ms=FREE),
         crossing_ms=MEASURED.crossing_ms,
     )
