@@ -194,7 +194,7 @@ def _wander(drifts: int, settings: Settings, planner: PlannerSettings) -> dict[s
     for number in range(drifts):
         settings.say(f"drift {number + 1} of {drifts}")
         now = drift.next()
-        answers = {
+        responses = {
             "ours": _rebalanced(ways["ours"].pairs, now, planner, ORDINARY),
             "eager": _rebalanced(ways["eager"].pairs, now, planner, EAGER),
             "by_query": _by_query(
@@ -202,8 +202,8 @@ def _wander(drifts: int, settings: Settings, planner: PlannerSettings) -> dict[s
             ),
             "anew": _planned(now, planner),
         }
-        for name, answer in answers.items():
-            ways[name].go(answer, now.requests, now.view)
+        for name, places in responses.items():
+            ways[name].go(places, now.requests, now.view)
         network, cost = _costs(ways["never"].pairs, now, planner)
         for way in ways.values():
             own_network, own_cost = _costs(way.pairs, now, planner)
