@@ -5,8 +5,8 @@ as at a live source (`orchestrator.edges.sources.live.waiting_tuples`): as long 
 for disorder, or until all have come, to be sorted. An input that no manifest describes is described
 by its first rows.
 
-After its last tuple an input is complete: event time goes on, so that all windows end. A recording
-ends where its manifest says.
+After its last tuple an input is complete: event time goes on with the others, and then so that all
+windows end. A recording ends where its manifest says.
 """
 
 from __future__ import annotations
@@ -79,26 +79,39 @@ class OpenInput:
         self.end_ms = order.end_ms
         self._rows, self._order = found.rows, order
         self._sent = 0
+        self._waiting = WaitingTuples(self.schema, most_bytes=ANY_BYTES)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The stream from its beginning to its end.
+        """The stream from its beginning to its last tuple.
 
         Raises
         ------
         InvalidInput
             Rows cannot be read, or are out of order.
         """
-        waiting = WaitingTuples(self.schema, most_bytes=ANY_BYTES)
-        order = self._order
+        waiting, order = self._waiting, self._order
         for rows, place in self._rows:
             self._check(rows, place)
             self.tuples += rows.num_rows
             waiting.add(self._within(rows))
             target_ms = self.last_ms - (order.slack_ms or 0) - 1
-            if order.slack_ms is not None and self.watermark_ms < target_ms < order.end_ms:
-                yield from self._released(waiting, target_ms)
+            if order.slack_ms is not None:
+                yield from self.until(target_ms)
             waiting.settle()
-        yield from self._released(waiting, order.end_ms)
+        yield from self.until(self.last_ms)
+
+    def until(self, target_ms: int) -> Iterator[Chunk]:
+        """The stream up to a watermark, but not beyond its end."""
+        while self.watermark_ms < min(target_ms, self.end_ms):
+            rows, self.watermark_ms = self._waiting.take(min(target_ms, self.end_ms), PIECE_BYTES)
+            chunk = Chunk(
+                first_seq=self._sent,
+                rows=rows,
+                watermarks_ms=np.array([self.watermark_ms]),
+                ingestion_times_us=np.zeros(1, dtype=np.int64),
+            )
+            self._sent = chunk.next_seq
+            yield chunk
 
     def _check(self, rows: pa.RecordBatch, place: Callable[[int], str]) -> None:
         """Refuse tuples that are out of order, or of no year."""
@@ -131,18 +144,6 @@ class OpenInput:
             return rows
         times_ms: IntArray = rows.column(0).to_numpy(zero_copy_only=False)
         return rows.filter(pa.array((times_ms >= order.begin_ms) & (times_ms <= order.end_ms)))
-
-    def _released(self, waiting: WaitingTuples, target_ms: int) -> Iterator[Chunk]:
-        while self.watermark_ms < target_ms:
-            rows, self.watermark_ms = waiting.take(target_ms, PIECE_BYTES)
-            chunk = Chunk(
-                first_seq=self._sent,
-                rows=rows,
-                watermarks_ms=np.array([self.watermark_ms]),
-                ingestion_times_us=np.zeros(1, dtype=np.int64),
-            )
-            self._sent = chunk.next_seq
-            yield chunk
 
     def _refused(self, place: str, problem: str, remedy: str) -> InvalidInput:
         return InvalidInput(f"{self.told.source}:{place}", self.told.stream, None, problem, remedy)

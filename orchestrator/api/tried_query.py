@@ -25,7 +25,11 @@ from streams.language import QueryError, parse
 from streams.language.ast import Statement
 from streams.language.views import with_relations
 from streams.plan.compiler import compile_statement
-from streams.plan.program import Program
+from streams.plan.program import STEP_BITS, Program
+
+MOST_ROUNDS = 100_000
+"""How often a loop may come round after the last input. As many releases of a periodic statement
+follow the newest tuple."""
 
 NAME = "query"
 """Of a query that is no manifest's, and of the only stream of a statement without a name."""
@@ -150,6 +154,22 @@ class TriedQuery:
     def reach_ms(self) -> int:
         """How long after its last input it may give results."""
         return sum(program.lasts_ms for program in self.programs.values())
+
+    @property
+    def rest_ms(self) -> int | None:
+        """How long it is tried after its last input; None: until it gives no results any more.
+
+        A loop may give results for ever: a delay brings tuples back, or a window that they leave.
+        """
+        steps_ms = [
+            length >> STEP_BITS
+            for program in self.programs.values()
+            if program.loop is not None
+            for each in program.loop.members
+            for length in (each.delay, *(one.range_ms or 0 for one in each.program.windows))
+            if length >> STEP_BITS
+        ]
+        return max(self.reach_ms, MOST_ROUNDS * min(steps_ms)) if steps_ms else None
 
 
 def asked_query(query: str | None, files: Sequence[Path]) -> AskedQuery:

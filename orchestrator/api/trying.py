@@ -24,6 +24,7 @@ from orchestrator.api.tried_query import TriedQuery, asked_query
 from orchestrator.api.tried_verdicts import checked_again, compared, expected_rows
 from orchestrator.edges.sources.formats.form_options import TIME_FORMATS, time_format_problem
 from orchestrator.edges.sources.formats.inference import TimeColumn
+from orchestrator.edges.sources.live.orderer import LATEST_MS
 from orchestrator.errors import InvalidInput
 from orchestrator.progress import Progress, silent
 from orchestrator.records import StreamRecord
@@ -31,7 +32,7 @@ from orchestrator.results.trying import TriedInput, TriedOutput, TryDocument
 from orchestrator.results.verification import EvaluatedAgain, OutputVerdict
 from streams.kernels import kernels
 from streams.plan.choice import way_of
-from streams.vectors.chunk import Chunk, stream_schema
+from streams.vectors.chunk import NO_WATERMARK, Chunk, stream_schema
 
 MANY_TUPLES = 50_000
 """From so many on, compiled kernels save more time than loading them takes."""
@@ -249,7 +250,7 @@ class _Try:
         from streams.evaluate.engine import EvaluationError
 
         chain = FragmentChain(query.programs)
-        for stream, chunk in side_by_side(inputs):
+        for stream, chunk in side_by_side(inputs, query.rest_ms):
             if self.asked.checks:
                 self.kept.setdefault(stream, []).append(chunk.rows)
             self._tell(inputs)
@@ -291,7 +292,8 @@ class _Try:
             for name, one in inputs.items()
         }
         end_ms = min(one.end_ms for one in inputs.values())
-        until_ms = max(one.last_ms for one in inputs.values()) + query.reach_ms
+        until_ms = max(one.last_ms for one in inputs.values())
+        until_ms += query.reach_ms if query.rest_ms is None else query.rest_ms
         # Of a statement's rejected tuples, SQL knows nothing.
         rows = {
             name: one.table() for name, one in outputs.items() if query.programs[name].of is None
@@ -323,13 +325,36 @@ def _doubting(error: InvalidInput, inputs: Iterable[OpenInput]) -> InvalidInput:
     return replace(error, remedy=f"{error.remedy} {told}".strip())
 
 
-def side_by_side(inputs: Mapping[str, OpenInput]) -> Iterator[tuple[str, Chunk]]:
-    """The chunks of all inputs; of several, the next one of that which is furthest behind."""
+def side_by_side(
+    inputs: Mapping[str, OpenInput], rest_ms: int | None = None
+) -> Iterator[tuple[str, Chunk]]:
+    """The chunks of all inputs; of several, the next one of that which is furthest behind.
+
+    Parameters
+    ----------
+    rest_ms
+        How long event time goes on after the last tuple of all; None: until all is done.
+    """
     left = {name: one.chunks() for name, one in inputs.items()}
     while left:
         name = min(left, key=lambda name: inputs[name].watermark_ms)
         chunk = next(left[name], None)
-        if chunk is None:
-            del left[name]
-        else:
+        if chunk is not None:
             yield name, chunk
+        else:
+            del left[name]
+        least_ms = min((inputs[name].watermark_ms for name in left), default=NO_WATERMARK)
+        yield from _all_until(least_ms, inputs, inputs.keys() - left.keys())
+    last_ms = max((one.last_ms for one in inputs.values()), default=NO_WATERMARK)
+    end_ms = LATEST_MS if rest_ms is None or last_ms == NO_WATERMARK else last_ms + rest_ms
+    yield from _all_until(end_ms, inputs, inputs)
+
+
+def _all_until(
+    until_ms: int, inputs: Mapping[str, OpenInput], names: Collection[str]
+) -> Iterator[tuple[str, Chunk]]:
+    """What inputs say about the time up to a watermark."""
+    for name in inputs:
+        if name in names:
+            for chunk in inputs[name].until(until_ms):
+                yield name, chunk

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from orchestrator.api import tried_query
 from orchestrator.api.trying import AskedTry, try_query
 from orchestrator.errors import InvalidInput
 from tests.fragile import fragile_function
@@ -413,3 +414,32 @@ def test_what_a_statement_fails_on_ends_it_or_is_left_out_if_the_query_says_so(
     (warm,) = found.outputs
     assert [row["n"] for row in warm.first_rows] == [12, 14]
     assert warm.rejected == 1
+
+
+class TestLoop:
+    RING = (
+        "REGISTER QUERY ring ISTREAM(SELECT x FROM s [NOW] UNION ALL "
+        "SELECT ring.x FROM ring [NOW]{})<{}>;"
+    )
+
+    def test_one_that_goes_on_for_ever_is_tried_for_so_many_rounds(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tried_query, "MOST_ROUNDS", 1000)
+        path = written(tmp_path, "s.csv", "_ts,x", "5,1")
+        (output,) = tried(self.RING.format("", "2 MILLISECONDS"), f"s={path}").outputs
+        assert output.rows == 1000
+
+    def test_one_that_comes_to_rest_is_tried_until_it_does(self, tmp_path: Path) -> None:
+        path = written(tmp_path, "s.csv", "_ts,x", "5,1", "9,2")
+        ring = self.RING.format(" WHERE ring._ts < 900000000", "1 DAY")
+        (output,) = tried(ring, f"s={path}").outputs
+        assert output.rows == 22
+
+    def test_an_input_that_has_ended_goes_on_with_the_others(self, tmp_path: Path) -> None:
+        short = written(tmp_path, "s.csv", "_ts,x", "5,1")
+        long = written(tmp_path, "t.csv", "_ts,y", *(f"{at},3" for at in range(200_000)))
+        ring = self.RING.format(", t [ROWS 1] WHERE y > 3", "1 MILLISECOND")
+        ring += "REGISTER QUERY newest RSTREAM(SELECT y FROM t [NOW] WHERE _ts > 199997);"
+        found = tried(ring, f"s={short}", f"t={long}")
+        assert {output.stream: output.rows for output in found.outputs} == {"ring": 1, "newest": 2}
