@@ -192,7 +192,9 @@ def _ours(folder: Path, settings: Settings) -> dict[str, float]:
             cluster.await_start(starting)
         acknowledged = pusher.end()
         _await(lambda: cluster.last() >= acknowledged - 1, pusher.check)
-        anew = {"state lost", "input lost"} & cluster.events()
+        anew = [each for each in cluster.events() if each["kind"] in ("state lost", "input lost")]
+        for each in anew:
+            settings.say(f"ours: {each['kind']} {each['subject']}: {each['detail']}")
         cluster.down()
         differing = _judge(cluster.data / "archive", acknowledged, keys, found)
     return {
@@ -275,10 +277,9 @@ class _Cluster:
         """End it."""
         self._vivace("down")
 
-    def events(self) -> set[str]:
-        """The kinds of events in its history."""
-        told = json.loads(self._vivace("history", "--json", "--limit", "1000"))
-        return {each["kind"] for each in told["history"]}
+    def events(self) -> list[dict[str, str]]:
+        """Its history."""
+        return json.loads(self._vivace("history", "--json", "--limit", "1000"))["history"]
 
     def last(self) -> int:
         """The newest number that a window has counted."""
