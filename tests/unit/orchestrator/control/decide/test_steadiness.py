@@ -41,7 +41,7 @@ def always(_: object) -> bool:
 
 def moved(by: str, stated: StatedFigures | None, node: str = "zurich") -> AutomatedCluster:
     """A cluster in which the primary of the alerts has just been moved far away."""
-    cluster = AutomatedCluster(AutomationMode.OFF)
+    cluster = AutomatedCluster(AutomationMode.APPLY)
     plan = MovePlan(
         name="away",
         steps=(MoveStep(fragment=ALERTS, role="primary", node=node),),
@@ -51,6 +51,7 @@ def moved(by: str, stated: StatedFigures | None, node: str = "zurich") -> Automa
     )
     cluster.store.create(MOVES.key("away"), plan)
     cluster.settle()
+    cluster.want(mode=AutomationMode.OFF)
     assert all(step.done for step in cluster.view().moves["away"].record.steps)
     return cluster
 
