@@ -147,9 +147,15 @@ class FragmentEngine:
         }
         self._only = next(iter(self._queues.values())) if len(self._queues) == 1 else None
         """The queue of the only input, if there is but one, as often."""
-        self._evaluation = self._new_evaluation()
+        self._use(self._new_evaluation())
         self._under_way: _UnderWay | None = None
         self._state_size = StateSize()
+
+    def _use(self, evaluation: Evaluation) -> None:
+        """Evaluate by this. What it is, which every pass has to know, is costly to ask for."""
+        self._evaluation = evaluation
+        self._skipping = evaluation if isinstance(evaluation, Skipping) else None
+        self._loop = evaluation if isinstance(evaluation, LoopEvaluation) else None
 
     def _new_evaluation(self) -> Evaluation:
         if not self._program.skips:
@@ -217,7 +223,7 @@ class FragmentEngine:
         if keeps and isinstance(self._evaluation, Showing):
             self._evaluation.show(*self._inner_program())
         else:
-            self._evaluation = self._new_evaluation()
+            self._use(self._new_evaluation())
 
     def offer(self, stream: str, chunk: Chunk) -> None:
         """Add the next chunk of an input.
@@ -297,21 +303,24 @@ class FragmentEngine:
             return None
         given = under_way.given
         rejected: list[Rejected] = []
-        cut: Counter[str] = Counter()
+        cut: Counter[str] | dict[str, int] = {} if self._loop is None else Counter()
         done: list[pa.RecordBatch] = []
         try:
             with np.errstate(all="ignore"):
                 # Results that are not numbers become NULL: numpy need not warn.
                 rows: pa.RecordBatch | None = None
-                # A pass that crosses a cut is not left in between.
-                whole = whole or self._crosses(given)
-                for part in self._pass_cuts(given):
-                    if (rows := self._run(part, whole=whole)) is None:
+                crosses = self._crosses(given)
+                for part in self._pass_cuts(given) if crosses else (given,):
+                    # A pass that crosses a cut is not left in between.
+                    if whole or crosses or self._loop is None:
+                        rows = self._evaluation.run(part)
+                    elif (rows := self._loop.work(part, TURN_INSTANTS)) is None:
                         break
                     done.append(rows)
-                    rejected += () if self._skipping is None else self._skipping.rejected
-                    if isinstance(self._evaluation, LoopEvaluation):
-                        cut.update(self._evaluation.cut())
+                    if self._skipping is not None:
+                        rejected += self._skipping.rejected
+                    if self._loop is not None:
+                        cut.update(self._loop.cut())
         except Exception as failed:
             where = failure(self._new_inner, self._program.reads, failed, given)
             message = f"{self._program.name} cannot be evaluated {where}"
@@ -335,12 +344,6 @@ class FragmentEngine:
             cut=cut,
         )
 
-    def _run(self, given: Pass, *, whole: bool) -> pa.RecordBatch | None:
-        """What a pass gives; None if it was left in between."""
-        if whole or not isinstance(self._evaluation, LoopEvaluation):
-            return self._evaluation.run(given)
-        return self._evaluation.work(given, TURN_INSTANTS)
-
     def _taken(self, limit: int, tuples: int | None) -> _UnderWay | None:
         """Take the next timestamp groups from the inputs' queues; None if none is complete."""
         watermarks_ms, ingestion_times_us = self._next_watermarks(limit)
@@ -363,10 +366,6 @@ class FragmentEngine:
         """What was left out since the state began; None if the program skips nothing."""
         skipping = self._skipping
         return None if skipping is None else skipping.count
-
-    @property
-    def _skipping(self) -> Skipping | None:
-        return self._evaluation if isinstance(self._evaluation, Skipping) else None
 
     @property
     def limited(self) -> LimitedReleases | None:

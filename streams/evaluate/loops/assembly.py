@@ -263,6 +263,7 @@ class Assembly:
             rows = memory.rows(table)
             for column in columns:
                 rows[:, layout.VALUES + column] = new[rows[:, layout.VALUES + column]]
+            memory.words[table + layout.MOVED] += 1
             if hashes := int(memory.words[table + layout.HASH]):
                 memory.words[hashes + layout.STALE] = 1
         for text, words in self._constants.items():
@@ -462,8 +463,15 @@ class _Statement:
                 others = [one for one, pair in zip(ready, pairs, strict=True) if pair is None]
                 words += (source, int(source > first), len(equal) // 3, memory.put(equal))
                 words += (len(others), self._assembly.list_of(others, locate))
+                words.append(self._index() if equal else 0)
         self.instructions.add(layout.JOIN, memory.put(words))
         return change, locate
+
+    def _index(self) -> int:
+        """An index of a relation, which has to be made."""
+        index = self._memory.table(len(layout.LINKS), header=0)
+        self._memory.words[index + layout.STALE] = 1
+        return index
 
     def _group(
         self, prefix: str, child: ChildPlan, plan: GroupPlan, given: tuple[int, int, Locate]

@@ -33,6 +33,7 @@ from streams.kernels.loops.layout import (
     ID,
     LEFT,
     LIVE,
+    MOVED,
     NODE_AFTER,
     NODE_BEFORE,
     NODE_ID,
@@ -188,6 +189,7 @@ class RelationState:
         rows[:, ID], rows[:, AT], rows[:, LEFT] = relation.ids, NO_WATERMARK, FOREVER
         self._memory.write(rows, relation.rows.columns)
         self._memory.words[self._table + FIRST_ID] = self._next_id
+        self._memory.words[self._table + MOVED] += 1
 
 
 class AggregateState(NamedTuple):

@@ -55,12 +55,22 @@ relation, `FIRST_ID` is the next identity."""
 LIVE, HASH, STALE, USED, FREE, KEY_COUNT = 8, 9, 10, 11, 12, 13
 """Rows that count; the table of hashes; of that, whether it must be made anew, and how many places
 are taken; of a pool, its first free place; of that of hashes, the number of keys."""
+MOVED = 14
+"""Of a relation: how often its rows may have changed places or columns."""
 DESCRIPTOR = 16
 
 # Rows.
 ID, AT, LEFT, NULLS, VALUES = 0, 1, 2, 3, 4
 MOST_COLUMNS = 62
 """Of a row: each has a bit."""
+
+# Indexes of relations: a row for each place of the relation, and as many lists of places.
+LINKS = FIRST_PLACE, LAST_PLACE, NEXT_PLACE = 0, 1, 2
+"""The ends of a list, -1 for none; the place after a place in its list."""
+INDEXED, INDEXED_AT = 11, 14
+"""Of its descriptor: the first place that is in no list; `MOVED` of the relation then."""
+FEW_ROWS = 8
+"""Of a relation, which are looked at one after the other."""
 
 # Nodes of lists of contenders.
 NODE_ID, NODE_RANK, NODE_VALUE, NODE_BEFORE, NODE_AFTER, NODE_WORDS = 0, 1, 2, 3, 4, 5

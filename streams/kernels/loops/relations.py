@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import types
 
 from streams.kernels.loops.expressions import floats, holds, words
@@ -13,16 +14,26 @@ from streams.kernels.loops.layout import (
     CAPACITY,
     CURSORS,
     DONE,
+    FEW_ROWS,
     FIRST_ID,
+    FIRST_PLACE,
     FOREVER,
     HEAD,
     ID,
+    INDEXED,
+    INDEXED_AT,
     JOINS_TOO_MANY,
+    LAST_PLACE,
     LEFT,
+    LINKS,
     LIVE,
+    MOVED,
+    NEEDS,
+    NEXT_PLACE,
     NOW,
     NULLS,
     SOURCES,
+    STALE,
     TAIL,
     TUPLES,
     VALUES,
@@ -41,6 +52,11 @@ from streams.kernels.loops.windows import give
 from streams.kernels.machine_code import kernel
 
 _int = types.int64
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(32)
+LINK = len(LINKS)
+NO_PLACE = 1 << 40
+"""Beyond all places."""
 
 
 @kernel(_int(words, floats, _int, _int, _int, _int, _int), nogil=True)
@@ -134,9 +150,9 @@ def identify(m: Memory, source: int, change: int, relation: int, size: int) -> i
 # A join in a program: the number of sources and the change of the join; the change and the relation
 # of each source; then, for each source that changes, the steps to the others: the source, whether
 # its old rows count, how many pairs of columns must be equal and where these are listed, how many
-# conditions must be true and where these are.
+# conditions must be true and where these are, and an index of its relation by these columns, or 0.
 
-STEP_WORDS = 6
+STEP_WORDS = 7
 
 
 @kernel(_int(words, floats, _int), nogil=True)
@@ -160,6 +176,58 @@ def _matches(m: Memory, f: Memory, step: int) -> int:
     return 1
 
 
+@kernel(_int(words, _int, _int), nogil=True)
+def _is_indexed(m: Memory, step: int, relation: int) -> int:
+    """Whether rows of a step's source are found by an index."""
+    return int(m[step + 6] > 0 and m[relation + TAIL] - m[relation + HEAD] > FEW_ROWS)
+
+
+@kernel(_int(words, _int, _int), nogil=True)
+def _bring_up(m: Memory, step: int, relation: int) -> int:
+    """Have all rows of a relation in the index of a step."""
+    index, capacity = m[step + 6], m[relation + CAPACITY]
+    if m[index + CAPACITY] < capacity:
+        return lacks(m, index, capacity)
+    base, width = m[index + BASE], m[index + WIDTH]
+    if m[index + STALE] or m[index + INDEXED_AT] != m[relation + MOVED]:
+        for bucket in range(m[index + CAPACITY]):
+            m[base + bucket * width + FIRST_PLACE] = -1
+        m[index + STALE] = 0
+        m[index + INDEXED_AT] = m[relation + MOVED]
+        m[index + INDEXED] = m[relation + HEAD]
+    mask = np.uint64(m[index + CAPACITY] - 1)
+    for place in range(m[index + INDEXED], m[relation + TAIL]):
+        row, pair = address(m, relation, place), m[step + 3]
+        hashed = np.uint64(0)
+        for _ in range(m[step + 2]):
+            hashed = (hashed ^ np.uint64(m[row + VALUES + m[pair + 2]])) * _MULTIPLIER
+            hashed ^= hashed >> _SHIFT
+            pair += 3
+        bucket = base + int(hashed & mask) * width
+        if m[bucket + FIRST_PLACE] < 0:
+            m[bucket + FIRST_PLACE] = place
+        else:
+            m[base + m[bucket + LAST_PLACE] * width + NEXT_PLACE] = place
+        m[bucket + LAST_PLACE] = place
+        m[base + place * width + NEXT_PLACE] = -1
+    m[index + INDEXED] = m[relation + TAIL]
+    return DONE
+
+
+@kernel(_int(words, _int), nogil=True)
+def _first_place(m: Memory, step: int) -> int:
+    """The first place of a step's index that may match the rows before; -1 for none."""
+    index, pair = m[step + 6], m[step + 3]
+    hashed = np.uint64(0)
+    for _ in range(m[step + 2]):
+        other = m[SOURCES + m[pair]]
+        hashed = (hashed ^ np.uint64(m[other + VALUES + m[pair + 1]])) * _MULTIPLIER
+        hashed ^= hashed >> _SHIFT
+        pair += 3
+    bucket = int(hashed & np.uint64(m[index + CAPACITY] - 1))
+    return m[m[index + BASE] + bucket * m[index + WIDTH] + FIRST_PLACE]
+
+
 @kernel(_int(words, floats, _int), nogil=True)
 def join(m: Memory, f: Memory, plan: int) -> int:
     """The change of a join: pairs of changes of a source with rows of the others.
@@ -173,6 +241,12 @@ def join(m: Memory, f: Memory, plan: int) -> int:
     for first in range(sources):
         delta = m[plan + 2 + 2 * first]
         begin = steps + first * (sources - 1) * STEP_WORDS
+        if m[delta + TAIL]:
+            for depth in range(sources - 1):
+                step = begin + depth * STEP_WORDS
+                relation = m[plan + 3 + 2 * m[step]]
+                if _is_indexed(m, step, relation) and _bring_up(m, step, relation) != DONE:
+                    return NEEDS
         for place in range(m[delta + TAIL]):
             row = address(m, delta, place)
             m[SOURCES + first] = row
@@ -182,8 +256,13 @@ def join(m: Memory, f: Memory, plan: int) -> int:
                 step = begin + depth * STEP_WORDS
                 relation = m[plan + 3 + 2 * m[step]]
                 at = m[CURSORS + depth]
-                at = m[relation + HEAD] if at < 0 else at + 1
-                width = m[relation + WIDTH]
+                width, links = m[relation + WIDTH], 0
+                if _is_indexed(m, step, relation):
+                    links = m[m[step + 6] + BASE]
+                    at = _first_place(m, step) if at < 0 else m[links + at * LINK + NEXT_PLACE]
+                    at = NO_PLACE if at < 0 else at
+                else:
+                    at = m[relation + HEAD] if at < 0 else at + 1
                 held = m[relation + BASE] + at * width
                 until, found = m[relation + TAIL], False
                 while at < until:
@@ -196,8 +275,13 @@ def join(m: Memory, f: Memory, plan: int) -> int:
                         if _matches(m, f, step):
                             found = True
                             break
-                    at += 1
-                    held += width
+                    if links:
+                        at = m[links + at * LINK + NEXT_PLACE]
+                        at = NO_PLACE if at < 0 else at
+                        held = m[relation + BASE] + at * width
+                    else:
+                        at += 1
+                        held += width
                 if not found:
                     depth -= 1
                     continue

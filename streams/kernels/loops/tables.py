@@ -24,6 +24,7 @@ from streams.kernels.loops.layout import (
     KEYS,
     LEFT,
     LIVE,
+    MOVED,
     NEEDED,
     NEEDS,
     NEEDY,
@@ -225,6 +226,7 @@ def room_in_relation(m: Memory, table: int, added: int, now: int) -> int:
     while head < tail and m[address(m, table, head) + LEFT] < now:
         head += 1
     if head == tail:
+        m[table + MOVED] += head > 0
         head = tail = m[table + TAIL] = 0
     m[table + HEAD] = head
     if tail + added <= m[table + CAPACITY]:
@@ -240,6 +242,7 @@ def room_in_relation(m: Memory, table: int, added: int, now: int) -> int:
             count += 1
     m[table + HEAD] = 0
     m[table + TAIL] = count
+    m[table + MOVED] += 1
     return DONE
 
 

@@ -125,6 +125,22 @@ def test_timestamps_are_milliseconds() -> None:
     assert run(compiled(text, "c"), 9, s=[(5, 1)]) == [(5, 5)]
 
 
+def test_joins_find_rows_among_many() -> None:
+    """Rows come and leave, the table grows and its rows are moved together, and some keys recur."""
+    text = (
+        "REGISTER QUERY c ISTREAM(SELECT a.x FROM s [NOW] AS a, d [ROWS 40] AS b WHERE a.x = b.x);"
+        "REGISTER QUERY d ISTREAM(SELECT x FROM s [NOW] UNION ALL SELECT x FROM c [NOW] WHERE x < 0)"
+        "<NOW>"
+    )
+    numbers = np.random.default_rng(5).integers(0, 60, 500).tolist()
+    expected = [
+        (at, x)
+        for at, x in enumerate(numbers)
+        for _ in range(numbers[max(at - 40, 0) : at].count(x))
+    ]
+    assert run(compiled(text, "c"), 500, s=[*enumerate(numbers)]) == expected
+
+
 class TestLimit:
     FOREVER = COUNT[:-1].removesuffix(" ") + ")<NOW>"
 
