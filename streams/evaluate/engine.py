@@ -467,7 +467,8 @@ class FragmentEngine:
             unchanged.
         """
         if isinstance(saved, PreparedState) and (prepared := saved.take(self._program)) is not None:
-            self._evaluation, self._under_way = prepared._evaluation, None
+            self._use(prepared._evaluation)
+            self._under_way = None
             self._at, self._program = prepared._at, prepared._program
             self.evaluated_ms = prepared.evaluated_ms
             for stream, queue in prepared._queues.items():
@@ -497,7 +498,8 @@ class FragmentEngine:
         except Exception as failed:
             # Damage may show as any error.
             raise SnapshotError(f"the snapshot cannot be understood: {failed!r}") from failed
-        self._evaluation, self._under_way = evaluation, None
+        self._use(evaluation)
+        self._under_way = None
         self._at, self._program = at, self._stages[at].program
         self.evaluated_ms = evaluated_ms
         for stream, saved_input in record.inputs.items():

@@ -132,13 +132,13 @@ def test_joins_find_rows_among_many() -> None:
         "REGISTER QUERY d ISTREAM(SELECT x FROM s [NOW] UNION ALL SELECT x FROM c [NOW] WHERE x < 0)"
         "<NOW>"
     )
-    numbers = np.random.default_rng(5).integers(0, 60, 500).tolist()
+    numbers: list[int] = np.random.default_rng(5).integers(0, 60, 500).tolist()
     expected = [
         (at, x)
         for at, x in enumerate(numbers)
         for _ in range(numbers[max(at - 40, 0) : at].count(x))
     ]
-    assert run(compiled(text, "c"), 500, s=[*enumerate(numbers)]) == expected
+    assert run(compiled(text, "c"), 500, s=list(enumerate(numbers))) == expected
 
 
 class TestLimit:
