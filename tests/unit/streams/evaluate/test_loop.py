@@ -129,8 +129,8 @@ def test_joins_find_rows_among_many() -> None:
     """Rows come and leave, the table grows and its rows are moved together, and some keys recur."""
     text = (
         "REGISTER QUERY c ISTREAM(SELECT a.x FROM s [NOW] AS a, d [ROWS 40] AS b WHERE a.x = b.x);"
-        "REGISTER QUERY d ISTREAM(SELECT x FROM s [NOW] UNION ALL SELECT x FROM c [NOW] WHERE x < 0)"
-        "<NOW>"
+        "REGISTER QUERY d ISTREAM("
+        "SELECT x FROM s [NOW] UNION ALL SELECT x FROM c [NOW] WHERE x < 0)<NOW>"
     )
     numbers: list[int] = np.random.default_rng(5).integers(0, 60, 500).tolist()
     expected = [
