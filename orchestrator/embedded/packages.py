@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import orchestrator
@@ -11,6 +12,12 @@ import orchestrator
 def source_root() -> Path:
     """Folder that this package is imported from; other Pythons need it in `PYTHONPATH`."""
     return Path(orchestrator.__file__).resolve().parent.parent
+
+
+def python_path() -> str:
+    """`PYTHONPATH` of another Python of this machine that finds all packages which this one finds:
+    ours, and those of owners."""
+    return os.pathsep.join(filter(None, [str(source_root()), os.environ.get("PYTHONPATH")]))
 
 
 def pyspark_folder() -> Path:

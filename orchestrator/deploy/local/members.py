@@ -17,7 +17,7 @@ import msgspec
 from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig
 from orchestrator.embedded.child_process import ChildProcess
 from orchestrator.embedded.java import JAVA_VARIABLE, Java
-from orchestrator.embedded.packages import source_root
+from orchestrator.embedded.packages import python_path
 from orchestrator.health import HEALTH_VARIABLE
 from orchestrator.host.shell.leave_order import RUN_VARIABLE
 from orchestrator.manifest import ClusterManifest, PlaceManifest
@@ -171,14 +171,13 @@ class Member:
         # The user's own variables must not win over the cluster's configuration.
         ours = {*VARIABLES.values(), SECRET_VARIABLE, HEALTH_VARIABLE, RUN_VARIABLE}
         inherited = {name: value for name, value in os.environ.items() if name not in ours}
-        path = os.pathsep.join(filter(None, [str(source_root()), os.environ.get("PYTHONPATH")]))
         with self._changing:
             self.stop()
             self._config_file.write_bytes(msgspec.json.encode(self.config))
             self._process = ChildProcess(
                 [sys.executable, "-m", self._module, "--config", str(self._config_file)],
                 log=self.log,
-                env={**inherited, **self._variables, "PYTHONPATH": path},
+                env={**inherited, **self._variables, "PYTHONPATH": python_path()},
                 # At once: who ends one ends all. SIGTERM would have it wait for its turn.
                 ends_by=signal.SIGINT,
             )

@@ -40,7 +40,7 @@ from pyspark.sql import SparkSession
 
 from orchestrator.embedded.class_data import class_data_options, class_path
 from orchestrator.embedded.java import DRIVER_HEAP_MIB, LOGGING, SMALL_JVM, Java, find_java
-from orchestrator.embedded.packages import pyspark_folder, source_root
+from orchestrator.embedded.packages import pyspark_folder, python_path
 from orchestrator.embedded.ports import LOOPBACK
 from orchestrator.errors import Unreachable, VivaceError
 from orchestrator.folders import private_folder
@@ -176,8 +176,8 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
             "spark.ui.filters": PAGES_FILTER,
             "spark.executor.defaultJavaOptions": temporary_files,
             "spark.executor.extraJavaOptions": _small_jvm,
-            # Executors import the package from where this process did, installed or not.
-            "spark.executorEnv.PYTHONPATH": str(source_root()),
+            # Executors import packages from where this process does, installed or not.
+            "spark.executorEnv.PYTHONPATH": python_path(),
         }
         if settings.java is not None and (shared := class_data_options(settings.java)):
             options = " ".join([_small_jvm, *(f'"{option}"' for option in shared)])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.embedded.packages import source_root
 from orchestrator.errors import InvalidInput
 from orchestrator.spark.hosts.session import SessionSettings, session_secrets, spark_settings
 
@@ -27,6 +28,14 @@ def test_local_cluster_keeps_to_the_loopback_interface_and_its_folder() -> None:
     assert settings()["spark.driver.host"] == settings()["spark.driver.bindAddress"] == "127.0.0.1"
     assert settings()["spark.local.dir"] == "/work dir/scratch"
     assert settings()["spark.sql.warehouse.dir"] == "file:///work%20dir/warehouse"
+
+
+def test_local_executors_find_the_packages_of_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/owners packages")
+    assert settings()["spark.executorEnv.PYTHONPATH"].split(":") == [
+        str(source_root()),
+        "/owners packages",
+    ]
 
 
 def test_real_cluster_keeps_its_own_addresses_and_folders() -> None:
