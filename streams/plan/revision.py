@@ -32,7 +32,7 @@ def differs(before: Program, after: Program) -> bool:
 
 def why_stream_ends(before: Program, after: Program) -> str | None:
     """Why the stream of a statement cannot go on if it is changed, a phrase; None: it can."""
-    if before.columns != after.columns:
+    if [*before.columns.items()] != [*after.columns.items()]:
         told = ", ".join(f"{name} {kind}" for name, kind in before.columns.items())
         return f"has readers and sinks that go on with its columns, {told}"
     return None

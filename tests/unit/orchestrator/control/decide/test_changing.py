@@ -138,8 +138,11 @@ def test_a_node_that_the_query_names_moves_the_primary_there(cluster: ObedientCl
     assert fragments(cluster.view())["proximity.alerts"].primary.node == node
 
 
-def test_a_stream_with_other_columns_is_refused(cluster: ObedientCluster) -> None:
-    query = rewritten(running(cluster), ("a.id AS first", "a.id AS one"))
+@pytest.mark.parametrize(
+    "other", ["a.id AS one, b.id AS second", "b.id AS second, a.id AS first"], ids=["name", "order"]
+)
+def test_a_stream_with_other_columns_is_refused(cluster: ObedientCluster, other: str) -> None:
+    query = rewritten(running(cluster), ("a.id AS first, b.id AS second", other))
     with pytest.raises(InvalidInput, match="go on with its columns, first string") as caught:
         admit(cluster.view(), [], [manifest(query)])
     assert caught.value.value == "alerts"
