@@ -90,6 +90,11 @@ CURES: Mapping[str, str] = {
     "cannot be listened at (…)": "Set `VIVACE_HEALTH` to another port or address.",
     "did not come within … s": "The message names the problems of the leader: mend these, and try "
     "again.",
+    "did not come within … s, and is awaited still": "Mend the problems that the message "
+    "names. `vivace status` shows which fragments are not done.",
+    "is neither a folder nor a file": "The message says where savepoints lie.",
+    "is no savepoint: …": "`vivace savepoint list` shows those of a cluster, and the message says "
+    "where they lie.",
     "does not answer (…)": "The message says where to look: whether the cluster runs, and "
     "`vivace config list`.",
     "it lacks a replica at present, or its sites are away; `vivace status` tells": "Try again once "

@@ -25,6 +25,9 @@ LOOK_EVERY_S = 0.1
 TIMEOUT_S = 180.0
 """How long a query may take to pause, or to go on: checkpoints are awaited for a minute."""
 
+LOOK = "`vivace status` shows which fragments are not done."
+"""What to do if the leader names no problem."""
+
 
 def pause_query(cluster: Cluster, query: str, on_progress: Progress = silent) -> QueryPause:
     """Have a query give no results, and keep its state and its place, until it is resumed.
@@ -131,5 +134,7 @@ def _await(
             told = () if published is None else published.record.problems
             remedy = "; ".join(each for each in told if query in each)
             problem = f"did not come within {TIMEOUT_S:g} s, and is awaited still"
-            raise Unreachable(f"The end of {step} query {query}", "the cluster", problem, remedy)
+            raise Unreachable(
+                f"The end of {step} query {query}", "the cluster", problem, remedy or LOOK
+            )
         time.sleep(LOOK_EVERY_S)
