@@ -85,19 +85,25 @@ def _simulated(names: Sequence[str], settings: Settings) -> dict[str, float]:
         rates = QUICK_RATES if settings.quick else RATES
         for rate in rates:
             settings.say(f"simulated: {name}, λ = {rate}")
-            for policy, outcome in simulate(name, rate, quick=settings.quick):
+            setup = at_rate(name, rate, quick=settings.quick)
+            flat[f"sim.{name}.{rate}.load_ratio"] = setup.load_ratio()
+            for policy, outcome in simulate(setup):
                 for key, value in outcome.figures().items():
                     flat[f"sim.{name}.{rate}.{policy}.{key}"] = value
     settings.say("simulated: signs of the law, and a burst")
     return flat | signs() | burst(settings.folder / "burst.png") | deferred() | QUOTED
 
 
-def simulate(name: str, rate: float, *, quick: bool) -> Iterator[tuple[str, Outcome]]:
-    """Every policy on the queries of a figure at one λ."""
+def at_rate(name: str, rate: float, *, quick: bool) -> Setup:
+    """The queries of a figure at one λ."""
     of = FIGURES[name]
     seconds = QUICK_SECONDS if quick else SECONDS
     rate_ms = of.rate_ms * rate / Setup().rate_ms if name == "small" else rate * 100 / of.queries
-    setup = replace(of, rate_ms=rate_ms, seconds=seconds, queries=of.queries)
+    return replace(of, rate_ms=rate_ms, seconds=seconds)
+
+
+def simulate(setup: Setup) -> Iterator[tuple[str, Outcome]]:
+    """Every policy on the same queries."""
     for policy in POLICIES:
         yield policy, Experiment(setup, policy).run()
 

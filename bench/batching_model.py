@@ -88,6 +88,14 @@ class Setup:
         rngs = (np.random.default_rng([self.seed, number]) for number in range(self.queries))
         return [self._query(*each) for each in zip(rngs, rates_s.tolist(), strict=True)]
 
+    def load_ratio(self) -> float:
+        """The time that all tuples take, without dispatching, as a share of the time that passes.
+
+        Above 1 nothing is in balance: what is missed rises with `seconds`.
+        """
+        work_us = sum(len(each.arrivals_us) * each.tuple_us for each in self.made())
+        return work_us / (1e6 * self.seconds)
+
     def _query(self, rng: np.random.Generator, rate_s: float) -> SmallQuery:
         depth = int(rng.integers(1, 4)) * int(rng.integers(1, 4))
         passed, tuple_us = 1.0, 0.0

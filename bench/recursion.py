@@ -10,7 +10,8 @@ evaluated stepwise:
 
 `loop` is the query as the product evaluates it, by the compiled core; `vs_stepwise` and `vs_filter`
 are its throughput over that of the stepwise core, and of a statement that only filters the same
-chunks. All are ratios of processor time within one run, but `input_tuples_s`.
+chunks. All are ratios of processor time within one run, but `input_tuples_s`. `joined` is another
+loop, which joins its input with a long relation: the compiled core has no index for that.
 
 `equal` is 1 if all agree: the multisets of each instant for k = 1, 2, 4, and between DTS, HB,
 hybrid and the recursion; and between both cores every tuple in its order.
@@ -35,9 +36,12 @@ from bench.compiled import require_kernels
 from bench.heartbeat_method import HeartbeatMethod
 from bench.recursion_workload import (
     COLUMNS,
+    IDS,
     SPREAD,
+    batch,
     dummies_of,
     input_tuples,
+    joined,
     open_fragments,
     open_query,
     recursive,
@@ -67,6 +71,9 @@ LOOP_TUPLES, QUICK_LOOP_TUPLES = 200_000, 20_000
 
 ROUNDS, QUICK_ROUNDS = 2, 1
 """Of each measurement, of which the least time counts."""
+
+JOINED_ROWS, QUICK_JOINED_ROWS = (1, 1_000, 10_000), (1, 1_000)
+"""Of the relation that a loop joins."""
 
 WATERMARKS = 64
 """Timestamps of a pass, as in the host's dispatcher."""
@@ -108,7 +115,8 @@ def recursion(settings: Settings) -> Mapping[str, float]:
                 flat[f"open.{parts}.hybrid_vs_dts"] = compared.dts_s / compared.hybrid_s
         equal = equal and all(one == other for one, other in pairwise(results))
     figures, same = _loops(settings, count, rounds)
-    return flat | figures | {"equal": float(equal and same)}
+    joins, alike = _joins(settings, count, rounds)
+    return flat | figures | joins | {"equal": float(equal and same and alike)}
 
 
 class _Compared:
@@ -292,6 +300,23 @@ def _loops(settings: Settings, count: int, rounds: int) -> tuple[dict[str, float
             core = CompiledLoop(program, stream_schema(program.columns))
             core.work(Pass({"input": few}, {"input": 0}, count), 1 << 30)
             flat["instants_per_timestamp"] = core.instants / count
+    return flat, same
+
+
+def _joins(settings: Settings, count: int, rounds: int) -> tuple[dict[str, float], bool]:
+    """Both cores where a loop joins a long relation, from the first tuple until it is full."""
+    flat: dict[str, float] = {}
+    same = True
+    for length in QUICK_JOINED_ROWS if settings.quick else JOINED_ROWS:
+        settings.say(f"joined, {length:,} rows")
+        program, places = joined(length), np.arange(length + count)
+        inputs = {"input": batch(places, places % IDS, places)}
+        (stepwise_s, one), (seconds, other) = (
+            _best(rounds, partial(_run, core, program, inputs, length + count))
+            for core in (StepwiseLoop, CompiledLoop)
+        )
+        same = same and one.combine_chunks().equals(other.combine_chunks())
+        flat[f"joined.{length}.vs_stepwise"] = stepwise_s / seconds
     return flat, same
 
 

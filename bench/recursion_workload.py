@@ -35,6 +35,13 @@ SPREAD = 8
 COLUMNS = {"id": "int", "val": "float"}
 IDS = 4
 
+JOINED = (
+    "REGISTER QUERY found ISTREAM(SELECT CAST(i.id AS int) AS id, CAST(i.val AS float) AS val "
+    "FROM input [NOW] AS i, input [ROWS {rows}] AS r WHERE i.val = r.val UNION ALL "
+    "SELECT id, val + 0.5 AS val FROM found [NOW] WHERE floor(val) = val)<NOW>"
+)
+"""A loop that looks each tuple up among the newest ones, and gives it back once."""
+
 Batches = Mapping[str, pa.RecordBatch]
 
 
@@ -71,6 +78,13 @@ def recursive(parts: int, *, spread: bool = False) -> Program:
     if spread:
         outputs += [f"avg_delay_{part}" for part in range(parts)]
     loops = with_loops(written, outputs)
+    (loop,) = (each for each in loops if each.loop is not None)
+    return compile_statement(loop, {"input": COLUMNS})
+
+
+def joined(rows: int) -> Program:
+    """A loop that joins its input with a relation of so many rows."""
+    loops = with_loops(with_relations(parse(JOINED.format(rows=rows))), ["found"])
     (loop,) = (each for each in loops if each.loop is not None)
     return compile_statement(loop, {"input": COLUMNS})
 
