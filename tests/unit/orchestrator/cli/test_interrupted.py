@@ -22,6 +22,7 @@ WORDS = {
     "drain": "n", "cordon": "n", "uncordon": "n", "get": "nodes", "describe": "node n",
     "top": "--once", "logs": "n", "send": f"s {EXAMPLE}/query.yaml", "tail": "s", "verify": "q",
     "drill run": "hang", "operations cancel": "o", "explain": "f", "token revoke": "t",
+    "pause": "q", "resume": "q",
     "savepoint show": "s", "savepoint delete": "s", "savepoint export": "s copy",
 }  # fmt: skip
 """What verbs need to be given."""

@@ -242,7 +242,7 @@ def test_moves_that_are_proposed_and_a_pause_have_a_line_each() -> None:
     assert "automation" not in shown(quiet)
     assert "2 moves are proposed until " in shown(told)
     assert "vivace rebalance --proposed" in shown(told)
-    assert "automation is paused until `vivace resume`" in shown(told)
+    assert "automation is paused until `vivace automation --resume`" in shown(told)
 
 
 def shown(status: api.StatusDocument) -> str:
