@@ -40,7 +40,9 @@ UNITS = (
     "λ is read as tuples a millisecond of each of 100 streams, as Fig. 3 suggests. The law of ATS "
     "is that of Algorithm 2 as printed, since with the signs that the text's argument needs k "
     "never leaves 1. The quotes contradict each other in any fluid model (5 % left by no overhead "
-    "at all at λ = 0.4 cannot give 30 and 10 points at λ = 0.8), so no unit gives all of them."
+    "at all at λ = 0.4 cannot give 30 and 10 points at λ = 0.8), so no unit gives all of them. "
+    "Above λ = 0.58 the tuples alone take more than the processor: even Ideal misses, and all the "
+    "more the longer a run lasts."
 )
 
 
@@ -262,8 +264,9 @@ PAPER = Paper(
             title="Fixed batches: SDMR by batch unit and k",
             where="§4.2",
             rests_on=(
-                "λ and selectivity of this figure are not given: here λ = 0.9, random. Fig. 8 "
-                "contradicts it: there, k that adapts is 15 points better than k = 1 at Φ = 0.1 s. "
+                "λ and selectivity of this figure are not given: here λ = 0.9, random, an overload "
+                "of 1.6, so the best k depends on how long a run lasts. Fig. 8 contradicts it: "
+                "there, k that adapts is 15 points better than k = 1 at Φ = 0.1 s. "
                 "Of equal values the first k counts."
             ),
             rows=(_best_k(10, 5.0), _best_k(20, 2.0), _best_k(100, 1.0)),

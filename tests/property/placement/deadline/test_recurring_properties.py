@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 
 from hypothesis import assume, given, settings
@@ -90,6 +91,45 @@ def test_tasks_with_offsets_are_admitted_exactly_if_edf_keeps_them(
     tasks: list[Recurring],
 ) -> None:
     assert (overrun(tasks, 0.0) is None) == keeps_all(tasks)
+
+
+def fits(tasks: Sequence[Recurring], blocking_ms: float) -> bool:
+    """Whether each interval has room for what is due in it and the batch that blocks it, by the
+    definition. Tasks without a clock are released when the interval begins."""
+    on_clock = [task for task in tasks if task.clock is not None]
+    others = [task for task in tasks if task.clock is None]
+    again_ms = math.lcm(*(int(task.period_ms) for task in on_clock))
+    jobs = [
+        (release, release + task.deadline_ms, task.cost_ms)
+        for task in on_clock
+        for release in range(int(task.offset_ms), again_ms + HORIZON_MS, int(task.period_ms))
+    ]
+    for begin in range(again_ms):
+        later = sorted((due, cost) for release, due, cost in jobs if release >= begin)
+        ends = {due - begin for due, _ in later} | {
+            task.deadline_ms + k * task.period_ms for task in others for k in range(HORIZON_MS // 5)
+        }
+        work_ms, place = blocking_ms, 0
+        for end in sorted(ends):
+            if end > HORIZON_MS:
+                break
+            while place < len(later) and later[place][0] - begin <= end:
+                work_ms += later[place][1]
+                place += 1
+            if work_ms + demand_ms(others, end) > end:
+                return False
+    return True
+
+
+@settings(max_examples=150, deadline=None)
+@given(task_sets(clock="c"), st.integers(0, 4), st.integers(0, 2))
+def test_a_batch_and_work_at_any_time_count_beside_tasks_with_offsets(
+    tasks: list[Recurring], blocking_ms: int, at_any_time: int
+) -> None:
+    freed = [replace(task, clock=None, offset_ms=0.0) for task in tasks[:at_any_time]]
+    mixed = [*freed, *tasks[at_any_time:]]
+    assume(any(task.clock is not None for task in mixed))
+    assert (overrun(mixed, blocking_ms) is None) == fits(mixed, blocking_ms)
 
 
 @settings(max_examples=100, deadline=None)
