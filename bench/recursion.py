@@ -11,7 +11,7 @@ evaluated stepwise:
 `loop` is the query as the product evaluates it, by the compiled core; `vs_stepwise` and `vs_filter`
 are its throughput over that of the stepwise core, and of a statement that only filters the same
 chunks. All are ratios of processor time within one run, but `input_tuples_s`. `joined` is another
-loop, which joins its input with a long relation: the compiled core has no index for that.
+loop, which joins its input with a long relation.
 
 `equal` is 1 if all agree: the multisets of each instant for k = 1, 2, 4, and between DTS, HB,
 hybrid and the recursion; and between both cores every tuple in its order.
