@@ -116,6 +116,8 @@ class Subscribe(_Sent, frozen=True, kw_only=True):
     begins
         From where output is needed, if `position` is None because a replica there begins from
         nothing; None: from the beginning of what is kept.
+    number
+        The answer names it. Requests to a producer have rising numbers, from 1 on.
     """
 
     stream: Name
@@ -131,6 +133,7 @@ class Subscribe(_Sent, frozen=True, kw_only=True):
     complete_ms: EventTime | None = None
     columns: Columns | None = None
     begins: Beginning | None = None
+    number: Number = 0
 
 
 class Subscribed(_Sent, frozen=True, kw_only=True):
@@ -141,6 +144,8 @@ class Subscribed(_Sent, frozen=True, kw_only=True):
     lost
         How many tuples after `Beginning.delivered_ms` lie before `position`, at most; None: nobody
         knows how many.
+    request
+        The number of the request.
     """
 
     stream: Name
@@ -148,6 +153,7 @@ class Subscribed(_Sent, frozen=True, kw_only=True):
     epoch: Number
     generation: Number
     lost: Number | None = 0
+    request: Number = 0
 
 
 class Contradiction(_Sent, frozen=True, kw_only=True):

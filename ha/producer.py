@@ -92,6 +92,7 @@ def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) ->
         epoch=producer.epoch,
         generation=producer.generation,
         lost=lost,
+        request=request.number,
     )
 
 

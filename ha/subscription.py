@@ -39,8 +39,8 @@ REPEATED_US = 200_000
 producer that hears nothing for a second no longer waits for this host."""
 
 PATIENCE_US = 15_000_000
-"""How long a host that lacks tuples waits for a producer that does not answer, before it counts the
-tuples as lost: longer than a busy machine keeps anybody from answering."""
+"""How long a host that lacks tuples waits for a producer that neither responds nor sends, before it
+counts the tuples as lost."""
 
 STANDBY_PATIENCE_US = 1_000_000
 """How long a standby waits for such a producer. Its primary may have the tuples, and then gives it
@@ -56,10 +56,8 @@ class ProducerLink:
     asked_us
         When the newest request was sent.
     waits_since_us
-        When the oldest unanswered request was sent, or when the producer was heard again after a
-        silence. None: no request is unanswered.
-    heard_us
-        Since a request is unanswered: when data came from the producer last, or when it was asked.
+        When the oldest unanswered request was sent, or when data came from the producer last. None:
+        no request is unanswered.
     start
         Position in `generation` from which the producer keeps its output for this host; None until
         it has answered.
@@ -72,26 +70,29 @@ class ProducerLink:
     has_answered
         Whether it has answered since the newest reader came. It has then said where a reader
         begins that begins from nothing, and has nothing earlier for it.
-    former
-        How many of the next responses are to former requests (links keep the order). If one of
-        those was lost, the answer that is taken for it is asked for again after `RETRY_US`.
+    asked
+        How many requests were sent.
+    least
+        Responses to requests before this number say nothing about where a reader goes on.
     """
 
     asked_us: int | None = None
     waits_since_us: int | None = None
-    heard_us: int = 0
     start: Position | None = None
     generation: int = 0
     feed: bool = False
     fed_after_ms: int = NO_WATERMARK
     asked_from_start: bool = False
     has_answered: bool = False
-    former: int = 0
+    asked: int = 0
+    least: int = 0
 
     def ask_anew(self) -> None:
-        """As `ask_again`, for a reader that goes back: the answer to a request that is under way
-        says nothing about where it goes on."""
-        self.former += self.start is None and self.asked_us is not None
+        """As `ask_again`, for a reader that goes back.
+
+        A request is repeated until it is answered, so several may be under way.
+        """
+        self.least, self.waits_since_us = self.asked + 1, None
         self.ask_again()
 
     def ask_again(self) -> None:
@@ -311,8 +312,7 @@ class Subscription:
         link = self._links.get(node)
         if link is None or answer.generation < self.least_generation:
             return []
-        if link.former:
-            link.former -= 1
+        if answer.request < link.least:
             return []
         link.start, link.generation = answer.position, answer.generation
         link.waits_since_us = None
@@ -348,14 +348,12 @@ class Subscription:
         reached = [each for *_, each in self._reached() if each is not None]
         return any(each.next_seq < answer.position.next_seq for each in reached)
 
-    def heard(self, node: str, now_us: int) -> None:
-        """Note that data has come from `node`: while it was silent, it could not answer."""
+    def heard(self, node: str, generation: int, now_us: int) -> None:
+        """Note that data has come from `node`: it lives, and will answer, however slow it is."""
         link = self._links.get(node)
-        if link is None or link.waits_since_us is None:
+        if link is None or link.waits_since_us is None or generation < self.least_generation:
             return
-        if now_us - link.heard_us >= STANDBY_PATIENCE_US:
-            link.waits_since_us = now_us
-        link.heard_us = now_us
+        link.waits_since_us = now_us
 
     def accepted(self, node: str, now_us: int) -> list[tuple[str, Subscribe]]:
         """Note that new data has come from `node`.
@@ -473,7 +471,8 @@ class Subscription:
     def unrecoverable(self, reader: str, now_us: int, patience_us: int = PATIENCE_US) -> bool:
         """Whether no producer keeps the tuples that a reader lacks next.
 
-        A producer that has not answered for `patience_us` counts as one that lacks them too.
+        A producer that has neither answered nor sent anything for `patience_us` counts as one that
+        lacks them too.
         """
         cursor = self.readers[reader]
         if cursor.position is None:
@@ -633,10 +632,11 @@ class Subscription:
         A producer that does not know this host yet takes that for acknowledged.
         """
         link.start, link.asked_us = None, now_us
+        link.asked += 1
         self.confirmed = False
         self._moved_us = max(self._moved_us, now_us)
         if link.waits_since_us is None:
-            link.waits_since_us = link.heard_us = now_us
+            link.waits_since_us = now_us
         generations = {cursor.generation for cursor in self.readers.values()}
         positions = [
             None
@@ -667,6 +667,7 @@ class Subscription:
             complete_ms=min(complete, default=None),
             columns=self.columns,
             begins=self._begins() if whole else None,
+            number=link.asked,
         )
 
     def _begins(self) -> Beginning | None:

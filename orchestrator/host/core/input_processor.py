@@ -101,7 +101,7 @@ class InputProcessor:
         subscription.count(data)
         subscription.learn_departure(data)
         if not subscription.confirmed:
-            subscription.heard(sender, now_us)
+            subscription.heard(sender, data.generation, now_us)
         is_accepted = is_repeated = False
         backlog = subscription.backlog
         followed = subscription.readers_before(data.generation, data.epoch)
