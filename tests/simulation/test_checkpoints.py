@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,23 @@ def test_every_process_is_killed_at_once(tmp_path: Path, seed: int, kind: Kind) 
     kill_for_a_while(scenario, (*NODES, *SITES))
     assert "state lost" not in kinds(scenario)
     assert kinds(scenario).count("restored") >= len(listed(scenario))
+    assert_exact(scenario, recording)
+
+
+def test_sites_stand_still_while_checkpoints_are_read(tmp_path: Path) -> None:
+    """They then respond at once to all that was asked before the checkpoints were read."""
+    recording = Input.random(seed=60, seconds=SECONDS)
+    scenario = begin(tmp_path, recording, 0)
+    world = scenario.world
+
+    def stand_still() -> None:
+        for site in SITES:
+            world.pause(site)
+            world.at(world.now_us + 2_000_000, partial(world.resume, world.hosts[site]))
+
+    world.checkpoints.reads_us, world.checkpoints.once_asked = 400_000, stand_still
+    kill_for_a_while(scenario, (*NODES, *SITES))
+    assert "state lost" not in kinds(scenario)
     assert_exact(scenario, recording)
 
 

@@ -149,11 +149,17 @@ class Everything(Fault, frozen=True, kw_only=True, tag="everything"):
         How many of the newest checkpoints are cut off.
     store
         Whether the store is away until the first host starts.
+    reads_ms
+        How long it takes to read a checkpoint from then on; 0: as before.
+    still_ms
+        For how long all sites stand still, as on a busy machine, once one is to be read.
     """
 
     apart_ms: int = 0
     damaged: int = 0
     store: bool = False
+    reads_ms: int = 0
+    still_ms: int = 0
 
 
 class SavepointWanted(Fault, frozen=True, kw_only=True, tag="savepoint"):

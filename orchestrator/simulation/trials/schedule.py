@@ -59,6 +59,7 @@ from orchestrator.simulation.trials.rollouts import (
 from orchestrator.simulation.trials.setting import (
     EVEN_WATCHES,
     LATEST,
+    NEVER_BUSY,
     NOBODY_LEAVES,
     ONE_LEVEL,
     ONE_VERSION,
@@ -314,6 +315,14 @@ def _everything_dies(rng: np.random.Generator, _: Setting, at_ms: int) -> AnyFau
     )
 
 
+def _busy(rng: np.random.Generator, fault: AnyFault) -> AnyFault:
+    """A fault that may strike a busy machine: hosts ask a site several times before it responds."""
+    if not isinstance(fault, Everything) or rng.random() < 0.5:
+        return fault
+    reads_ms, still_ms = _lasting(rng, 10, 800), _lasting(rng, 300, 3000)
+    return msgspec.structs.replace(fault, reads_ms=reads_ms, still_ms=still_ms)
+
+
 def _savepoint(rng: np.random.Generator, setting: Setting, at_ms: int) -> AnyFault:
     hazard = rng.random()
     return SavepointWanted(
@@ -411,6 +420,9 @@ def random_schedule(
             count = 1 if shape is Shape.SINGLE else int(rng.integers(2, 4))
             drawn = [str(name) for name in rng.choice(names, count, p=weights / weights.sum())]
             faults = [KINDS[name](rng, setting, ms) for name, ms in zip(drawn, at_ms, strict=False)]
+    if edition > NEVER_BUSY:
+        busy = np.random.default_rng((seed, 52))
+        faults = [_busy(busy, fault) for fault in faults]
     if shape is Shape.SEVERAL and seed % 13 == 1 and {"site", "crash"} <= {*kinds}:
         faults = _absence(np.random.default_rng((seed, 11)), setting)
     more = np.random.default_rng((seed, 5))

@@ -61,13 +61,14 @@ RECOVERY_BOUND_MS = 500.0
 DEADLINE_MS = 5_000.0
 
 FIRST_FORMS_ONLY, EVEN_WATCHES, NOBODY_LEAVES, NO_LABELS, ALL_IS_KEPT = 1, 2, 3, 4, 5
-ONE_VERSION, NOTHING_PERIODIC, ONE_LEVEL, LATEST = 6, 7, 8, 9
+ONE_VERSION, NOTHING_PERIODIC, ONE_LEVEL, NEVER_BUSY, LATEST = 6, 7, 8, 9, 10
 """Editions of what is drawn: a seed replays in the edition in which it was found. In the first,
 statements had fewer forms; up to the second, all hosts heard of a change of the store at once; up
 to the third, nobody left; up to the fourth, hosts shared no failure domain; up to the fifth, no
 overdue tuples and late results were dropped; up to the sixth, all processes were of one version;
 up to the seventh, no statement was periodic; up to the eighth, none had sub-queries, outer joins
-or operations on relations, and there were no loops."""
+or operations on relations, and there were no loops; up to the ninth, checkpoints were read at once,
+and no site stood still meanwhile."""
 
 DENSER = 4
 """How many times as many tuples have streams whose overdue ones are dropped."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 
 from msgspec import structs
 
@@ -147,7 +148,11 @@ class Strikes:
         names = self.candidates.names
         for name in names:
             self.candidates.kill(name)
-        self.world.checkpoints.cut_off(fault.damaged)
+        checkpoints = self.world.checkpoints
+        checkpoints.cut_off(fault.damaged)
+        if fault.reads_ms:
+            checkpoints.reads_us = fault.reads_ms * 1000
+            checkpoints.once_asked = lambda: self._stand_still(fault.still_ms)
         if fault.store:
             self.world.server.go_away()
 
@@ -158,6 +163,13 @@ class Strikes:
                 self.candidates.stand()
 
         self._after(fault, again)
+
+    def _stand_still(self, for_ms: int) -> None:
+        sites = [h for h in self.world.hosts.values() if h.runs and h.spec.kind is NodeKind.SITE]
+        for host in sites:
+            self.world.pause(host.spec.node)
+            resumes = partial(self.world.resume, host)
+            self.world.at(self.world.now_us + for_ms * 1000, resumes)
 
     def _kept(self) -> set[str]:
         """Fragments of which a checkpoint is listed."""

@@ -28,10 +28,14 @@ WRITES_US = 40_000
 """From the beginning of a file until it is safe."""
 
 READS_US = 2_000
-"""From the wish to read one until it is read, at least: mostly before producers have answered."""
+"""How long reading one takes mostly: less than until producers have responded."""
 
 READS_APART = 4
 """Readers of one stream on a host go back one after the other, up to so many times as late."""
+
+
+def _nothing() -> None:
+    pass
 
 
 class MemoryCheckpoints:
@@ -56,6 +60,10 @@ class MemoryCheckpoints:
         Why nothing can be written at present; None: everything can.
     asked
         How many were to be read.
+    reads_us
+        From the wish to read a file until it is read, at least.
+    once_asked
+        Called when the next file is to be read, once.
     counters
         How many files were written, read and refused.
     """
@@ -71,7 +79,8 @@ class MemoryCheckpoints:
         self.saved: dict[tuple[str, str], bytes] = {}
         self.fails: str | None = None
         self.counters: Counter[str] = Counter()
-        self.asked = 0
+        self.asked, self.reads_us = 0, READS_US
+        self.once_asked: Callable[[], None] = _nothing
         self._at, self._now_us = at, now_us
 
     def cut_off(self, newest: int) -> None:
@@ -166,7 +175,9 @@ class SimulatedCheckpoints:
     def read(self, command: ReadCheckpoint) -> None:
         """As `CheckpointDriver.read`."""
         self._folder.asked += 1
-        after_us = READS_US * (1 + self._folder.asked % READS_APART)
+        once_asked, self._folder.once_asked = self._folder.once_asked, _nothing
+        once_asked()
+        after_us = self._folder.reads_us * (1 + self._folder.asked % READS_APART)
         self._folder.later(after_us, lambda: self._read(command))
 
     def take(self) -> CheckpointEvent | FramesRead | None:
