@@ -13,7 +13,8 @@ from tests.json_schema import wrong
 
 Vivace = Callable[..., "subprocess.CompletedProcess[str]"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+# Spark compiles what it evaluates: on a machine with many other runs, that takes minutes.
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 STATEMENTS = """\
 REGISTER QUERY hot RSTREAM(SELECT sensor, celsius FROM readings [NOW] WHERE celsius >= 30);
