@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(throughput_systems, "CHUNK_ROWS", 700)
     monkeypatch.setattr(throughput_systems, "BLOCK_BYTES", 4000)
     # Whichever kernels there are: the bits are the same.
-    monkeypatch.setattr(kernels, "load", lambda: True)
+    monkeypatch.setattr(kernels, "load", Mock(return_value=True))
     yield
     kernels.use(before)
 
