@@ -19,7 +19,7 @@ class Access:
     admin_token
         Of whoever may do everything.
     refused
-        What was asked for without a right to it: `verb resource` of an account.
+        What was asked for without a right to it: `account: verb resource`.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -28,8 +28,7 @@ class Access:
         self._users = {self.admin_token: ADMIN}
         self._tokens: dict[str, str] = {}
         self.refused: list[str] = []
-        self.used: dict[str, set[str]] = {}
-        """Account → what it has asked for, and had a right to."""
+        self._used: set[str] = set()
 
     def token_of(self, namespace: str, account: str) -> str:
         """The token that a pod finds."""
@@ -69,7 +68,7 @@ class Access:
             return
         resource = kind.plural + (f"/{subresource}" if subresource else "")
         if self._permits(user, verb, kind.group, resource, namespace, name):
-            self.used.setdefault(user, set()).add(f"{verb} {resource}")
+            self._used.add(f"{user}: {verb} {resource}")
             return
         self.refused.append(f"{user}: {verb} {resource}")
         named = f' "{name}"' if name else ""
@@ -79,6 +78,22 @@ class Access:
         )
         details: Object = {"name": name, "group": kind.group, "kind": kind.plural}
         raise ApiError(403, "Forbidden", message, details)
+
+    def unused(self, namespace: str) -> set[str]:
+        """Rights that Roles of a namespace grant its accounts and nobody has made use of: `account:
+        verb resource`."""
+        granted: set[str] = set()
+        for binding in self._objects.list(BINDING, namespace):
+            role = self._objects.find(ROLE, namespace, binding["roleRef"]["name"]) or NOTHING
+            for subject in binding.get("subjects") or ():
+                user = f"system:serviceaccount:{namespace}:{subject['name']}"
+                granted |= {
+                    f"{user}: {verb} {resource}"
+                    for rule in role.get("rules") or ()
+                    for verb in rule["verbs"]
+                    for resource in rule["resources"]
+                }
+        return granted - self._used
 
     def _permits(
         self, user: str, verb: str, group: str, resource: str, namespace: str, name: str
