@@ -219,30 +219,60 @@ def all_serve(release: Release) -> bool:
     return found == wanted
 
 
+def kubectl(release: Release, tool: Tool, *words: str) -> subprocess.Popen[str]:
+    """Start it."""
+    command = [str(tool.kubectl), "--kubeconfig", str(release.rig.kubeconfig), *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def succeeds(release: Release, started: subprocess.Popen[str]) -> None:
+    """Wait for it."""
+    said, _ = started.communicate()
+    assert started.returncode == 0, f"{said}\n{release.rig.tell()}"
+
+
+def pods_on(release: Release, node: str) -> set[str]:
+    """Their identifiers."""
+    pods = release.rig.pods()
+    return {pod["metadata"]["uid"] for pod in pods if pod["spec"].get("nodeName") == node}
+
+
 @pytest.mark.parametrize("tool", NEWER)
 def test_every_node_is_drained_once(tool: Tool, java: Java, tmp_path: Path, say: Say) -> None:
     with released_flights(java, tool, tmp_path) as (release, playing):
-
-        def kubectl(*words: str) -> str:
-            command = [str(tool.kubectl), "--kubeconfig", str(release.rig.kubeconfig), *words]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{release.rig.tell()}"
-            return done.stdout
-
         for node in NODES:
             playing.await_protected()
             begun = len(playing.store.history())
-            here = {
-                pod["metadata"]["uid"]
-                for pod in release.rig.pods()
-                if pod["spec"].get("nodeName") == node
-            }
+            here = pods_on(release, node)
             say("drains", f"{node}, {len(here)} pods")
             # Budgets let one executor of each go.
             with never_two_away(release, lambda _: 1):
-                kubectl("drain", node, *DRAIN)
+                succeeds(release, kubectl(release, tool, "drain", node, *DRAIN))
                 release.rig.wait(lambda: all_serve(release), "all serve again", 2 * PATIENCE_S)
                 playing.check()
             assert not failovers(playing.store.history()[begun:])
             assert not here & {pod["metadata"]["uid"] for pod in release.rig.pods()}
-            kubectl("uncordon", node)
+            succeeds(release, kubectl(release, tool, "uncordon", node))
+
+
+@pytest.mark.parametrize("tool", NEWER)
+def test_a_release_changes_while_a_node_is_drained(
+    tool: Tool, java: Java, tmp_path: Path, say: Say
+) -> None:
+    with released_flights(java, tool, tmp_path) as (release, playing):
+        begun, (node, *_) = len(playing.store.history()), NODES
+        here = pods_on(release, node)
+        release.values["executors"]["memory"] = "640m"
+        with never_two_away(release, lambda _: 1):
+            drain = kubectl(release, tool, "drain", node, *DRAIN)
+            try:
+                release.change("upgrade")
+                say("upgraded", f"{node} is drained: {drain.poll() is not None}")
+                succeeds(release, drain)
+            finally:
+                drain.kill()
+            release.rig.wait(lambda: all_serve(release), "all serve again", 2 * PATIENCE_S)
+            playing.await_protected()
+            playing.check()
+        assert not failovers(playing.store.history()[begun:])
+        assert not here & {pod["metadata"]["uid"] for pod in release.rig.pods()}
