@@ -12,7 +12,7 @@ from rich.table import Table
 
 from bench.papers.command import papers
 from bench.registry import Settings, benchmarks, find
-from bench.report import ROOT, report, write
+from bench.report import ROOT, broken, report, write
 from orchestrator.errors import InvalidInput, VivaceError
 
 application = typer.Typer(
@@ -50,7 +50,10 @@ def run(
         list[str] | None, typer.Option(help="Measure this kind only; may be given several times.")
     ] = None,
 ) -> None:
-    """Run a benchmark, print its figures, write report and plots."""
+    """Run a benchmark, print its figures, write report and plots.
+
+    Fails if a figure `correct` or `equal` is not 1, or `violations` not 0.
+    """
     try:
         benchmark = find(name)
         if matrix is not None and not benchmark.takes_matrix:
@@ -85,6 +88,9 @@ def run(
         table.add_row(key, f"{value:,.6g}")
     out.print(table)
     out.print(f"written to {folder}", soft_wrap=True)
+    if found := broken(result["figures"]):
+        err.print(f"error: {'; '.join(found)}", style="red", markup=False, highlight=False)
+        raise typer.Exit(1)
 
 
 @application.command("papers")

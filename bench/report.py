@@ -16,6 +16,9 @@ from bench.registry import Figures
 
 ROOT = Path(__file__).resolve().parent.parent
 
+REQUIRED = {"correct": 1.0, "equal": 1.0, "violations": 0.0}
+"""Last part of a figure's key → its value in a run that is in order."""
+
 
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
@@ -61,6 +64,16 @@ def report(name: str, figures: Figures) -> dict[str, Any]:
         "machine": machine(),
         "figures": dict(figures),
     }
+
+
+def broken(figures: Figures) -> list[str]:
+    """Those that are not as required, as phrases."""
+    wanted = {key: REQUIRED.get(key.rpartition(".")[2]) for key in figures}
+    return [
+        f"{key} is {figures[key]:g}, not {value:g}"
+        for key, value in wanted.items()
+        if value is not None and figures[key] != value
+    ]
 
 
 def write(result: dict[str, Any], path: Path) -> None:

@@ -23,7 +23,7 @@ from bench.report import ROOT, commit
 
 Report = dict[str, Any]
 """`benchmark`; `commit`, `arguments` and `figures`, or `failed`: why there are none, with the
-`status` of its process if it was run."""
+`status` of its process if it was run; or figures and `status`, if they are not as required."""
 
 LOG_LINES = 3
 """Last lines of a failed benchmark that are kept."""
@@ -151,7 +151,7 @@ def _measured(name: str, arguments: tuple[str, ...], path: Path) -> Report:
     log = path.with_suffix(".log")
     with log.open("w") as lines:
         done = subprocess.run(command, cwd=ROOT, stdout=lines, stderr=lines, check=False)
-    if done.returncode:
+    if not path.exists():
         last = " ".join(log.read_text().split("\n")[-LOG_LINES - 1 :]).strip()
         return {"failed": f"it failed: {last}", "status": done.returncode}
     made = json.loads(path.read_text())
@@ -161,5 +161,7 @@ def _measured(name: str, arguments: tuple[str, ...], path: Path) -> Report:
         "machine": made["machine"],
         "figures": made["figures"],
     }
+    if done.returncode:
+        report["status"] = done.returncode
     path.write_text(json.dumps(report, indent=2) + "\n")
     return report

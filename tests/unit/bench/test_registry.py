@@ -84,6 +84,23 @@ def test_run_writes_the_report_and_prints_the_figures(
     assert trial.__doc__ == "A trial."
 
 
+@pytest.mark.usefixtures("nothing_else")
+def test_a_run_whose_results_are_wrong_is_written_and_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @benchmark("wrong")
+    def wrong(_: Settings) -> Mapping[str, float]:
+        """A trial."""
+        return {"q0.correct": 0.0, "q1.correct": 1.0, "equal": 1.0, "violations": 2.0}
+
+    assert wrong.__doc__
+    monkeypatch.setattr("bench.__main__.ROOT", tmp_path)
+    done = CliRunner().invoke(application, ["run", "wrong"])
+    assert done.exit_code == 1
+    assert done.stderr == "error: q0.correct is 0, not 1; violations is 2, not 0\n"
+    assert (tmp_path / "build/bench/wrong/wrong.json").exists()
+
+
 def test_unknown_benchmark_exits_with_2_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
