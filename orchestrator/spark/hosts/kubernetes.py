@@ -140,6 +140,9 @@ def kubernetes_settings(pod: DriverPod) -> dict[str, str]:
         # The watch does not say that a pod ended which was removed by force: the list does, which
         # Spark would ask for every 30 s.
         "spark.kubernetes.executor.apiPollingInterval": POLLED_EVERY,
+        # A driver that gets no response ends, and its application is away until it starts anew.
+        "spark.kubernetes.driver.connectionTimeout": str(round(1000 * TIMEOUT_S)),
+        "spark.kubernetes.driver.requestTimeout": str(round(1000 * TIMEOUT_S)),
         "spark.executor.maxNumFailures": str(MOST_FAILURES),
         "spark.driver.host": pod.address,
         "spark.driver.bindAddress": pod.address,

@@ -84,6 +84,8 @@ def test_nothing_of_spark_takes_the_place_of_what_comes_before_a_pods_end() -> N
 
 def test_spark_asks_for_pods_that_no_event_told_of_sooner_than_by_itself() -> None:
     assert settings()["spark.kubernetes.executor.apiPollingInterval"] == "5s"
+    assert settings()["spark.kubernetes.driver.connectionTimeout"] == "30000"
+    assert settings()["spark.kubernetes.driver.requestTimeout"] == "30000"
 
 
 def test_spark_never_gives_up_replacing_executors() -> None:
