@@ -39,10 +39,10 @@ class SavedCluster:
     Attributes
     ----------
     folder
-        Of the checkpoints.
+        Of the checkpoints, or its URI.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | str) -> None:
         self.folder = str(folder)
         self.cluster = ObedientCluster()
         self.store = self.cluster.store

@@ -20,24 +20,31 @@ from pathlib import Path
 from pyarrow import fs
 
 from orchestrator.checkpoints.checkpoint_file import CheckpointRefused
+from orchestrator.checkpoints.remote_folder import check_uri, fault_of, steady
 from orchestrator.folders import path_part, private_folder, sync
 
 SUFFIX = ".checkpoint"
 
+LOCAL = "file://"
+"""What the URI of a folder on a disk begins with."""
+
+
+class FolderUnreachable(CheckpointRefused):
+    """A server does not give a checkpoint now, and may do so later."""
+
 
 def checked_folder(folder: str) -> str:
-    """The folder or URI, if checkpoints could be kept there.
+    """The folder or URI, if checkpoints could be kept there. Asks no server.
 
     Raises
     ------
+    SecretInUri
+        The URI holds credentials.
     ValueError
         No file system is known for the URI; says why.
     """
     if "://" in folder:
-        try:
-            fs.FileSystem.from_uri(folder)
-        except Exception as error:  # noqa: BLE001  Each file system has errors of its own.
-            raise ValueError(str(error)) from None
+        check_uri(folder)
     return folder
 
 
@@ -52,13 +59,13 @@ class CheckpointFolder:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._remote: fs.FileSystem | None = None
         self._path = folder
         self._is_made = False
-        if "://" in folder:
-            found, self._path = fs.FileSystem.from_uri(folder)
-            if not isinstance(found, fs.LocalFileSystem):
-                self._remote = found
+        self._opened: fs.FileSystem | None = None
+        self._made: set[str] = set()
+        """Folders below it that were made in a remote file system."""
+        if folder.startswith(LOCAL):
+            _, self._path = fs.FileSystem.from_uri(folder)
 
     def write(self, key: str, name: str, parts: Iterable[bytes]) -> int:
         """Keep a checkpoint under a name; returns its size.
@@ -69,8 +76,8 @@ class CheckpointFolder:
             The folder does not take it. Nothing is left of it.
         """
         try:
-            if self._remote is not None:
-                return self._write_object(self._remote, key, name, parts)
+            if (remote := self._remote()) is not None:
+                return self._write_object(remote, key, name, parts)
             return self._write_file(key, name, parts)
         except OSError as error:
             raise CheckpointRefused(self._unwritable(error)) from error
@@ -80,18 +87,25 @@ class CheckpointFolder:
 
         Raises
         ------
+        FolderUnreachable
+            The server of the folder does not give it now.
         CheckpointRefused
             It is not there, or cannot be read.
         """
         try:
-            if self._remote is not None:
-                with self._remote.open_input_stream(self._object(key, name)) as stream:
+            if (remote := self._remote()) is not None:
+                with remote.open_input_stream(self._object(key, name)) as stream:
                     return stream.read()
             return self._file(key, name).read_bytes()
         except FileNotFoundError:
             raise CheckpointRefused(f"is not in {self.folder}") from None
         except OSError as error:
-            raise CheckpointRefused(f"cannot be read: {error}") from error
+            why = "cannot be read: "
+            if not self._is_remote:
+                raise CheckpointRefused(f"{why}{error}") from error
+            fault = fault_of(error)
+            why += steady(error) if fault is None else f"the folder {self.folder} {fault}"
+            raise FolderUnreachable(why) from error
 
     def put(self, key: str, name: str, content: bytes) -> None:
         """As `write`, of a content that is there as a whole."""
@@ -103,7 +117,7 @@ class CheckpointFolder:
         for at, name in [*self._all()]:
             if at == key:
                 self._remove(key, name)
-        if self._remote is None:
+        if not self._is_remote:
             with contextlib.suppress(FileNotFoundError):
                 (Path(self._path) / path_part(key)).rmdir()
 
@@ -116,9 +130,9 @@ class CheckpointFolder:
         return {key: sorted(names) for key, names in found.items()}
 
     def _all(self) -> Iterator[tuple[str, str]]:
-        if self._remote is not None:
+        if (remote := self._remote()) is not None:
             selector = fs.FileSelector(self._path, recursive=True, allow_not_found=True)
-            for each in self._remote.get_file_info(selector):
+            for each in remote.get_file_info(selector):
                 if each.is_file:
                     yield each.path.split("/")[-2], each.base_name
             return
@@ -130,18 +144,28 @@ class CheckpointFolder:
     def delete(self, key: str, name: str) -> None:
         """Keep a checkpoint no longer; one that is not there is no error. Raises `OSError`."""
         with contextlib.suppress(FileNotFoundError):
-            if self._remote is not None:
-                self._remote.delete_file(self._object(key, name))
+            if (remote := self._remote()) is not None:
+                remote.delete_file(self._object(key, name))
             else:
                 self._file(key, name).unlink()
 
     def _remove(self, key: str, name: str) -> None:
         """Remove a file of any name, such as one that was never written as a whole."""
         with contextlib.suppress(FileNotFoundError):
-            if self._remote is not None:
-                self._remote.delete_file(f"{self._path}/{path_part(key)}/{name}")
+            if (remote := self._remote()) is not None:
+                remote.delete_file(f"{self._path}/{path_part(key)}/{name}")
             else:
                 (Path(self._path) / path_part(key) / name).unlink()
+
+    @property
+    def _is_remote(self) -> bool:
+        return "://" in self.folder and not self.folder.startswith(LOCAL)
+
+    def _remote(self) -> fs.FileSystem | None:
+        """The file system of a URI, which may have to ask a server before it is known."""
+        if self._is_remote and self._opened is None:
+            self._opened, self._path = fs.FileSystem.from_uri(self.folder)
+        return self._opened
 
     def _file(self, key: str, name: str) -> Path:
         return Path(self._path) / path_part(key) / path_part(name)
@@ -178,7 +202,10 @@ class CheckpointFolder:
         self, remote: fs.FileSystem, key: str, name: str, parts: Iterable[bytes]
     ) -> int:
         path = self._object(key, name)
-        remote.create_dir(path.rpartition("/")[0], recursive=True)
+        folder = path.rpartition("/")[0]
+        if folder not in self._made:
+            remote.create_dir(folder, recursive=True)
+            self._made.add(folder)
         # A stream that is closed early would leave part of the object: it is collected first.
         content = b"".join(parts)
         with remote.open_output_stream(path) as stream:
@@ -195,5 +222,7 @@ class CheckpointFolder:
             errno.ENOENT: "is gone. Bring it back, or mount it again",
             errno.ENOTDIR: "is no folder",
             errno.ESTALE: "is gone: its file system was unmounted. Mount it again",
-        }.get(error.errno or 0, f"takes no checkpoint: {error}")
+        }.get(error.errno or 0)
+        if why is None:
+            why = fault_of(error) or f"takes no checkpoint: {steady(error)}"
         return f"the folder of checkpoints, {self.folder}, {why}"

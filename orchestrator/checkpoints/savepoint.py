@@ -78,6 +78,13 @@ class KeptFiles:
         return self._folder.read(self._name, file)
 
 
+def kept_at(uri: str) -> KeptFiles:
+    """Those of a savepoint by its URI, which `KeptFiles.where` is."""
+    path, question, options = uri.partition("?")
+    folder, _, name = path.rstrip("/").rpartition("/")
+    return KeptFiles(folder + question + options, name)
+
+
 class ExportedFiles:
     """Those of a savepoint that was exported as a folder or as a tar file."""
 

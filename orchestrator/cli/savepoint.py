@@ -138,8 +138,9 @@ def details(savepoint: SavepointStatus) -> RenderableType:
         for fragment, why in savepoint.left_out.items()
     ]
     if savepoint.state == "kept":
-        at_hand = savepoint.folder.startswith("/")
-        path = f"{savepoint.folder}/{savepoint.name}" if at_hand else savepoint.name
+        folder, question, options = savepoint.folder.partition("?")
+        path = f"{folder}/{savepoint.name}{question}{options}" if folder else savepoint.name
+        path = f"'{path}'" if question else path
         begin = f"vivace up -f CLUSTER.yaml --data NEW-FOLDER --from {path}"
         shown += ["", f"Next: `{begin}` begins there."]
     return Group(*shown)

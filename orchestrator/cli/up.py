@@ -39,7 +39,7 @@ def command(
         str | None,
         Option(
             "--from",
-            help="A savepoint to go on from: its folder, what `vivace savepoint export` has "
+            help="A savepoint to go on from: its folder or URI, what `vivace savepoint export` has "
             "written, or its name in the folder of `state`.",
             metavar="SAVEPOINT",
         ),

@@ -22,7 +22,14 @@ import msgspec
 
 from orchestrator.checkpoints.checkpoint_file import CheckpointRefused, write
 from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder
-from orchestrator.checkpoints.savepoint import ExportedFiles, KeptFiles, Savepoint, savepoints_of
+from orchestrator.checkpoints.remote_folder import NO_KEYS, SecretInUri, check_uri
+from orchestrator.checkpoints.savepoint import (
+    ExportedFiles,
+    KeptFiles,
+    Savepoint,
+    kept_at,
+    savepoints_of,
+)
 from orchestrator.checkpoints.savepoint_index import SavedFragment, SavepointIndex
 from orchestrator.control.observe.dataflow import Dataflow, sound_dataflow
 from orchestrator.control.savepoint_work import Folders
@@ -101,7 +108,7 @@ class RestoreObstacle:
 
 
 def find_savepoint(named: str, state: StateSpec | None) -> Savepoint:
-    """A savepoint by its path, or by its name in a folder of checkpoints.
+    """A savepoint by its path or URI, or by its name in a folder of checkpoints.
 
     Raises
     ------
@@ -110,12 +117,17 @@ def find_savepoint(named: str, state: StateSpec | None) -> Savepoint:
     """
     path = Path(named)
     try:
+        if "://" in named:
+            check_uri(named)
+            return Savepoint(kept_at(named))
         if path.exists():
             return Savepoint(ExportedFiles(path.absolute()))
         if "/" in named or state is None:
             problem = "is neither a folder nor a file"
             raise InvalidInput("command line", OPTION, named, problem, WHERE)
         return Savepoint(KeptFiles(savepoints_of(state.folder).folder, named))
+    except SecretInUri as secret:
+        raise InvalidInput("command line", OPTION, secret.shown, str(secret), NO_KEYS) from None
     except (CheckpointRefused, ValueError) as refused:
         problem = f"is no savepoint: {refused}"
         raise InvalidInput("command line", OPTION, named, problem, WHERE) from None

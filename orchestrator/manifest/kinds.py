@@ -14,8 +14,10 @@ import msgspec
 
 from foundation.suggestions import nearest
 from orchestrator.checkpoints.checkpoint_folder import checked_folder
+from orchestrator.checkpoints.remote_folder import NO_KEYS, SecretInUri
 from orchestrator.documents.document import Field, Options, Section, slug
 from orchestrator.documents.units import memory_bytes, rate_bytes_s, servers
+from orchestrator.errors import InvalidInput
 from orchestrator.manifest.cpu import read_scaling
 from orchestrator.manifest.query_kind import read_batching, read_query
 from orchestrator.manifest.stream_kind import read_stream
@@ -258,6 +260,8 @@ def _folder(field: Field) -> str:
     """A folder, or the URI of one. `vivace up` takes a path without a first `/` as its data's."""
     try:
         return checked_folder(field.text())
+    except SecretInUri as secret:
+        raise InvalidInput(field.where, field.name, secret.shown, str(secret), NO_KEYS) from None
     except ValueError as error:
         field.refuse(
             f"leads to no file system: {error}", "Write a path, or a URI such as s3://bucket/path."

@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from orchestrator.checkpoints.checkpoint_file import CheckpointHead, CheckpointRefused, read, write
-from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder
+from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder, FolderUnreachable
 from orchestrator.checkpoints.savepoint import savepoints_of
 from orchestrator.edges.sources.driver import save_nowhere
 from orchestrator.host.core.events import (
@@ -38,6 +38,12 @@ RESTS = 4
 """How many times as long as encoding a piece took, the thread rests before the next one."""
 
 LONGEST_REST_S = 0.05
+
+UNREACHABLE_S = 100.0
+"""How long a checkpoint is asked for that its server does not give: without it, state is lost. Less
+than the core waits for it (`orchestrator.host.core.checkpoints.READING_US`)."""
+
+ASK_AGAIN_S = 1.0
 
 NOWHERE = "cannot be kept or read: the cluster has no folder of checkpoints"
 
@@ -203,7 +209,7 @@ class CheckpointThreads:
         try:
             if self._folder is None:
                 raise CheckpointRefused(NOWHERE)
-            content = self._folder.read(f"{command.query}.{fragment}", name)
+            content = _read_patiently(self._folder, f"{command.query}.{fragment}", name)
             frames = frames_of(command, content, self._settings)
         except CheckpointRefused as refused:
             self._tell(CheckpointUnreadable(fragment=fragment, name=name, why=str(refused)))
@@ -213,6 +219,19 @@ class CheckpointThreads:
             self._tell(CheckpointUnreadable(fragment=fragment, name=name, why=why))
         else:
             self._tell(FramesRead(fragment=fragment, name=name, frames=frames))
+
+
+def _read_patiently(folder: CheckpointFolder, key: str, name: str) -> bytes:
+    """As `CheckpointFolder.read`, which is tried again while its server is away."""
+    until_s = time.monotonic() + UNREACHABLE_S
+    while True:
+        try:
+            return folder.read(key, name)
+        except FolderUnreachable as unreachable:
+            if time.monotonic() >= until_s:
+                raise
+            _log.warning("checkpoint %s of %s %s", name, key, unreachable)
+            time.sleep(ASK_AGAIN_S)
 
 
 def _resting(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -45,6 +45,13 @@ def test_the_hint_names_what_another_cluster_finds(tmp_path: Path) -> None:
     assert find_savepoint(hint, None).index == savepoint.index
 
 
-@pytest.mark.parametrize("folder", ["", "s3://bucket/state/savepoints"])
-def test_it_is_the_name_where_there_is_no_path(folder: str) -> None:
-    assert hinted(folder) == "before"
+@pytest.mark.parametrize(
+    ("folder", "hint"),
+    [
+        ("", "before"),
+        ("s3://bucket/state/savepoints", "s3://bucket/state/savepoints/before"),
+        ("s3://b/savepoints?scheme=http", "'s3://b/savepoints/before?scheme=http'"),
+    ],
+)
+def test_it_is_the_uri_where_there_is_no_path(folder: str, hint: str) -> None:
+    assert hinted(folder) == hint

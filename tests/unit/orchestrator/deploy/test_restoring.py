@@ -157,6 +157,8 @@ def test_what_was_named_is_found_or_the_message_says_where_it_was_looked_for(
     copy = tmp_path / "copy.tar"
     savepoint.export(copy, lambda _: None)
     assert find_savepoint(str(copy), None).index == savepoint.index
+    with pytest.raises(InvalidInput, match="'s3://…@bucket/name' holds credentials"):
+        find_savepoint("s3://id:hidden@bucket/name", None)
     with pytest.raises(InvalidInput, match="'nothing' is neither a folder nor a file"):
         find_savepoint("nothing", None)
     with pytest.raises(InvalidInput, match="savepoints/nothing: index"):

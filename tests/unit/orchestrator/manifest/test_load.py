@@ -271,6 +271,21 @@ def test_a_cluster_and_a_query_choose_how_input_is_batched(folder: Path) -> None
     assert manifests.queries[0].record.batching == "bts-8"
 
 
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("s4://bucket/path", "'s4://bucket/path' leads to no file system: Unrecognized"),
+        ("s3:///path", "'s3:///path' leads to no file system: it names no bucket. Write a path"),
+        ("s3://id:hid/3en@bucket", "'s3://…@bucket' holds credentials, .* Leave them out: "),
+    ],
+)
+def test_checkpoints_are_kept_where_a_uri_leads_to(folder: Path, uri: str, told: str) -> None:
+    where = r"all\.yaml:\d+: Cluster \S+: state\.folder: "
+    with pytest.raises(InvalidInput, match=where + told) as refused:
+        changed(folder, ("heartbeat: 20 ms", f'state: {{folder: "{uri}"}}'))
+    assert "3en" not in str(refused.value)
+
+
 def test_a_cluster_may_choose_the_papers_methods(folder: Path) -> None:
     assert read(folder).placement.method is Method.VIVACE
     manifests = changed(folder, ("heartbeat: 20 ms", "placement: {method: paper}"))

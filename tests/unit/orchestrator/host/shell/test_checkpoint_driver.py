@@ -67,7 +67,7 @@ READS = ReadCheckpoint(query="q", fragment="f", programs=("abc",), name="7-1000-
 
 
 class Driver:
-    def __init__(self, folder: Path, cluster_id: str = "5ea") -> None:
+    def __init__(self, folder: Path | str, cluster_id: str = "5ea") -> None:
         self.woken = threading.Event()
         settings = ClusterRecord(
             name="sea", id=cluster_id, delays_ms={}, state=StateSpec(folder=str(folder))
