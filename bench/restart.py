@@ -50,7 +50,7 @@ KEYS, QUICK_KEYS = 1_000_000, 100_000
 FILL = 20_000
 """Tuples of a batch by which every key gets its first one; fewer than there are keys."""
 
-KILLS, QUICK_KILLS = 10, 2
+KILLS, QUICK_KILLS = 10, 3
 FLOWS_S = 2.0, 8.0
 """A kill comes so long after results flow again."""
 
