@@ -38,8 +38,9 @@ analysis for real-time systems with EDF scheduling*, IEEE Transactions on Comput
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 ROUNDING_MS = 1e-6
 """Sums of durations differ by less, whatever their order."""
@@ -52,6 +53,9 @@ MOST_LOOKED_AT = 200_000
 
 MOST_STEPS = 10_000
 """Most steps of an iteration; more are needed only next to a utilisation of 1."""
+
+MOST_PARTS = 10_000
+"""Into how many parts of a millisecond a period is rounded at most."""
 
 TRIED_OFFSETS = 16
 """Into how many parts a period is divided for proposals of offsets."""
@@ -146,16 +150,16 @@ def overrun(tasks: Sequence[Recurring], blocking_ms: float) -> Overrun | None:
 
 
 def offsets(
-    tasks: Sequence[Recurring], names: Sequence[str], blocking_ms: float
+    tasks: Sequence[Recurring], steps_ms: Mapping[str, float], blocking_ms: float
 ) -> dict[str, float]:
     """An offset with which one of some tasks lets all be in time; empty: none was found.
 
     Parameters
     ----------
-    names
-        The tasks whose offset may be chosen.
+    steps_ms
+        The tasks whose offset may be chosen, and of what it has to be a multiple, ms; > 0.
     """
-    for name in names:
+    for name, step_ms in steps_ms.items():
         (own,) = [task for task in tasks if task.name == name and task.clock is not None] or [None]
         if own is None:
             continue
@@ -163,8 +167,8 @@ def offsets(
         # Halves first, then quarters: far from the releases that are there.
         parts = sorted(range(1, TRIED_OFFSETS), key=lambda k: (-math.gcd(k, TRIED_OFFSETS), k))
         for part in parts:
-            offset_ms = math.floor(own.offset_ms + part * own.period_ms / TRIED_OFFSETS)
-            moved = replace(own, offset_ms=offset_ms % own.period_ms)
+            offset_ms = (own.offset_ms + part * own.period_ms / TRIED_OFFSETS) % own.period_ms
+            moved = replace(own, offset_ms=math.floor(offset_ms / step_ms) * step_ms)
             if overrun([*others, moved], blocking_ms) is None:
                 return {name: moved.offset_ms}
     return {}
@@ -273,21 +277,25 @@ def _apart(tasks: Sequence[Recurring], clock: str, blocking_ms: float) -> bool:
     return True
 
 
-def _hyperperiod_us(tasks: Sequence[Recurring]) -> int:
-    """After how long releases repeat, with periods as whole µs."""
-    return math.lcm(*(max(round(task.period_ms * 1000), 1) for task in tasks))
+def _hyperperiod_ms(tasks: Sequence[Recurring]) -> float:
+    """After how long releases repeat. Periods are fractions: a replay at 60 times its speed has
+    thirds of a millisecond."""
+    least = Fraction(1, MOST_PARTS)
+    periods = [max(Fraction(task.period_ms).limit_denominator(MOST_PARTS), least) for task in tasks]
+    parts = math.lcm(*(period.denominator for period in periods))
+    return math.lcm(*(int(period * parts) for period in periods)) / parts
 
 
 def _looked_at(offset: Sequence[Recurring], others: Sequence[Recurring], longest_ms: float) -> bool:
     """Whether there are few enough deadlines to look at."""
-    begins = sum(_hyperperiod_us(offset) / 1000 / task.period_ms for task in offset)
+    begins = sum(_hyperperiod_ms(offset) / task.period_ms for task in offset)
     ends = sum(longest_ms / task.period_ms + 1 for task in (*offset, *others))
     return begins * ends <= MOST_LOOKED_AT
 
 
 def _releases(tasks: Sequence[Recurring]) -> list[float]:
     """All releases within a hyperperiod."""
-    length_ms = _hyperperiod_us(tasks) / 1000
+    length_ms = _hyperperiod_ms(tasks)
     found = {
         round(task.offset_ms % task.period_ms + k * task.period_ms, 6)
         for task in tasks

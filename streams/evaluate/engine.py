@@ -40,6 +40,7 @@ from streams.evaluate.stateless import Stateless
 from streams.evaluate.stepwise.incremental import Incremental
 from streams.plan.choice import EvaluationWay, way_of
 from streams.plan.program import FormerProgram, Program
+from streams.plan.revision import differs
 from streams.vectors.chunk import NO_WATERMARK, Chunk, ChunkError, Position, stream_schema
 from streams.vectors.state import (
     SavedInput,
@@ -217,9 +218,11 @@ class FragmentEngine:
 
     def _change(self) -> None:
         """Have the next program count."""
-        keeps = self._stages[self._at].keeps
+        before, keeps = self._program, self._stages[self._at].keeps
         self._at += 1
         self._program = self._stages[self._at].program
+        if keeps and not differs(before, self._program):
+            return
         if keeps and isinstance(self._evaluation, Showing):
             self._evaluation.show(*self._inner_program())
         else:

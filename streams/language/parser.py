@@ -90,6 +90,12 @@ LARGEST_INTEGER = 2**63 - 1
 MOST_DIGITS = 100
 """Of a number, zeros in front included."""
 
+MOST_LENGTH_MS = 10**15
+"""Of a length of time: with a timestamp added it is still one."""
+
+MOST_PERIOD_MS = 10**13
+"""Of a period: 100,000 of them are still a length of time (`streams.operators.releases`)."""
+
 REMEMBERED = 64
 """Texts that need not be parsed again: replicas come and go, and plans name the same statements."""
 
@@ -315,7 +321,7 @@ class _Builder(Transformer[Token, Any]):
         return {"ends_ms": self._length_ms(items, "ETIME", least=0)}
 
     def period(self, meta: Meta, items: list[Any]) -> dict[str, int]:
-        parts = {"period_ms": self._length_ms(items, "PERIOD")}
+        parts = {"period_ms": self._length_ms(items, "PERIOD", most_ms=MOST_PERIOD_MS)}
         for item in _clauses(items):
             parts.update(item)
         if parts.get("offset_ms", 0) >= parts["period_ms"]:
@@ -328,9 +334,15 @@ class _Builder(Transformer[Token, Any]):
     def importance(self, meta: Meta, items: list[Any]) -> dict[str, int]:
         return {"importance": self._whole(items[1], "IMPORTANCE", least=0)}
 
-    def _length_ms(self, items: list[Any], what: str, *, least: int = 1) -> int:
+    def _length_ms(
+        self, items: list[Any], what: str, *, least: int = 1, most_ms: int = MOST_LENGTH_MS
+    ) -> int:
         """A whole number and a unit of time after a word."""
-        return self._whole(items[1], what, least=least) * milliseconds[items[2].type]
+        length_ms = self._whole(items[1], what, least=least) * milliseconds[items[2].type]
+        if length_ms > most_ms:
+            days, at = most_ms // milliseconds["DAYS"], items[1].start_pos or 0
+            raise QueryError(self._text, at, f"{what} must be at most {days} DAYS")
+        return length_ms
 
     def _statement(
         self,
@@ -354,8 +366,7 @@ class _Builder(Transformer[Token, Any]):
     def delay(self, meta: Meta, items: list[Any]) -> StreamDelay:
         if _has(items, "NOW"):
             return StreamDelay(**_at(meta), duration_ms=None)
-        duration_ms = self._whole(items[1], "a delay") * milliseconds[items[2].type]
-        return StreamDelay(**_at(meta), duration_ms=duration_ms)
+        return StreamDelay(**_at(meta), duration_ms=self._length_ms(items, "a delay"))
 
     def loop(self, meta: Meta, items: list[Any]) -> Statement:
         numbers = [token for token in _only(items, Token) if token.type == "INT"]
@@ -506,10 +517,10 @@ class _Builder(Transformer[Token, Any]):
         return {"slide_rows": self._whole(items[1], "SLIDE")}
 
     def range(self, meta: Meta, items: list[Any]) -> dict[str, int]:
-        return {"range_ms": self._whole(items[1], "RANGE") * milliseconds[items[2].type]}
+        return {"range_ms": self._length_ms(items, "RANGE")}
 
     def slide(self, meta: Meta, items: list[Any]) -> dict[str, int]:
-        slide_ms = self._whole(items[1], "SLIDE") * milliseconds[items[2].type]
+        slide_ms = self._length_ms(items, "SLIDE")
         limits = {"slide_ms": slide_ms}
         for item in _clauses(items):
             limits.update(item)
@@ -519,14 +530,13 @@ class _Builder(Transformer[Token, Any]):
         return limits
 
     def offset(self, meta: Meta, items: list[Any]) -> dict[str, int]:
-        offset = self._whole(items[1], "OFFSET", least=0)
-        return {"offset_ms": offset * milliseconds[items[2].type]}
+        return {"offset_ms": self._length_ms(items, "OFFSET", least=0)}
 
     def zone(self, meta: Meta, items: list[Any]) -> dict[str, str]:
         return {"zone": _unquoted(items[-1])}
 
     def session(self, meta: Meta, items: list[Any]) -> dict[str, Any]:
-        gap_ms = self._whole(items[1], "SESSION") * milliseconds[items[2].type]
+        gap_ms = self._length_ms(items, "SESSION")
         return {"session_ms": gap_ms, "partition_by": _only(items, Column)}
 
     def window(self, meta: Meta, items: list[Any]) -> Window:

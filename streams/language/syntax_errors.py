@@ -53,7 +53,7 @@ SET_SIGNS = frozenset({"INTERSECT", "EXCEPT"})
 AFTER_NAMES = frozenset({",", ")", ".", ";", "=", "<", ">", "FROM", "AS"})
 """What follows a word that is meant as the name of a column."""
 
-RTSPEC_CLAUSES = ("STIME", "ETIME", "PERIOD", "DEADLINE", "IMPORTANCE")
+RTSPEC_CLAUSES = ("STIME", "ETIME", "PERIOD", "OFFSET", "DEADLINE", "IMPORTANCE")
 """In their order."""
 
 BEGINNINGS = frozenset({"CASE", "NOT", "DISTINCT"})

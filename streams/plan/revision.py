@@ -26,7 +26,10 @@ KEEPS_SHOWN_ROWS = "the newest rows of each key are kept as the SELECT list show
 
 
 def differs(before: Program, after: Program) -> bool:
-    """Whether a statement gives anything else than before, or is evaluated in another way."""
+    """Whether a statement gives anything else than before, or is evaluated in another way.
+
+    When it is evaluated makes no difference: DEADLINE and IMPORTANCE of a periodic one.
+    """
     return _bare(before) != _bare(after)
 
 
@@ -84,8 +87,12 @@ def why_anew(before: Program, after: Program) -> str | None:
 
 
 def _bare(program: Program) -> Program:
+    """A program but for its spelling, and for how urgent its releases are."""
     of = None if program.of is None else _bare(program.of)
-    return replace(program, text="", former=(), of=of)
+    releases = program.releases
+    if releases is not None:
+        releases = replace(releases, deadline_ms=None, importance=0)
+    return replace(program, text="", former=(), of=of, releases=releases)
 
 
 def _spelled(to_stream: ToStream) -> str:

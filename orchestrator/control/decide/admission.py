@@ -259,6 +259,7 @@ class _Applied:
                     made = placement(planning, plan)
                     for record in (*made.updated, *made.created):
                         planning.note(record)
+                    _check_overdue(planning, applied[name])
                     placements.append(made)
                     continue
                 if name in placed:

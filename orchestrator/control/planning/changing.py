@@ -35,6 +35,7 @@ from orchestrator.records import (
     RunningQueryRecord,
     StatementEffect,
 )
+from placement.deadline.recurring import ROUNDING_MS
 from placement.errors import PlacementError
 from placement.records import Plan
 from streams.language import parse
@@ -202,12 +203,14 @@ def place_changed(planning: Planning, query: str) -> tuple[Plan, dict[str, tuple
         kept.place(query)
         _feed_again(kept, query)
         _check(kept, query)
+        _check_releases(kept, query)
         plan = kept.evaluate(query)
     except PlacementError:
         anew = planning.fork()
         for each in anew.work.of(query):
             anew.running.pop(each.name, None)
         wanted = anew.place(query)
+        _check_releases(anew, query)
         # Late is better than never, until its replicas have moved.
         plan = planning.place(query, relaxed=True)
         places = {each.operator: (each.primary, each.secondary) for each in wanted.placements}
@@ -252,3 +255,12 @@ def _check(planning: Planning, query: str) -> None:
         there = planning.view.executors.keys() & set(nodes)
         if there and planning.running[fragment].primary not in there:
             raise _NotKept(f"{fragment} runs on {planning.running[fragment].primary}")
+
+
+def _check_releases(planning: Planning, query: str) -> None:
+    """Refuse places where a change makes releases late, or later than they are without it."""
+    if not planning.view.settings.admission or (late := planning.late_releases(query)) is None:
+        return
+    before = Planning.of(planning.view).late_releases(query)
+    if before is None or late.found.excess_ms > before.found.excess_ms + ROUNDING_MS:
+        raise late

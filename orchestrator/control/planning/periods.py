@@ -99,7 +99,12 @@ def check_periods(
         found = overrun(tasks, blocking_ms)
         if found is None:
             continue
-        movable = [task.name for task in tasks if task.clock is not None and task.name in own]
+        # Owners write whole milliseconds of event time.
+        movable = {
+            task.name: 1 / _speed(work, task.name, speeds)
+            for task in tasks
+            if task.clock is not None and task.name in own
+        }
         proposed = offsets(tasks, movable, blocking_ms)
         return PeriodsUnattainable(
             query=query,

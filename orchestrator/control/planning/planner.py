@@ -253,8 +253,12 @@ class Planning:
             How busy all places were without it.
         """
         refused = overload(before, self.places(), query, self.work)
-        if refused is not None or not any(each.releases for each in self.flow.fragments.values()):
-            return refused
+        return refused or self.late_releases(query)
+
+    def late_releases(self, query: str) -> PeriodsUnattainable | None:
+        """Which releases of periodic statements are late where a query runs; None: none is."""
+        if not any(each.releases for each in self.flow.fragments.values()):
+            return None
         speeds = {name: played_speed(stream) for name, stream in self.specs.items()}
         return check_periods(query, self.work, self.running, speeds)
 

@@ -135,7 +135,7 @@ def test_a_batch_and_work_at_any_time_count_beside_tasks_with_offsets(
 @settings(max_examples=100, deadline=None)
 @given(task_sets(clock="c"))
 def test_offsets_that_are_proposed_are_kept(tasks: list[Recurring]) -> None:
-    for name, offset_ms in offsets(tasks, [task.name for task in tasks], 0.0).items():
+    for name, offset_ms in offsets(tasks, {task.name: 1.0 for task in tasks}, 0.0).items():
         moved = [
             Recurring(
                 name=task.name,

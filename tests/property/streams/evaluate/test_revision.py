@@ -120,6 +120,28 @@ kept = {
         f"ISTREAM(SELECT k, count(*) AS n {SLIDING} UNION ALL SELECT k, i AS n FROM t [ROWS 2])",
         f"ISTREAM(SELECT k, count(*) AS n {SLIDING} UNION ALL SELECT k, -i AS n FROM t [ROWS 2])",
     ),
+    "the newest rows, as they were": (
+        "DSTREAM(SELECT k, i FROM s [PARTITION BY k ROWS 1])",
+        "DSTREAM(SELECT u.k AS k, u.i AS i FROM s [PARTITION BY k ROWS 1] AS u)",
+    ),
+    "rows that are shown, as they were": (
+        "RSTREAM(SELECT k, i FROM s [ROWS 3])",
+        "RSTREAM(SELECT  k,  i FROM s [ROWS 3])",
+    ),
+    "ranked rows, as they were": (
+        "RSTREAM(SELECT k, i FROM s [RANGE 4 MILLISECONDS SLIDE 2 MILLISECONDS] TOP 1 BY i)",
+        "RSTREAM(SELECT  k,  i FROM s [RANGE 4 MILLISECONDS SLIDE 2 MILLISECONDS] TOP 1 BY i)",
+    ),
+    "the deadline of releases": (
+        f"RSTREAM(SELECT k, sum(i) AS t {RANGED}) RTSPEC STIME 2 MILLISECONDS ETIME 9 "
+        "MILLISECONDS PERIOD 3 MILLISECONDS",
+        f"RSTREAM(SELECT k, sum(i) AS t {RANGED}) RTSPEC STIME 2 MILLISECONDS ETIME 9 "
+        "MILLISECONDS PERIOD 3 MILLISECONDS DEADLINE 1 SECOND",
+    ),
+    "the importance of releases": (
+        "RSTREAM(SELECT k, i FROM s [ROWS 3]) RTSPEC PERIOD 2 MILLISECONDS",
+        "RSTREAM(SELECT k, i FROM s [ROWS 3]) RTSPEC PERIOD 2 MILLISECONDS IMPORTANCE 7",
+    ),
 }
 """A statement before and after, of which the state is kept."""
 

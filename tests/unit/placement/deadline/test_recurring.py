@@ -69,7 +69,7 @@ def test_an_offset_is_proposed_where_a_clock_is_shared(
 ) -> None:
     tasks = [task("a", 6, 100, 10, clock="c"), task("b", 6, 100, 10, clock=clock)]
     assert overrun(tasks, 1.0) is not None
-    assert offsets(tasks, ["b"], 1.0) == proposed
+    assert offsets(tasks, {"b": 1.0}, 1.0) == proposed
 
 
 def test_offsets_of_many_incommensurable_periods_are_taken_to_coincide() -> None:

@@ -149,3 +149,22 @@ def test_a_loop_has_no_releases() -> None:
     )
     with pytest.raises(QueryError, match="q is part of a loop, which has no releases"):
         with_loops(parse(text), ["q"])
+
+
+@pytest.mark.parametrize("window", ["RANGE 2 SECONDS", "ROWS 2", "PARTITION BY k ROWS 1", "NOW"])
+def test_the_longest_period_is_evaluated_and_longer_ones_are_refused(window: str) -> None:
+    text = "SELECT k FROM s [{}] RTSPEC STIME 11574074 DAYS PERIOD {} DAYS"
+    s = [(1, "a", 1, 1.0, True), (2**53, "b", 1, 1.0, True)]
+    engine = FragmentEngine(program(text.format(window, 115_740)))
+    engine.offer("s", chunk(sensor, s, [1, 2**53]))
+    while engine.advance(9) is not None:
+        pass
+    other = FragmentEngine(program(text.format(window, 115_740)))
+    other.restore(engine.snapshot())
+    with pytest.raises(QueryError, match="PERIOD must be at most 115740 DAYS"):
+        program(text.format(window, 115_741))
+
+
+def test_the_clauses_are_told_in_their_order() -> None:
+    with pytest.raises(QueryError, match="STIME, ETIME, PERIOD, OFFSET, DEADLINE, IMPORTANCE"):
+        program("SELECT k FROM s [NOW] RTSPEC OFFSET 1 SECOND PERIOD 2 SECONDS")

@@ -176,6 +176,8 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, message: s
             "SELECT a FROM s [RANGE 5 MINUTES SLIDE 1 MINUTE OFFSET 9999999999999 SECONDS]",
             "OFFSET must be from 0 to 10^12, not 9999999999999",
         ),
+        ("SELECT a FROM s [RANGE 106751991168 DAYS]", "RANGE must be at most 11574074 DAYS"),
+        ("SELECT a FROM s [SESSION 11574075 DAYS]", "SESSION must be at most 11574074 DAYS"),
         ("SELECT CAST(a AS number) AS b FROM s [NOW]", "there is no type number; there is int,"),
         (
             "SELECT CAST(a AS Bool) AS b FROM s [NOW]",

@@ -182,3 +182,13 @@ def test_hosts_are_told_and_a_query_that_keeps_ends_it_as_long_as_it_is_there() 
     assert after["north"] is None
     assert after["south"] == limits["south"]
     assert paced(cluster) == {"south", "south_tracks"}
+
+
+def test_a_changed_query_that_drops_needs_such_a_deadline_too() -> None:
+    cluster, asked = ObedientCluster(), dropping(5000.0)
+    cluster.apply(asked)
+    cluster.settle()
+    with pytest.raises(Refused) as caught:
+        admit(cluster.view(), (), dropping(300.0).queries)
+    assert caught.value.field == "deadline"
+    admit(cluster.view(), (), dropping(4000.0).queries)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
 from orchestrator.control.decide.admission import Admission, admit
+from orchestrator.control.planning import planner
 from orchestrator.errors import Refused
-from orchestrator.manifest import QueryManifest, StreamManifest
+from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.records import Estimate, Processors
 from orchestrator.store.protocol import CLUSTER
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, query_manifest
@@ -160,3 +163,42 @@ def test_a_release_that_comes_often_leaves_no_time_for_long_work(
 def test_where_nothing_is_periodic_nothing_is_tested(cluster: ObedientCluster) -> None:
     cost_us = costing(cluster, 0.45)
     admitted(cluster, reports("both", "", "", cost_us=cost_us))
+
+
+def test_a_change_to_releases_that_leave_no_time_is_refused_and_one_back_is_not(
+    cluster: ObedientCluster,
+) -> None:
+    cost_us = costing(cluster, 0.45)
+    later = f"{PERIOD} OFFSET 50 MILLISECONDS"
+    found = reports("both", PERIOD, later, cost_us=cost_us)
+    cluster.apply(
+        Manifests(cluster=None, streams=tuple(with_bursts(BURST, BURST)), queries=(found,))
+    )
+    cluster.settle()
+    error = refusal(cluster, reports("both", PERIOD, PERIOD, cost_us=cost_us))
+    assert error.figures["node"] == NODE
+    admitted(cluster, reports("both", PERIOD, f"{later} IMPORTANCE 2", cost_us=cost_us))
+
+
+@pytest.mark.parametrize(
+    ("speed", "periods_ms", "helps"), [(0.5, (250, 61), False), (60, (6000, 12_000), True)]
+)
+def test_what_is_proposed_for_a_replay_is_admitted(
+    speed: float,
+    periods_ms: tuple[int, int],
+    helps: bool,
+    cluster: ObedientCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Offsets are whole milliseconds of event time: half a one, which would help, is none."""
+    monkeypatch.setattr(planner, "played_speed", lambda _: speed)
+    clauses = [f"RTSPEC PERIOD {each} MILLISECONDS" for each in periods_ms]
+    alone = reports("alone", clauses[0], cost_us=1.0, deadline_ms=46.0)
+    (created,) = admitted(cluster, alone).placements[0].created
+    cost_us = 0.45 * created.timing.sub_deadline_ms * 1000 / BURST
+    both = partial(reports, "both", cost_us=cost_us, deadline_ms=46.0)
+    figures = refusal(cluster, both(*clauses)).figures
+    assert ("offset_ms.both_0" in figures) is helps
+    if helps:
+        clauses[0] += f" OFFSET {figures['offset_ms.both_0']:g} MILLISECONDS"
+        admitted(cluster, both(*clauses))
