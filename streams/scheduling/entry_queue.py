@@ -67,8 +67,13 @@ class EntryQueue:
         """Drop the oldest tuples, as far as all take more memory; returns how many those were."""
         dropped = 0
         while self.size_bytes > most_bytes and self.tuples:
-            oldest = next(chunk for chunk in self._chunks if chunk.rows.num_rows)
-            dropped += self.drop_before(oldest.ingestion_times_us[-1] + 1)
+            # A clock that is corrected may have brought them in at earlier times than the others.
+            entered_us = 0
+            for chunk in self._chunks:
+                entered_us = max(entered_us, int(chunk.ingestion_times_us.max()))
+                if chunk.rows.num_rows:
+                    break
+            dropped += self.drop_before(entered_us + 1)
         return dropped
 
     def take(self, most_bytes: int | None = None) -> Chunk:

@@ -35,7 +35,6 @@ from orchestrator.records import (
     RunningQueryRecord,
     StatementEffect,
 )
-from placement.deadline.recurring import ROUNDING_MS
 from placement.errors import PlacementError
 from placement.records import Plan
 from streams.language import parse
@@ -261,6 +260,5 @@ def _check_releases(planning: Planning, query: str) -> None:
     """Refuse places where a change makes releases late, or later than they are without it."""
     if not planning.view.settings.admission or (late := planning.late_releases(query)) is None:
         return
-    before = Planning.of(planning.view).late_releases(query)
-    if before is None or late.found.excess_ms > before.found.excess_ms + ROUNDING_MS:
+    if late.is_worse_than(Planning.of(planning.view).late_releases(query)):
         raise late

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from orchestrator.control.planning.task import RunningFragment
 from orchestrator.control.planning.workload import FragmentWork, Workload, taken_by
-from placement.deadline.recurring import Overrun, Recurring, offsets, overrun
+from placement.deadline.recurring import ROUNDING_MS, Overrun, Recurring, offsets, overrun
 from placement.errors import PlacementError
 from streams.scheduling.cadence import batch_length_us
 
@@ -61,6 +61,10 @@ class PeriodsUnattainable(PlacementError):
     found: Overrun
     blocking_ms: float
     offsets_ms: Mapping[str, float]
+
+    def is_worse_than(self, before: PeriodsUnattainable | None) -> bool:
+        """Whether more is in excess than before; None: nothing was."""
+        return before is None or self.found.excess_ms > before.found.excess_ms + ROUNDING_MS
 
 
 def check_periods(

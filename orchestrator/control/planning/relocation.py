@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from orchestrator.control.planning.feeding import fed_timing
+from orchestrator.control.planning.periods import PeriodsUnattainable
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.replicas import standby_lag_ms
 from orchestrator.control.planning.sub_deadlines import (
@@ -105,6 +106,7 @@ def relocate(planning: Planning, key: str, primary: str, secondary: str) -> Relo
     queries = [record.query, *_reading(planning, name, record.query)]
     before, places = tuple(map(planning.evaluate, queries)), planning.places()
     old = _sub_deadlines(planning.task(record.query))
+    late = planning.late_releases(record.query)
     try:
         moved = replace(running[name], primary=primary, secondary=secondary)
         planning.running[name] = moved
@@ -118,6 +120,8 @@ def relocate(planning: Planning, key: str, primary: str, secondary: str) -> Relo
                 reason = f"it would overload {over.place.subject}: {over}"
                 raise MoveRefused(key, reason, Reason.CAPACITY)
         _retime(planning, name, after[0], was_kept=old is not None)
+        if planning.view.settings.admission:
+            _check_releases(planning, key, late)
     except Exception:
         planning.running = running
         raise
@@ -174,6 +178,13 @@ def _check_figures(key: str, before: Collection[Plan], after: Collection[Plan]) 
                 reason = f"recovery of {placed.operator} on {placed.secondary} would take "
                 reason += f"{ms:.1f} ms, the bound of query {new.query} is {bound_ms:g} ms"
                 raise MoveRefused(key, reason, Reason.RECOVERY_BOUND)
+
+
+def _check_releases(planning: Planning, key: str, before: PeriodsUnattainable | None) -> None:
+    """Refuse a move that makes releases of periodic statements late, or later than they are."""
+    late = planning.late_releases(planning.fragments[key].query)
+    if late is not None and late.is_worse_than(before):
+        raise MoveRefused(key, f"releases would be late: {late}", Reason.SUB_DEADLINES)
 
 
 def _sub_deadlines(task: QueryTask) -> tuple[DeadlineTask, SubDeadlines] | None:

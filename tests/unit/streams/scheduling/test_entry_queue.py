@@ -55,6 +55,14 @@ def test_the_oldest_go_until_the_others_fit() -> None:
     assert EntryQueue().drop_beyond(0) == 0
 
 
+def test_the_oldest_go_although_the_clock_was_set_back_meanwhile() -> None:
+    earlier = chunk(0, [(20, 2)])
+    queue = holding(chunk(0, [(10, 0)]))
+    queue.put(earlier.rows, earlier.watermarks_ms, earlier.ingestion_times_us - 15_000)
+    assert queue.drop_beyond(0) == 2
+    assert watermarks_ms(taken(queue)) == [20]
+
+
 def test_whole_timestamp_groups_are_taken() -> None:
     whole = chunk(0, [(10, 2), (20, 3), (30, 1)])
     queue = holding(whole)

@@ -9,9 +9,11 @@ import pytest
 
 from orchestrator.control.decide.admission import Admission, admit
 from orchestrator.control.planning import planner
+from orchestrator.control.planning.planner import Planning
+from orchestrator.control.planning.relocation import MoveRefused, relocate
 from orchestrator.errors import Refused
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
-from orchestrator.records import Estimate, Processors
+from orchestrator.records import Estimate, Processors, StreamRecord
 from orchestrator.store.protocol import CLUSTER
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, query_manifest
 
@@ -191,7 +193,11 @@ def test_what_is_proposed_for_a_replay_is_admitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Offsets are whole milliseconds of event time: half a one, which would help, is none."""
-    monkeypatch.setattr(planner, "played_speed", lambda _: speed)
+
+    def played_speed(_: StreamRecord) -> float:
+        return speed
+
+    monkeypatch.setattr(planner, "played_speed", played_speed)
     clauses = [f"RTSPEC PERIOD {each} MILLISECONDS" for each in periods_ms]
     alone = reports("alone", clauses[0], cost_us=1.0, deadline_ms=46.0)
     (created,) = admitted(cluster, alone).placements[0].created
@@ -202,3 +208,18 @@ def test_what_is_proposed_for_a_replay_is_admitted(
     if helps:
         clauses[0] += f" OFFSET {figures['offset_ms.both_0']:g} MILLISECONDS"
         admitted(cluster, both(*clauses))
+
+
+def test_no_move_makes_releases_late(cluster: ObedientCluster) -> None:
+    cost_us = costing(cluster, 0.45)
+    nodes = (NODE, EXECUTORS[1], EXECUTORS[2])
+    queries = tuple(reports(name, PERIOD, cost_us=cost_us, nodes=nodes) for name in ("one", "two"))
+    streams = tuple(with_bursts(BURST, BURST))
+    cluster.apply(Manifests(cluster=None, streams=streams, queries=queries))
+    cluster.settle()
+    planning = Planning.of(cluster.view())
+    there = {name: planning.running[f"{name}_0"].primary for name in ("one", "two")}
+    assert there["one"] != there["two"]
+    secondary = next(node for node in EXECUTORS if node != there["one"])
+    with pytest.raises(MoveRefused, match="releases would be late"):
+        relocate(planning, "two.two_0", there["one"], secondary)
