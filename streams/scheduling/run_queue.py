@@ -32,9 +32,9 @@ everything is late. Overdue work is therefore *deferred*: among primaries, those
 passed wait for those that can be in time, unless these stay in time even so. Of overdue ones the
 most important comes first; of equally important ones the least backlog, so that those that can
 catch up soon do. Nothing is dropped, and while nothing is overdue the order is that of EDF. So that
-nobody starves, overdue work gets `FLOOR` of the time in any case. (Adaptive batching, §3.3, drops
-overdue tuples. Two replicas would drop different ones; deferring changes only the order among
-tasks.)
+nobody starves, what has been overdue for longest gets `FLOOR` of the time in any case. (Adaptive
+batching, §3.3, drops overdue tuples. Two replicas would drop different ones; deferring changes only
+the order among tasks.)
 
 First come first served and ERTF treat primaries and secondaries alike.
 """
@@ -90,7 +90,7 @@ class Instance:
 
 
 FLOOR = 0.05
-"""Share of the time that overdue work gets while other work could be in time."""
+"""Share of the time that the longest overdue work gets while other work goes before it."""
 
 LEAST_PAID_US = 10_000
 """How much of that time is saved up before it is given: as long as the longest batch of a host."""
@@ -162,7 +162,7 @@ class RunQueue:
         self._standbys = _Urgent(self._waiting)
         self._popped_us = 0
         self._holds_back = self._pays = False
-        """Whether what runs now holds overdue work back, or is overdue work that was owed time."""
+        """Whether what runs now holds the longest overdue work back, or is that, and owed time."""
         self._owed_us = 0.0
         self._latest_us: float | None = None
         """Until when all primaries may wait and still be in time; None: not known any more."""
@@ -247,17 +247,17 @@ class RunQueue:
         """Of primaries, some of which are overdue: the one to run. Standbys wait meanwhile."""
         primaries = [each for each in self._waiting.values() if not each.standby]
         in_time = [each for each in primaries if each.deadline_us >= now_us]
-        least = min(
-            (each for each in primaries if each.deadline_us < now_us),
-            key=lambda one: (-one.importance, one.cost_us, *self._urgency(one)),
-        )
-        if least.cost_us <= _latest_us(in_time) - now_us:
-            return least
+        overdue = [each for each in primaries if each.deadline_us < now_us]
+        longest = min(overdue, key=self._urgency)
         if self._owed_us >= LEAST_PAID_US:
             self._pays = True
-            return least
-        self._holds_back = True
-        return min(in_time, key=self._urgency)
+            return longest
+        least = min(overdue, key=lambda one: (-one.importance, one.cost_us, *self._urgency(one)))
+        chosen = least
+        if least.cost_us > _latest_us(in_time) - now_us:
+            chosen = min(in_time, key=self._urgency)
+        self._holds_back = chosen is not longest
+        return chosen
 
     def _account(self, now_us: int) -> None:
         """Note how long what was chosen last has run, and what overdue work is owed by now."""

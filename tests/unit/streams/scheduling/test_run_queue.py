@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from streams.scheduling.run_queue import FLOOR, Instance, Policy, RunQueue
@@ -242,3 +244,27 @@ def test_overdue_work_gets_its_share_while_others_come_without_end() -> None:
         if chosen.task == "late":
             queue.put(chosen)
     assert ran_us["late"] / now_us == pytest.approx(FLOOR, rel=0.1)
+
+
+def test_no_overdue_work_starves_beside_less_of_it_or_more_important_one() -> None:
+    queue, now_us, ran = RunQueue(Policy.EDF), 1_000_000, Counter[str]()
+    runs_us = {"small": 1_000, "large": 10_000}
+    begun_us = dict.fromkeys(runs_us, 0)
+    for _ in range(10_000):
+        for task, cost_us in runs_us.items():
+            queue.put(
+                Instance(
+                    task=task,
+                    released_us=begun_us[task],
+                    deadline_us=begun_us[task],
+                    standby=False,
+                    cost_us=cost_us,
+                    importance=int(task == "small"),
+                )
+            )
+        chosen = queue.pop(now_us)
+        assert chosen is not None
+        ran[chosen.task] += runs_us[chosen.task]
+        begun_us[chosen.task] = now_us
+        now_us += runs_us[chosen.task]
+    assert ran["large"] / ran.total() == pytest.approx(FLOOR, rel=0.2)
