@@ -428,6 +428,11 @@ class Program:
         return replace(self, name=name, columns=columns, skips=True, of=self)
 
     @property
+    def shown_at(self) -> ReleasePlan | None:
+        """When results come, if at releases only: tuples that are left out are given at once."""
+        return self.releases if self.of is None else None
+
+    @property
     def bounded_reach_ms(self) -> int:
         """How long before a timestamp results depend on tuples, as far as time bounds that."""
         if self.loop is not None:

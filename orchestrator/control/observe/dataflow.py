@@ -117,7 +117,7 @@ class Fragment:
     is_loop
         Whether its statements read each other, so that it depends on all that has ever been.
     releases
-        When it shows its relation, if it is periodic.
+        When its results come, if at releases only.
     """
 
     query: str
@@ -450,7 +450,7 @@ def _in_order(
                 reach_ms=program.bounded_reach_ms,
                 keeps=program.keeps,
                 is_loop=program.loop is not None,
-                releases=program.releases,
+                releases=program.shown_at,
                 keeps_groups=not program.relations
                 and program.loop is None
                 and all(select.group is not None for select in program.selects),

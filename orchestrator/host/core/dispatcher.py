@@ -127,7 +127,7 @@ class _Task:
     rest_us
         How long its last rest was to be.
     releases
-        Of its last operator, if that is periodic.
+        Of its last operator, if that is periodic and nobody else reads the others' results.
     importance
         The greatest of its operators'.
     """
@@ -543,7 +543,10 @@ class Dispatcher:
             # While it rests, it is not behind.
             waits_ms *= STANDBY_LAGS[1]
         policy = self._replicas[operators[0]].assignment.batching or self._batching
-        periods = [self._replicas[name].replica.program.releases for name in operators]
+        here = [self._replicas[name] for name in operators]
+        periods = [each.replica.program.shown_at for each in here]
+        # Who else reads the results of another operator waits for them at any time.
+        alone = all(len(each.assignment.readers_ms) == 1 for each in here[:-1])
         return _Task(
             name=operators[0],
             operators=operators,
@@ -558,7 +561,7 @@ class Dispatcher:
             policy=self._measured if policy == MEASURED else self._policy_of(policy),
             policy_name=policy,
             # A standby has a lag, whatever its results show.
-            releases=None if deadline_ms is None else periods[-1],
+            releases=periods[-1] if alone and deadline_ms is not None else None,
             importance=max((each.importance for each in periods if each is not None), default=0),
         )
 

@@ -620,6 +620,29 @@ def test_the_deadline_of_a_release_counts_from_the_watermark_that_passes_it() ->
     assert host.steps() == ["other", "periodic"]
 
 
+@pytest.mark.parametrize(
+    "urgent",
+    [
+        # What it has rejected, it gives at once.
+        [structs.replace(fragment("a", real_time=PERIOD), rejected=True, skips=True)],
+        # Its sink waits for the first one's results, at any time.
+        [
+            fragment("a", readers_ms={"sink:a": 100.0, "b": 100.0}),
+            fragment("b", "a", real_time=PERIOD),
+        ],
+    ],
+)
+def test_results_that_come_at_any_time_are_due_between_releases(
+    urgent: list[FragmentAssignment],
+) -> None:
+    host = QuietHost(*urgent, fragment("other", "t", sub_deadline_ms=50.0))
+    host.arrive("s", chunk(0, [(1, 1)]))
+    host.steps()
+    host.arrive("t", chunk(0, [(2, 1)]))
+    host.arrive("s", chunk(1, [(2, 1)]))
+    assert host.steps() == [*(each.fragment for each in urgent), "other"]
+
+
 def test_only_releases_count_as_arrivals_that_can_be_late() -> None:
     host = QuietHost(fragment("a", sub_deadline_ms=5.0, real_time=PERIOD))
     host.arrive("s", chunk(0, [(1, 1)]))
