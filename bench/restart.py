@@ -10,7 +10,12 @@ Spark Structured Streaming is killed alike: it reads its own source of numbers, 
 key in windows.
 
 Resuming takes from the start of the first process to the first result of a number that came after
-the kill.
+the kill. Of that, `hosts` is the time until the last executor has joined, and `decided` the time
+until the leader has said from which checkpoints everything goes on. What is left is reading them,
+and what came since.
+
+The cost of checkpoints is taken on two clusters in turns, one that keeps none: their processor time
+for a tuple, to which throughput on a busy machine is in inverse proportion.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import psutil
@@ -54,8 +60,12 @@ KILLS, QUICK_KILLS = 10, 3
 FLOWS_S = 2.0, 8.0
 """A kill comes so long after results flow again."""
 
-COST_S, QUICK_COST_S = 60.0, 10.0
-"""Stretches in which the cluster's processor time is measured, with checkpoints and without."""
+COST_S = 30.0
+"""Stretches in which a cluster's processor time is measured: as long as the default interval, so
+that each has a checkpoint of every fragment."""
+
+COST_TURNS, QUICK_COST_TURNS = 4, 1
+"""Such stretches with checkpoints, and as many without, in turns."""
 
 WINDOW_MS = 200
 FILES = 4
@@ -98,12 +108,15 @@ class Restarts:
     """What was found of one system."""
 
     resume_s: list[float] = field(default_factory=list[float])
+    steps_s: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """Step of resuming → when it was done each time, after the start of the first process."""
     lost: int = 0
     repeated: int = 0
 
     def figures(self, system: str) -> Figures:
         """Flat figures."""
         return {
+            **{f"{system}.{name}_s_median": median(each) for name, each in self.steps_s.items()},
             f"{system}.resume_s_median": median(self.resume_s),
             f"{system}.resume_s_max": max(self.resume_s),
             f"{system}.kills": len(self.resume_s),
@@ -135,7 +148,8 @@ class Pusher:
             "numbers"
         )
         self._keys, self._fill = keys, keys if fill else 0
-        self._ends = threading.Event()
+        self._ends, self._goes_on = threading.Event(), threading.Event()
+        self._goes_on.set()
         self.acknowledged = 0
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._push, daemon=True)
@@ -147,6 +161,8 @@ class Pusher:
                 self._send(FILL)
             due_s = time.monotonic()
             while not self._ends.is_set():
+                if not self._goes_on.wait(LOOK_S):
+                    continue
                 self._send(BATCH)
                 # What could not be sent while the cluster was away is not sent faster later.
                 due_s = max(due_s + BATCH / TUPLES_PER_S, time.monotonic() - 1.0)
@@ -163,6 +179,14 @@ class Pusher:
         """Fail if the client has given up."""
         if self._failure is not None:
             raise VivaceError(f"nothing is pushed any more: {self._failure}")
+
+    def pause(self) -> None:
+        """Send nothing until `go_on`."""
+        self._goes_on.clear()
+
+    def go_on(self) -> None:
+        """Send again."""
+        self._goes_on.set()
 
     def end(self) -> int:
         """Stop; returns how many numbers were acknowledged."""
@@ -185,11 +209,16 @@ def _ours(folder: Path, settings: Settings) -> dict[str, float]:
             most_bytes = max(most_bytes, _size(cluster.data / "state"))
             retained_bytes = max(retained_bytes, _size(cluster.data / "archive" / "journal"))
             cluster.kill()
-            before, began_s = pusher.acknowledged, time.monotonic()
+            before, began_s, began_us = pusher.acknowledged, time.monotonic(), time.time() * 1e6
             starting = cluster.start()
             _await(lambda before=before: cluster.last() >= before, pusher.check)
             found.resume_s.append(time.monotonic() - began_s)
             cluster.await_start(starting)
+            steps_s = _steps_s(cluster.events(), began_us)
+            for name, step_s in steps_s.items():
+                found.steps_s.setdefault(name, []).append(step_s)
+            line = ", ".join(f"{name} {step_s:.1f} s" for name, step_s in steps_s.items())
+            settings.say(f"ours: {line}, resumed {found.resume_s[-1]:.1f} s")
         acknowledged = pusher.end()
         _await(lambda: cluster.last() >= acknowledged - 1, pusher.check)
         anew = [each for each in cluster.events() if each["kind"] in ("state lost", "input lost")]
@@ -205,6 +234,16 @@ def _ours(folder: Path, settings: Settings) -> dict[str, float]:
         "checkpoint.bytes": most_bytes,
         "retained.bytes": retained_bytes,
     }
+
+
+def _steps_s(events: list[dict[str, Any]], began_us: float) -> dict[str, float]:
+    """When the steps of resuming were done, by the history."""
+    steps = {"hosts": "node joined", "decided": "restored"}
+    times_us = {
+        name: [e["at_us"] for e in events if e["kind"] == kind and e["at_us"] > began_us]
+        for name, kind in steps.items()
+    }
+    return {name: (max(each) - began_us) / 1e6 for name, each in times_us.items() if each}
 
 
 def _judge(archive: Path, acknowledged: int, keys: int, found: Restarts) -> int:
@@ -237,20 +276,41 @@ def _column(rows: pa.Table | pa.RecordBatch, name: str) -> IntArray:
 def _cost_pct(folder: Path, settings: Settings) -> float:
     """By how much checkpoints at their default interval raise the cluster's processor time."""
     keys = QUICK_KEYS if settings.quick else KEYS
-    per_tuple: list[float] = []
-    for name in ("with", "without"):
-        # `up --data` keeps checkpoints without being asked; here one is never due.
-        every = "30 s" if name == "with" else "24 h"
-        with _cluster(folder / name, f"state: {{folder: state, every: {every}}}") as cluster:
-            pusher = Pusher(cluster.port, keys, fill=True)
-            _await(lambda c=cluster: c.last() >= keys, pusher.check)
-            settings.say(f"cost: {name} checkpoints")
-            before, began_s = pusher.acknowledged, cluster.processor_s()
-            time.sleep(QUICK_COST_S if settings.quick else COST_S)
-            taken_s = cluster.processor_s() - began_s
-            per_tuple.append(taken_s / (pusher.acknowledged - before))
-            pusher.end()
-    return 100 * (per_tuple[0] / per_tuple[1] - 1)
+    with contextlib.ExitStack() as stack:
+        # `up --data` keeps checkpoints without being asked; in the second cluster none is due.
+        measured: list[_Cost] = []
+        for name, every in (("with", "30 s"), ("without", "24 h")):
+            made = _cluster(folder / name, f"state: {{folder: state, every: {every}}}")
+            measured.append(_Cost(stack.enter_context(made), keys))
+        for turn in range(QUICK_COST_TURNS if settings.quick else COST_TURNS):
+            settings.say(f"cost: turn {turn + 1}")
+            # Who comes first may have it easier, or harder.
+            for each in measured if turn % 2 == 0 else reversed(measured):
+                each.measure()
+        for each in measured:
+            each.pusher.end()
+        with_s, without_s = (each.taken_s / each.tuples for each in measured)
+    return 100 * (with_s / without_s - 1)
+
+
+class _Cost:
+    """The processor time of a cluster that has all its keys, and gets tuples in its turns only."""
+
+    def __init__(self, cluster: _Cluster, keys: int) -> None:
+        self.cluster, self.pusher = cluster, Pusher(cluster.port, keys, fill=True)
+        self.taken_s, self.tuples = 0.0, 0
+        _await(lambda: cluster.last() >= keys, self.pusher.check)
+        self.pusher.pause()
+
+    def measure(self) -> None:
+        """Add a turn."""
+        before, taken_s = self.pusher.acknowledged, self.cluster.processor_s()
+        self.pusher.go_on()
+        time.sleep(COST_S)
+        self.pusher.pause()
+        _await(lambda: self.cluster.last() >= self.pusher.acknowledged - 1, self.pusher.check)
+        self.taken_s += self.cluster.processor_s() - taken_s
+        self.tuples += self.pusher.acknowledged - before
 
 
 class _Cluster:
@@ -277,7 +337,7 @@ class _Cluster:
         """End it."""
         self._vivace("down")
 
-    def events(self) -> list[dict[str, str]]:
+    def events(self) -> list[dict[str, Any]]:
         """Its history."""
         return json.loads(self._vivace("history", "--json", "--limit", "1000"))["history"]
 

@@ -118,6 +118,15 @@ class Subscribe(_Sent, frozen=True, kw_only=True):
         nothing; None: from the beginning of what is kept.
     number
         The answer names it. Requests to a producer have rising numbers, from 1 on.
+    first
+        The number of the first request that was the same as this one, and has had no answer; its
+        own if there was none. 0: the host does not say.
+    awaits
+        Whether to send nothing before the next request: every reader there has yet to read its
+        checkpoint, and would give up what comes meanwhile.
+    keeps
+        Whether to keep everything: some reader there has yet to read its checkpoint, and nobody
+        knows what it needs.
     """
 
     stream: Name
@@ -134,6 +143,9 @@ class Subscribe(_Sent, frozen=True, kw_only=True):
     columns: Columns | None = None
     begins: Beginning | None = None
     number: Number = 0
+    first: Number = 0
+    awaits: bool = False
+    keeps: bool = False
 
 
 class Subscribed(_Sent, frozen=True, kw_only=True):

@@ -191,10 +191,15 @@ class OutputLog:
         batch: int = EVERY_TUPLE,
         columns: Columns | None = None,
         now_us: int | None = None,
+        first: int = 0,
+        number: int = 0,
+        awaits: bool = False,
+        keeps: bool = False,
     ) -> Position:
         """Subscribe a host from `position` on, or from where output can be had if that is later.
 
-        A host that subscribes again is sent everything from there on again.
+        A host that subscribes again is sent everything from there on again, unless it repeats a
+        request that has been answered (`Subscriber.repeats`).
         """
         start = position or self._begins
         earliest = self.base
@@ -204,14 +209,20 @@ class OutputLog:
             start = earliest
         # What a host has received, and asks no more for, it has not acknowledged yet.
         known = self.subscribers.get(node)
+        if known is not None and known.repeats(start, first, number, awaits=awaits):
+            known.asked, known.heard_us = number, now_us
+            return start
         behind = known is not None and known.acknowledged.is_before(start)
         acknowledged = known.acknowledged if known is not None and behind else start
-        demanded = start if demands else None
+        if keeps:
+            acknowledged = min(acknowledged, self.base, key=_watermark_ms)
+        demanded = (acknowledged if keeps else start) if demands else None
         if known is not None and known.demanded is not None and demands:
             demanded = min(known.demanded, start, key=_watermark_ms)
         self.subscribers[node] = Subscriber(
             acknowledged=acknowledged,
             sent=start,
+            start=start,
             feed=feed,
             patient=patient,
             demanded=demanded,
@@ -220,6 +231,8 @@ class OutputLog:
             heard_us=now_us,
             batch=batch,
             columns=self._existing(columns),
+            asked=number,
+            awaits=awaits,
         )
         return start
 
@@ -387,7 +400,7 @@ class OutputLog:
     def take_unsent(self, node: str) -> list[Chunk]:
         """The chunks a subscriber has not been sent yet; they count as sent from now on."""
         subscriber = self.subscribers[node]
-        if self._rereadable and subscriber.sent.is_before(self.base):
+        if subscriber.awaits or (self._rereadable and subscriber.sent.is_before(self.base)):
             return []
         if not subscriber.sent.is_before(self.end) or self._withholds(subscriber):
             return []
@@ -422,6 +435,8 @@ class OutputLog:
         if not self._rereadable:
             return
         for node, subscriber in self.subscribers.items():
+            if subscriber.awaits:
+                continue
             if subscriber.sent.is_before(subscriber.acknowledged):
                 subscriber.sent = subscriber.acknowledged
             if subscriber.sent.is_before(self.retained):

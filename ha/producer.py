@@ -83,6 +83,10 @@ def subscribe(producer: Producer, node: str, request: Subscribe, now_us: int) ->
         batch=request.batch,
         columns=request.columns,
         now_us=now_us,
+        first=request.first,
+        number=request.number,
+        awaits=request.awaits,
+        keeps=request.keeps,
     )
     if known:
         producer.log.subscribers[node].furthest = request.furthest
@@ -177,7 +181,7 @@ def overdue_offer(producer: Producer, node: str, *, at_once: bool = False) -> Of
         end_ms = sent_ms if is_fed else subscriber.acknowledged.watermark_ms
     subscriber.ends_ms.append(end_ms)
     subscriber.sents_ms.append(sent_ms)
-    if not is_overdue or subscriber.heard_ms >= end_ms:
+    if subscriber.awaits or not is_overdue or subscriber.heard_ms >= end_ms:
         return None
     return Offer(
         generation=producer.generation,

@@ -61,10 +61,15 @@ class Subscriber:
         Whether it says in time that it has received what it was sent.
     is_away
         Whether the connection to it broke, and nothing has come from it since.
+    start, asked
+        From where on it was sent output, and the number of the request that was answered so.
+    awaits
+        As in `Subscribe`.
     """
 
     acknowledged: Position
     sent: Position
+    start: Position
     feed: bool = False
     patient: bool = False
     demanded: Position | None = None
@@ -85,6 +90,29 @@ class Subscriber:
     sents_ms: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_INTERVALS))
     is_reached: bool = True
     is_away: bool = False
+    asked: int = 0
+    awaits: bool = False
+
+    def repeats(self, start: Position, first: int, number: int, *, awaits: bool) -> bool:
+        """Whether a request is one that was answered already, and so has nothing to be sent again.
+
+        What was sent since is under way. If some of that was lost, the host finds a gap, or is
+        offered it.
+
+        Parameters
+        ----------
+        start
+            From where on the host would be sent output.
+        first, number, awaits
+            As in `Subscribe`.
+        """
+        return (
+            first <= self.asked < number
+            and self.start == start
+            and not start.is_before(self.acknowledged)
+            and self.awaits == awaits
+            and not self.is_away
+        )
 
     @property
     def heard_ms(self) -> int:

@@ -70,8 +70,8 @@ class ProducerLink:
     has_answered
         Whether it has answered since the newest reader came. It has then said where a reader
         begins that begins from nothing, and has nothing earlier for it.
-    asked
-        How many requests were sent.
+    asked, first
+        How many requests were sent, and from which of them on all were the same.
     least
         Responses to requests before this number say nothing about where a reader goes on.
     """
@@ -85,6 +85,7 @@ class ProducerLink:
     asked_from_start: bool = False
     has_answered: bool = False
     asked: int = 0
+    first: int = 0
     least: int = 0
 
     def ask_anew(self) -> None:
@@ -123,6 +124,8 @@ class Subscription:
         Whether producers keep output while this host is away.
     demands
         Tells whether a reader may hold the producers up now. A standby does once it takes over.
+    awaits
+        Tells whether a reader gives up all that comes now: it has yet to read its checkpoint.
     room_bytes
         How much the host takes beyond what its readers have processed.
     least_generation
@@ -153,6 +156,7 @@ class Subscription:
     columns: Columns | None = None
     patient: bool = False
     demands: Callable[[str], bool] = _never
+    awaits: Callable[[str], bool] = _never
     room_bytes: int = ANY_BYTES
     least_generation: int = 0
     received_bytes: int = 0
@@ -296,7 +300,7 @@ class Subscription:
         if not self.readers:
             return []
         return [
-            (node, self._ask(link, now_us))
+            (node, self._ask(link, now_us, repeats=link.asked_us is not None))
             for node, link in self._links.items()
             if link.start is None and (link.asked_us is None or now_us - link.asked_us >= RETRY_US)
         ]
@@ -319,6 +323,8 @@ class Subscription:
         self._note_confirmed()
         behind: list[str] = []
         for reader, cursor in self.readers.items():
+            if self.awaits(reader):
+                continue
             if cursor.position is None or (
                 cursor.provisional
                 and answer.generation == cursor.generation
@@ -626,23 +632,36 @@ class Subscription:
         """Whether `node` is the primary, as far as this host knows, or was asked to send."""
         return self._links[node].feed or node == next(iter(self._links))
 
-    def _ask(self, link: ProducerLink, now_us: int) -> Subscribe:
+    def _ask(self, link: ProducerLink, now_us: int, *, repeats: bool = False) -> Subscribe:
         """Subscribe at a producer, from where the reader that is furthest behind needs output.
 
         A producer that does not know this host yet takes that for acknowledged.
+
+        Parameters
+        ----------
+        repeats
+            Whether the last request has had no answer: one who has heard it need not send again
+            what it has sent since.
         """
         link.start, link.asked_us = None, now_us
         link.asked += 1
+        if not repeats:
+            link.first = link.asked
         self.confirmed = False
         self._moved_us = max(self._moved_us, now_us)
         if link.waits_since_us is None:
             link.waits_since_us = now_us
-        generations = {cursor.generation for cursor in self.readers.values()}
+        everybody = [*self._reached()]
+        # Who awaits its state asks once it has that.
+        asking = [each for each in everybody if not self.awaits(each[0])]
+        awaits, keeps = not asking, len(asking) < len(everybody)
+        asking = asking or everybody
+        generations = {cursor.generation for _, cursor, _ in asking}
         positions = [
             None
             if cursor.seeks and not link.has_answered
             else (reached if cursor.kept is None else cursor.kept)
-            for _, cursor, reached in self._reached()
+            for _, cursor, reached in asking
         ]
         for _, cursor, reached in self._reached():
             cursor.claim(reached)
@@ -668,6 +687,9 @@ class Subscription:
             columns=self.columns,
             begins=self._begins() if whole else None,
             number=link.asked,
+            first=link.first,
+            awaits=awaits,
+            keeps=keeps,
         )
 
     def _begins(self) -> Beginning | None:

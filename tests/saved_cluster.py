@@ -14,9 +14,11 @@ from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.savepoint_work import SavepointWork
 from orchestrator.records import (
     CheckpointsRecord,
+    Guarantee,
     SavepointPiece,
     SavepointRecord,
     SavepointState,
+    SourceSpec,
     StateSpec,
     StoredCheckpoint,
     StoredPosition,
@@ -25,6 +27,9 @@ from orchestrator.store.protocol import CHECKPOINTS, CLUSTER, SAVEPOINTS
 from tests.obedient_cluster import ObedientCluster, aircraft
 
 AT_US = 5_000_000
+
+READ_AGAIN = SourceSpec(driver="test", guarantee=Guarantee.REPLAYABLE, options={})
+"""A source that has for good what checkpoints need."""
 
 NEEDED = StoredPosition(next_seq=20, watermark_ms=2000)
 """Where the checkpoints stand in each input."""
@@ -36,21 +41,35 @@ REACHED = StoredPosition(next_seq=5, watermark_ms=2000)
 class SavedCluster:
     """The aircraft example, with a checkpoint of each fragment.
 
+    Parameters
+    ----------
+    manifest
+        As of the cluster.
+    source
+        Of its streams; None: what they have is read once.
+
     Attributes
     ----------
     folder
         Of the checkpoints, or its URI.
     """
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(
+        self, folder: Path | str, manifest: tuple[str, ...] = (), source: SourceSpec | None = None
+    ) -> None:
         self.folder = str(folder)
-        self.cluster = ObedientCluster()
+        self.cluster = ObedientCluster(manifest=manifest)
         self.store = self.cluster.store
         found = self.store.get(CLUSTER)
         assert found is not None
         settings = structs.replace(found.record, state=StateSpec(folder=self.folder), id="first")
         self.store.update(CLUSTER, settings, found.version)
-        self.cluster.apply(aircraft())
+        manifests = aircraft()
+        streams = tuple(
+            structs.replace(each, record=structs.replace(each.record, source=source))
+            for each in manifests.streams
+        )
+        self.cluster.apply(structs.replace(manifests, streams=streams))
         self.cluster.settle()
         self.leads = True
         self.work = SavepointWork(self.store, lambda: self.leads, now_us=lambda: AT_US)

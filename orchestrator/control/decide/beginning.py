@@ -3,7 +3,8 @@
 After a start the store tells of fragments whose hosts have ended with the former processes. They
 begin from nothing. If the leader did that as soon as two hosts are there, all of them would lie on
 these two. So it waits until the hosts of the manifest are there and have measured the network, or
-until no further host or measurement has come for a while.
+until no further host or measurement has come for a while. If everything can go on from checkpoints
+on the nodes that it ran on, nothing is placed, and nobody waits for measurements (`healing`).
 
 It does not wait once something runs, or has run under this leader: lost replicas are then replaced
 at once on the hosts that are left. Nor does it wait if nothing has ever run: an applied query is to
@@ -102,6 +103,8 @@ def begin_events(
         kind, detail = WAITS, str(lacking.now)
     elif lacking is None:
         kind, detail = BEGINS, "all hosts of the manifest are there and measured"
+    elif patient(lacking, now_us):
+        kind, detail = BEGINS, "all hosts of the manifest are there, and nothing needs a new place"
     else:
         kind, detail = BEGINS, f"nothing more came for {_patience_us(lacking.now) / 1e6:.0f} s: "
         detail += str(lacking.now)

@@ -24,7 +24,8 @@ Who changes a fragment's record, and when (C: coordinator, P: primary, S: second
                           C starts over, with a new generation: at once if both are known to be
                           dead (their nodes have new lives), else after the grace, since a process
                           may live on without its session. While the whole cluster begins, C
-                          waits for its hosts (`beginning`)
+                          waits for its hosts (`beginning`), and for their measurements unless
+                          everything can go on from checkpoints where it was
 
 A host that was out of reach may run a replica that was replaced meanwhile, and that may lack
 input. C has it stopped while P lives. If C would have to start over, it promotes that replica
@@ -61,6 +62,7 @@ from orchestrator.control.decide.placing import (
 from orchestrator.control.decide.resuming import Resumption
 from orchestrator.control.decide.undelivered import undelivered
 from orchestrator.control.observe.dataflow import InvalidQuery
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.records import (
     FragmentRecord,
     ReplicaId,
@@ -111,6 +113,8 @@ def heal(pending: PendingDecision, name: str) -> None:
         _promote(pending, record, successor)
     elif not view.begins:
         _begin_again(pending, record)
+    elif record.key not in pending.considered:
+        _go_on_in_place(pending)
 
 
 def kept(pending: PendingDecision) -> dict[str, set[str]]:
@@ -460,6 +464,35 @@ def _resume_all(pending: PendingDecision, lost: set[str], restarts: Restarts | N
             _go_back(pending, record, checkpoint)
 
 
+def _go_on_in_place(pending: PendingDecision) -> None:
+    """Have everything go on from checkpoints where it was, if it can, while the cluster begins.
+
+    Nothing is placed then, so nobody needs to wait until the network is measured.
+    """
+    view = pending.view
+    lost = {key for key, each in pending.fragments.items() if not (each.paused or each.stopped)}
+    pending.considered |= lost
+    if view.settings.state is None or view.incomplete is None or view.incomplete.now.absent:
+        return
+    resumption = Resumption(pending, {key: stored_of(pending, key) for key in pending.fragments})
+    chosen = resumption.of(lost)
+    if chosen.keys() != lost or not all(_is_back(view, pending.fragments[key]) for key in lost):
+        return
+    for key, checkpoint in chosen.items():
+        record = pending.fragments[key]
+        _resume_in_place(pending, record, checkpoint, record.restarts)
+
+
+def _is_back(view: ClusterView, record: FragmentRecord) -> bool:
+    """Whether the nodes of a fragment's replicas can be used again, each in a new process."""
+    usable = view.executors.keys() - view.closed
+    return not record.paused and all(
+        view.dead(each) and each.node in usable and not view.suspected(each.node)
+        for each in (record.primary, record.secondary)
+        if each is not None
+    )
+
+
 def _has_gone_back(
     pending: PendingDecision, record: FragmentRecord, checkpoint: StoredCheckpoint
 ) -> bool:
@@ -475,7 +508,11 @@ def _resume(
     checkpoint: StoredCheckpoint,
     restarts: Restarts | None,
 ) -> None:
-    """Place a lost fragment anew, and have it go on from a checkpoint in the same generation."""
+    """Have a lost fragment go on from a checkpoint in the same generation: where it was, or else
+    where it is placed now."""
+    if _is_back(pending.view, record):
+        _resume_in_place(pending, record, checkpoint, restarts)
+        return
     planning = pending.planning
     planning.running.pop(record.fragment, None)
     plan = plan_query(pending, record.query, relax=True)
@@ -500,6 +537,32 @@ def _resume(
         ended_ms=record.ended_ms,
         former=record.former,
         restart=record.restart,
+    )
+    _note_resumed(pending, record, checkpoint)
+
+
+def _resume_in_place(
+    pending: PendingDecision,
+    record: FragmentRecord,
+    checkpoint: StoredCheckpoint,
+    restarts: Restarts | None,
+) -> None:
+    """Have a fragment go on from a checkpoint on the nodes that it ran on, in new processes."""
+    view, epoch = pending.view, _newest_epoch(pending, record) + 1
+    detail = f"{_lost(pending, record)}; epoch {epoch} goes on from "
+    detail += f"{spelled(checkpoint, pending.now_us)}, on {record.primary.node} as before"
+    pending.change_fragment(
+        record,
+        "restored",
+        detail,
+        primary=view.replica(record.primary.node),
+        secondary=None if record.secondary is None else view.replica(record.secondary.node),
+        third=None,
+        took_over=None,
+        losses=(),
+        epoch=epoch,
+        restored=Restoration(epoch=epoch, checkpoint=checkpoint.name),
+        restarts=restarts,
     )
     _note_resumed(pending, record, checkpoint)
 

@@ -110,6 +110,8 @@ class InputProcessor:
             self._deliver(subscription, reader, now_us)
         backlog.add(data)
         for reader in subscription.readers:
+            if subscription.awaits(reader):
+                continue
             if backlog.holds(reader):
                 is_accepted = True
                 self.outbox.counters[_counted[Receipt.ACCEPTED]] += 1

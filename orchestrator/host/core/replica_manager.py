@@ -118,6 +118,11 @@ class ReplicaManager:
             return not self._observes and waits is Overflow.WAIT
         return hosted.replica.role is ReplicaRole.PRIMARY or hosted.restoring_us is not None
 
+    def _restores(self, reader: str) -> bool:
+        """Whether a reader here has yet to read its checkpoint."""
+        hosted = self.replicas.get(reader)
+        return hosted is not None and hosted.restoring_us is not None
+
     def batch(self, subscription: Subscription, now_us: int) -> int:
         """B of a stream here: the least that its readers need."""
         replicas = [self.replicas.get(reader) for reader in subscription.readers]
@@ -274,7 +279,7 @@ class ReplicaManager:
         for stream in readers.keys() | self.sinks.keys():
             reading = readers.get(stream, {})
             subscription = self.subscriptions.setdefault(
-                stream, Subscription(stream, demands=self._demands)
+                stream, Subscription(stream, demands=self._demands, awaits=self._restores)
             )
             subscription.read_by(reading, patient=stream in self.sinks, reads=reads.get(stream, {}))
             subscription.begin_generation(self._generations.get(stream, 0))

@@ -687,3 +687,81 @@ def test_a_reader_that_begins_before_a_log_which_can_be_read_again_waits_for_its
     log.retained = Position(next_seq=5, watermark_ms=45)
     assert log.begin(begins) == log.retained
     assert log.count_lost(begins, log.retained) is None
+
+
+def test_output_under_way_is_not_sent_again_to_a_host_that_repeats_its_request() -> None:
+    """A host on a busy machine repeats a request before it has read the response, again and again.
+    It would have to take the whole log as often."""
+    made = Made(log_of((10, 2), (20, 1)))
+    first = Subscribe(stream="s", position=None, generation=None, number=1, first=1)
+    responses = [subscribe(made, ALICE, structs.replace(first, number=n), 0) for n in (1, 2, 3)]
+    assert [started(each) for each in responses] == 3 * [Position()]
+    assert [each.request for each in responses if each is not None] == [1, 2, 3]
+    assert fed(made)[ALICE] == [0, 1, 2]
+    subscribe(made, ALICE, structs.replace(first, number=4), 0)
+    assert list(feed_subscribers(made)) == []
+
+
+@pytest.mark.parametrize("why", ["gap", "renewed", "left and came", "link", "waits"])
+def test_output_is_sent_again_to_a_host_that_asks_anew(why: str) -> None:
+    made = Made(log_of((10, 2), (20, 1)))
+    asked = Subscribe(stream="s", position=None, generation=None, number=2, first=1)
+    subscribe(made, ALICE, asked, 0)
+    assert fed(made)[ALICE] == [0, 1, 2]
+    if why == "link":
+        made.log.lost_sight_of(ALICE, 0)
+    numbered = {
+        # It has found a gap since.
+        "gap": {"number": 3, "first": 3},
+        # Its process is a new one.
+        "renewed": {"number": 1, "first": 1},
+        # What it was to count on may never have been sent to this process.
+        "left and came": {"number": 4, "first": 3},
+        "link": {"number": 3},
+        "waits": {"number": 3, "awaits": False},
+    }[why]
+    if why == "waits":
+        made.log.subscribers[ALICE].awaits = True
+    subscribe(made, ALICE, structs.replace(asked, **numbered), 0)
+    assert fed(made)[ALICE] == [0, 1, 2]
+
+
+def test_a_host_that_repeats_a_request_and_has_acknowledged_since_is_sent_what_follows() -> None:
+    made = Made(log_of((10, 2), (20, 1)))
+    asked = Subscribe(stream="s", position=None, generation=None, number=1, first=1)
+    subscribe(made, ALICE, asked, 0)
+    list(feed_subscribers(made))
+    made.log.acknowledge(ALICE, Position(next_seq=2, watermark_ms=10))
+    subscribe(made, ALICE, structs.replace(asked, number=2), 0)
+    assert fed(made)[ALICE] == [2]
+
+
+def test_nothing_is_sent_or_offered_to_a_host_that_would_give_it_up() -> None:
+    """Its readers have yet to read their checkpoints. Output is kept for them all the same."""
+    made = Made(log_of((10, 2), (20, 1)))
+    asked = Subscribe(
+        stream="s", position=None, generation=None, demands=True, number=1, first=1, awaits=True
+    )
+    assert started(subscribe(made, ALICE, asked, 0)) == Position()
+    assert list(feed_subscribers(made)) == []
+    assert all(overdue_offer(made, ALICE) is None for _ in range(3 * OVERDUE_AFTER))
+    assert made.log.base == Position()
+    subscribe(made, ALICE, structs.replace(asked, number=2, first=2, awaits=False), 0)
+    assert fed(made)[ALICE] == [0, 1, 2]
+
+
+def test_output_is_kept_for_a_reader_that_has_yet_to_read_its_checkpoint() -> None:
+    """Another reader there has read its own, and is sent what follows that."""
+    made = Made(log_of((10, 2), (20, 1)))
+    at_10 = Position(next_seq=2, watermark_ms=10)
+    asked = Subscribe(
+        stream="s", position=at_10, generation=3, demands=True, number=1, first=1, keeps=True
+    )
+    for number in (1, 2):
+        assert started(subscribe(made, ALICE, structs.replace(asked, number=number), 0)) == at_10
+    made.log.restrict({ALICE})
+    assert fed(made)[ALICE] == [2]
+    assert made.log.subscribers[ALICE].demanded == made.log.base == Position()
+    anew = structs.replace(asked, position=Position(), number=3, first=3, keeps=False)
+    subscribe(made, ALICE, anew, 0)
+    assert fed(made)[ALICE] == [0, 1, 2]

@@ -278,6 +278,56 @@ def test_responses_to_what_was_asked_before_a_reader_went_back_are_none() -> Non
     assert not made.unrecoverable("r0", back_us + PATIENCE_US)
 
 
+def test_a_request_says_which_earlier_ones_it_repeats() -> None:
+    """A producer that has responded to one of these has sent the output, too."""
+    made = subscription(at(AT_30))
+
+    def told(us: int) -> tuple[int, int]:
+        ((_, request),) = [each for each in made.requests(us) if each[0] == "primary"]
+        return request.first, request.number
+
+    assert [told(us) for us in (0, RETRY_US, 2 * RETRY_US)] == [(1, 1), (1, 2), (1, 3)]
+    made.ask_again()
+    assert [told(us) for us in (3 * RETRY_US, 4 * RETRY_US)] == [(4, 4), (4, 5)]
+    made.answered("primary", answer(Position(), request=5))
+    lacking = made.missing("primary", 5 * RETRY_US)
+    assert lacking is not None
+    assert (lacking.first, lacking.number) == (6, 6)
+    assert told(6 * RETRY_US) == (6, 7)
+
+
+@pytest.mark.parametrize(("awaiting", "sent"), [(("r0", "r1"), False), (("r0",), True), ((), True)])
+def test_a_host_whose_readers_all_give_up_what_comes_asks_to_be_sent_nothing(
+    awaiting: tuple[str, ...], *, sent: bool
+) -> None:
+    made = Subscription("s", awaits=awaiting.__contains__)
+    made.use(("primary",), set())
+    made.read_by({"r0": StreamCursor(), "r1": at(AT_30)}, patient=False)
+    ((_, request),) = made.requests(0)
+    assert request.awaits is not sent
+
+
+def test_who_awaits_its_state_keeps_nobody_from_asking_for_what_follows_its_own() -> None:
+    """The two go on from checkpoints, and one of these has been read. Asked from nowhere, the
+    producer would send its whole log to it, and that begins beyond its position."""
+    cursor, awaiting = at(AT_30), StreamCursor()
+    waits = {"r1"}
+    made = Subscription("s", awaits=waits.__contains__, demands=lambda _: True)
+    made.use(("primary",), set())
+    made.read_by({"r0": cursor, "r1": awaiting}, patient=False)
+    ((_, request),) = made.requests(0)
+    assert (request.position, request.awaits, request.keeps) == (AT_30, False, True)
+    made.answered("primary", answer(AT_30, request=request.number))
+    # What the other needs is not known yet.
+    assert awaiting.position is None
+    assert made.acks({"r0": AT_80, "r1": None}) == []
+    waits.clear()
+    awaiting.resume(Position(), 1)
+    made.ask_anew()
+    ((_, request),) = made.requests(RETRY_US)
+    assert (request.position, request.keeps) == (Position(), False)
+
+
 def test_output_that_was_sent_and_has_not_arrived_is_asked_for_at_once() -> None:
     made = confirmed(at(AT_30))
     assert made.offered("primary", offer(30, sent=True), 0) == []
@@ -450,5 +500,5 @@ def test_of_readers_that_may_hold_the_producer_up_the_one_counts_that_has_least(
 
 def test_a_request_names_the_stream() -> None:
     assert subscription().requests(0)[0][1] == Subscribe(
-        stream="s", position=None, generation=None, number=1
+        stream="s", position=None, generation=None, number=1, first=1
     )

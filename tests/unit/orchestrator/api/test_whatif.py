@@ -17,15 +17,13 @@ from orchestrator.operations import table
 from orchestrator.operations.parameters import WhatIfParameters
 from orchestrator.operations.texts import ManifestSource, NamedText
 from orchestrator.progress import silent
-from orchestrator.records import Guarantee, SourceSpec
 from orchestrator.results.whatif import WhatIfDocument
 from orchestrator.simulation.paper.assumptions import assumed
 from orchestrator.simulation.paper.cluster import PaperCluster, PaperStuck
 from orchestrator.simulation.paper.outlook import STATE_BYTES_S
 from orchestrator.store.copied import copy_of
-from orchestrator.store.protocol import STREAMS
 from tests.obedient_cluster import ObedientCluster, aircraft
-from tests.saved_cluster import SavedCluster
+from tests.saved_cluster import READ_AGAIN, SavedCluster
 
 QUERY = """
 kind: Query
@@ -146,11 +144,7 @@ def test_what_is_lost_at_the_same_time_takes_over_from_nothing(cluster: Obedient
 
 
 def test_what_has_a_checkpoint_goes_on_from_it(tmp_path: Path) -> None:
-    saved = SavedCluster(tmp_path / "state")
-    source = SourceSpec(driver="test", guarantee=Guarantee.REPLAYABLE, options={})
-    for name, stream in saved.view.streams.items():
-        again = msgspec.structs.replace(stream.record, source=source)
-        saved.store.update(STREAMS.key(name), again, stream.version)
+    saved = SavedCluster(tmp_path / "state", source=READ_AGAIN)
     record = saved.view.fragments["proximity.alerts"].record
     assert record.secondary is not None
     nodes = record.primary.node, record.secondary.node
