@@ -40,7 +40,16 @@ from orchestrator.store.protocol import QUERIES, RUNNING_QUERIES
 from streams.vectors.chunk import NO_WATERMARK
 
 REPORTS_MS = 2000
-"""Event time by which a site may have more results than its last report says."""
+"""Event time by which a site may have more results than its last report says.
+
+No message proves it. It is assumed of what a fragment had sent when its last replica died that less
+event time than this lay in the queues of fragments between it and the site, and in what the site
+received after its report. A site reports every second or two, and the cut is agreed only once a
+replica has been started, has read its checkpoint and has promised. So the report is mostly newer
+than the last such result, and then the site itself vouches for all of them. If the assumption does
+not hold, some results after the cut are those of the former statement, and the new ones under their
+numbers are dropped as repeated.
+"""
 
 CHANGED, STATEMENT_CHANGED = "changed", "statement changed"
 """Kinds of the events that a query is another one now, and that a statement's cut is agreed."""
@@ -224,8 +233,9 @@ def _delivered(pending: PendingDecision, changing: list[FragmentRecord]) -> int 
                     "up to where it has the results"
                 )
                 return None
-            # A report may be older than the last results.
-            found.append(NO_WATERMARK if status.kept_ms is None else status.kept_ms + REPORTS_MS)
+            # What it has received and not kept for good yet, it will keep.
+            had_ms = [ms for ms in (status.kept_ms, status.watermark_ms) if ms is not None]
+            found += [ms + REPORTS_MS for ms in had_ms]
     return max(found)
 
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.control.decide.admission import admit
+from orchestrator.control.decide.changing import REPORTS_MS
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.errors import InvalidInput
 from orchestrator.records import (
@@ -16,8 +17,10 @@ from orchestrator.records import (
     ProposalRecord,
     QueryManifest,
     QueryRecord,
+    Restoration,
     StatementEffect,
 )
+from orchestrator.store.protocol import FRAGMENTS
 from streams.vectors.chunk import NO_WATERMARK
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, short_reigns
 
@@ -196,6 +199,31 @@ def test_the_cut_is_the_greatest_promise_and_one_for_all(cluster: ObedientCluste
     reach(cluster, dict.fromkeys(EXECUTORS, 5000))
     cluster.settle()
     assert all(not record.former for record in fragments(cluster.view()).values())
+
+
+def test_the_cut_lies_after_what_a_site_had_of_a_fragment_that_went_back(
+    cluster: ObedientCluster,
+) -> None:
+    """The fragment goes on from a checkpoint, and promises from there on. The site has received
+    more of its former life, and keeps that for good later."""
+    reach(cluster, dict.fromkeys(EXECUTORS, 1000))
+    site = cluster.hosts["control-centre"]
+    had = msgspec.structs.replace(
+        site.record.sinks["alerts"], kept_ms=2000, watermark_ms=9000, completed_timestamps=1
+    )
+    site.tell(sinks={"alerts": had})
+    found = cluster.view().fragments["proximity.north_tracks"]
+    restored = Restoration(epoch=found.record.epoch, checkpoint="1-1000-n1.checkpoint")
+    cluster.store.update(
+        FRAGMENTS.key("proximity.north_tracks"),
+        msgspec.structs.replace(found.record, restored=restored),
+        found.version,
+    )
+    proposed(cluster, rewritten(running(cluster), KEPT))
+    cluster.consent()
+    cluster.settle()
+    changed = [each for each in fragments(cluster.view()).values() if each.former]
+    assert {each.former[-1].until_ms for each in changed} == {9000 + REPORTS_MS}
 
 
 def test_no_cut_is_agreed_while_a_replica_has_promised_nothing(cluster: ObedientCluster) -> None:
