@@ -77,6 +77,9 @@ class FragmentAssignment(Record, frozen=True, kw_only=True, omit_defaults=True):
     paced: tuple[str, ...] = ()
     """Inputs of which its host takes no more than it can evaluate in time: they come from streams
     that drop overdue tuples where they enter, and from no others."""
+    period_ms: float | None = None
+    """Time between two of its releases on the cluster's clock: a replay may be played faster. None:
+    it is not periodic, or an older leader has assigned it."""
     former: tuple[FormerStatement, ...] = ()
     """What its statement was before, the oldest first, as long as a state may be of that."""
 

@@ -19,6 +19,7 @@ from orchestrator.control.planning.overdue import (
     steady_ms,
     ways_of,
 )
+from orchestrator.control.planning.periods import period_on_clock_ms
 from orchestrator.control.planning.planner import Planning
 from orchestrator.control.planning.workload import FragmentWork
 from orchestrator.records import (
@@ -290,6 +291,7 @@ def _replica_in(
             skips=planning.queries[record.query].on_error is OnError.SKIP,
             batching=planning.queries[record.query].batching,
             paced=overdue.paced(work.fragment.inputs, known),
+            period_ms=period_on_clock_ms(planning.work, record.fragment, planning.speeds),
         )
     return msgspec.structs.replace(
         base,

@@ -135,7 +135,7 @@ def _tasks(
     # An evaluation that finds nothing takes that much.
     fixed_ms = sum(each.cost.fixed_us + work.overhead_us for each in chain) / 1e3
     speed = _speed(work, last.name, speeds)
-    period_ms = _bursts_ms(chain[0], work) if plan is None else plan.period_ms / speed
+    period_ms = period_on_clock_ms(work, last.name, speeds) or _bursts_ms(chain[0], work)
     found = [_found(each, work, period_ms) for each in chain]
     yield Recurring(
         name=last.name,
@@ -159,6 +159,18 @@ def _tasks(
             deadline_ms=deadline_ms if plan is None else deadline_ms + period_ms,
             importance=0 if plan is None else plan.importance,
         )
+
+
+def period_on_clock_ms(work: Workload, name: str, speeds: Mapping[str, float]) -> float | None:
+    """Time between two releases of a fragment on the cluster's clock; None: it is not periodic.
+
+    Parameters
+    ----------
+    speeds
+        As of `check_periods`.
+    """
+    plan = work.fragments[name].fragment.releases
+    return None if plan is None else plan.period_ms / _speed(work, name, speeds)
 
 
 def _bursts_ms(first: FragmentWork, work: Workload) -> float:

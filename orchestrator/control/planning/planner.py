@@ -140,6 +140,11 @@ class Planning:
         return {name: stream.spec for name, stream in self.streams.items()}
 
     @property
+    def speeds(self) -> dict[str, float]:
+        """Stream that enters → event time that passes on it in a unit of time."""
+        return {name: played_speed(stream) for name, stream in self.specs.items()}
+
+    @property
     def settings(self) -> Settings:
         """The planner's, with the cluster's CPU scaling, batches and method."""
         cluster = self.view.settings
@@ -259,8 +264,7 @@ class Planning:
         """Which releases of periodic statements are late where a query runs; None: none is."""
         if not any(each.releases for each in self.flow.fragments.values()):
             return None
-        speeds = {name: played_speed(stream) for name, stream in self.specs.items()}
-        return check_periods(query, self.work, self.running, speeds)
+        return check_periods(query, self.work, self.running, self.speeds)
 
     def places(self) -> tuple[PredictedPlace, ...]:
         """How busy nodes and machines are with what runs or was placed so far, and with the

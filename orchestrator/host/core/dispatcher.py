@@ -128,6 +128,8 @@ class _Task:
         How long its last rest was to be.
     releases
         Of its last operator, if that is periodic and nobody else reads the others' results.
+    period_us
+        Between two of these, on the cluster's clock.
     importance
         The greatest of its operators'.
     """
@@ -140,6 +142,7 @@ class _Task:
     policy: BatchingPolicy
     policy_name: str
     releases: ReleasePlan | None = None
+    period_us: int = 0
     importance: int = 0
     entered: deque[_Arrival] = field(default_factory=deque[_Arrival])
     rests_until_us: int = 0
@@ -547,6 +550,11 @@ class Dispatcher:
         periods = [each.replica.program.shown_at for each in here]
         # Who else reads the results of another operator waits for them at any time.
         alone = all(len(each.assignment.readers_ms) == 1 for each in here[:-1])
+        # A standby has a lag, whatever its results show.
+        releases = periods[-1] if alone and deadline_ms is not None else None
+        period_ms = here[-1].assignment.period_ms
+        if period_ms is None:
+            period_ms = 0.0 if releases is None else releases.period_ms
         return _Task(
             name=operators[0],
             operators=operators,
@@ -560,8 +568,8 @@ class Dispatcher:
             patience_us=max(round(waits_ms * 1000), BEHIND_US),
             policy=self._measured if policy == MEASURED else self._policy_of(policy),
             policy_name=policy,
-            # A standby has a lag, whatever its results show.
-            releases=periods[-1] if alone and deadline_ms is not None else None,
+            releases=releases,
+            period_us=round(period_ms * 1000),
             importance=max((each.importance for each in periods if each is not None), default=0),
         )
 
@@ -589,7 +597,7 @@ class Dispatcher:
             released_us = now_us
             if task.releases is not None:
                 # No result waits for it before the next release.
-                waits_us += task.releases.period_ms * 1000
+                waits_us += task.period_us
         if self._policy is Policy.FIFO:
             released_us = now_us
             # In the order in which tuples entered the system, not this operator: newer tuples must

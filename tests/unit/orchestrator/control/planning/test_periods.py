@@ -223,3 +223,18 @@ def test_no_move_makes_releases_late(cluster: ObedientCluster) -> None:
     secondary = next(node for node in EXECUTORS if node != there["one"])
     with pytest.raises(MoveRefused, match="releases would be late"):
         relocate(planning, "two.two_0", there["one"], secondary)
+
+
+def test_hosts_are_told_the_period_on_their_clock(
+    cluster: ObedientCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def played_speed(_: StreamRecord) -> float:
+        return 60.0
+
+    monkeypatch.setattr(planner, "played_speed", played_speed)
+    query = reports("one", "RTSPEC PERIOD 6 SECONDS", "", cost_us=1.0)
+    streams = tuple(with_bursts(BURST, BURST))
+    cluster.apply(Manifests(cluster=None, streams=streams, queries=(query,)))
+    cluster.settle()
+    assigned = [f for each in cluster.view().assignments.values() for f in each.record.fragments]
+    assert {each.fragment: each.period_ms for each in assigned} == {"one_0": 100.0, "one_1": None}

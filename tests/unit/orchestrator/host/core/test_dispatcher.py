@@ -643,6 +643,22 @@ def test_results_that_come_at_any_time_are_due_between_releases(
     assert host.steps() == [*(each.fragment for each in urgent), "other"]
 
 
+@pytest.mark.parametrize(("period_ms", "first"), [(None, "other"), (10.0, "periodic")])
+def test_input_between_releases_is_due_a_period_of_the_clock_later(
+    period_ms: float | None, first: str
+) -> None:
+    periodic = fragment("periodic", sub_deadline_ms=20.0, real_time=PERIOD)
+    host = QuietHost(
+        structs.replace(periodic, period_ms=period_ms),
+        fragment("other", "t", sub_deadline_ms=50.0),
+    )
+    host.arrive("s", chunk(0, [(1, 1)]))
+    host.steps()
+    host.arrive("t", chunk(0, [(2, 1)]))
+    host.arrive("s", chunk(1, [(2, 1)]))
+    assert host.steps()[0] == first
+
+
 def test_only_releases_count_as_arrivals_that_can_be_late() -> None:
     host = QuietHost(fragment("a", sub_deadline_ms=5.0, real_time=PERIOD))
     host.arrive("s", chunk(0, [(1, 1)]))
