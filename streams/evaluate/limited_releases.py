@@ -57,6 +57,10 @@ class LimitedReleases(Evaluation):
         """Count from a tuple that a former state has read."""
         self._first_ms = first_ms
 
+    def count_on_from(self, before: LimitedReleases) -> None:
+        """Count from where another evaluation of the statement does, if it has come so far."""
+        self._first_ms = before._first_ms
+
     @property
     def counts_from_ms(self) -> int | None:
         """From where STIME and ETIME count; None: no tuple has come, or there is neither."""

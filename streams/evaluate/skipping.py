@@ -29,6 +29,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from streams.evaluate.limited_releases import LimitedReleases
 from streams.evaluate.protocol import Evaluation, Pass, Showing
 from streams.evaluate.rejected import Rejected, RejectedCounter, said, shown_apart
 from streams.evaluate.rejected_count import RejectedCount
@@ -143,10 +144,9 @@ class Skipping:
         attempts = [(False, one) for one in [*([each] for each in there), *several]]
         attempts += [(True, one) for one in [[], *some]]
         for is_new, streams in attempts:
+            self._go_back()
             if is_new:
-                self.inner = self._new()
-            else:
-                self._go_back()
+                self._begin_anew()
             rest = group.without(streams)
             try:
                 rows = self.inner.run(rest)
@@ -158,6 +158,12 @@ class Skipping:
             self._keep(rest)
             return rows
         raise error
+
+    def _begin_anew(self) -> None:
+        """Evaluate without the state; the releases of a periodic statement are counted on."""
+        before, self.inner = self.inner, self._new()
+        if isinstance(before, LimitedReleases) and isinstance(self.inner, LimitedReleases):
+            self.inner.count_on_from(before)
 
     def _reject(
         self, group: Pass, streams: Sequence[str], error: Exception, *, state: bool

@@ -103,6 +103,15 @@ def test_what_windows_hold_is_left_out_if_they_fail_later() -> None:
     assert count.last == str(rejected)
 
 
+def test_releases_are_counted_from_the_first_tuple_although_the_state_begins_anew() -> None:
+    limits = "RTSPEC ETIME 25 MILLISECONDS PERIOD 10 MILLISECONDS"
+    text = f"RSTREAM(SELECT fragile(max(i)) AS m FROM s [RANGE 10 MILLISECONDS]) {limits}"
+    skipping = engine(text, skips=True, s=[row(1, FATAL), row(3, 4), row(12, 5), row(28, 6)])
+    evaluated = advanced(skipping)
+    assert [each.state for each in evaluated.rejected] == [True]
+    assert evaluated.rows.to_pydict() == {"_ts": [20], "m": [5]}
+
+
 def test_windows_that_ended_before_one_that_fails_have_their_results() -> None:
     window = "RANGE 10 MILLISECONDS SLIDE 5 MILLISECONDS"
     hopping = f"RSTREAM(SELECT fragile(sum(i)) AS n FROM s [{window}])"
