@@ -123,6 +123,14 @@ def test_limits_count_from_the_same_tuple_after_the_state_is_lost(tmp_path: Path
     assert len(ended(scenario)) == 1
 
 
+def test_the_leader_hears_of_the_first_tuple_at_once(tmp_path: Path) -> None:
+    manifests = with_limits(tmp_path, "STIME 1 SECOND")
+    scenario = Scenario(manifests, seed=1, own_machines=True, settle_s=SETTLE_S)
+    scenario.begin()
+    scenario.run_for(0.4)
+    assert read_view(scenario.store).fragments[f"query-0.{REPORT}"].record.counts_from_ms == 0
+
+
 def test_urgent_releases_are_in_time_under_edf_and_late_under_ertf(tmp_path: Path) -> None:
     found = {
         policy: simulated(workload(tmp_path, [600] * 5 + [60] * 2, 3, policy, admits=False))

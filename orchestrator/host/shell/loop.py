@@ -546,14 +546,16 @@ class HostLoop:
 
 
 def readiness(core: HostCore) -> tuple[object, ...]:
-    """Roles, sources, confirmed sinks, and machines whose clocks have been measured: when these
-    change, the host publishes at once."""
+    """Roles, from where releases count, sources, confirmed sinks, and machines whose clocks have
+    been measured: when these change, the host publishes at once."""
     replica_manager = core.replica_manager
     return (
         {
             f: (h.replica.role, h.replica.epoch, h.lags_since_us, h.holding and h.holding.status)
             for f, h in replica_manager.replicas.items()
         },
+        # The leader knows it from nobody else once both replicas are lost.
+        [h.replica.counts_from_ms for h in replica_manager.replicas.values()],
         {
             s: (each.told_role, each.told_epoch, each.lags, each.failed)
             for s, each in replica_manager.sources.items()
