@@ -44,6 +44,9 @@ MOST_AWAITED = 16
 """Probes to a peer whose responses are awaited. A response that comes after so many further probes
 counts for nothing."""
 
+FIRST_PROBES = 3
+"""Probes to a peer that has not responded yet which come before those to measured peers."""
+
 SAMPLES_KEPT = 5
 """A peer's latency is the median of this many samples: a stalled process spoils one or two."""
 
@@ -57,7 +60,7 @@ the links between two regions have become twice as slow. With six hosts, 11 to 2
 
 
 class Prober:
-    """Probes random peers, one at a time.
+    """Probes random peers, one at a time; before, once each of those that it has not measured.
 
     Parameters
     ----------
@@ -121,9 +124,23 @@ class Prober:
         """A peer and the probe to send to it; None without peers."""
         if not self._samples_ms:
             return None
-        peer = list(self._samples_ms)[int(self._rng.integers(len(self._samples_ms)))]
+        peers = self._unmeasured or [*self._samples_ms]
+        peer = peers[int(self._rng.integers(len(peers)))]
         self._awaited[peer].append(now_us)
         return peer, Ping(sent_us=now_us)
+
+    @property
+    def _unmeasured(self) -> list[str]:
+        """Peers that are probed first: a start waits until each has been measured.
+
+        By chance alone one of them may not be probed for minutes. One that does not respond counts
+        as any other after a few probes.
+        """
+        return [
+            peer
+            for peer, samples in self._samples_ms.items()
+            if not samples and len(self._awaited[peer]) < FIRST_PROBES
+        ]
 
     @property
     def interval_us(self) -> int:

@@ -10,6 +10,7 @@ from foundation.bounds import MAX_RTT_MS
 from ha.messages import Ping, Pong
 from orchestrator.host.core.prober import (
     EAGER_FACTOR,
+    FIRST_PROBES,
     LINK_EXCHANGES,
     SAMPLES_KEPT,
     UNSETTLED_ERROR,
@@ -46,6 +47,27 @@ def test_probes_every_peer_and_no_other_host() -> None:
     probes = [made.next_probe(5) for _ in range(50)]
     assert {probe[0] for probe in probes if probe is not None} == {"b", "c"}
     assert all(probe is not None and probe[1] == Ping(sent_us=5) for probe in probes)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whoever_has_not_been_measured_is_probed_first(seed: int) -> None:
+    """A cluster that starts waits until every host has measured all others. By chance alone, one of
+    seven peers may wait for a hundred probes."""
+    peers = [f"n{number}" for number in range(7)]
+    made, other = Prober(np.random.default_rng(seed), Linear(10), INTERVAL_US), prober()
+    made.use(("silent", *peers))
+    for at in range(len(peers) + FIRST_PROBES):
+        now_us = 10**9 + at * INTERVAL_US
+        probe = made.next_probe(now_us)
+        assert probe is not None
+        peer, ping = probe
+        assert peer not in made.latencies_ms
+        if peer != "silent":
+            made.measured(peer, other.answer(ping, now_us + 5000), now_us + 5000)
+    assert made.latencies_ms.keys() == set(peers)
+    # Who does not respond keeps nobody from being probed again.
+    after = {made.next_probe(2 * 10**9 + at) for at in range(100)}
+    assert {each[0] for each in after if each is not None} == {"silent", *peers}
 
 
 def test_without_peers_there_is_no_probe() -> None:
