@@ -54,10 +54,13 @@ metadata: {{name: driver}}
 rules:
 - apiGroups: [""]
   resources: [pods]
-  verbs: [create, get, list, watch, patch, delete, deletecollection]
+  verbs: [create, get, list, watch, delete, deletecollection]
 - apiGroups: [""]
-  resources: [configmaps, services, persistentvolumeclaims]
+  resources: [persistentvolumeclaims]
   verbs: [list, deletecollection]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [deletecollection]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

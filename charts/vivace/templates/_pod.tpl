@@ -167,7 +167,14 @@ context:
       - {key: context.json, path: contexts/{{ include "vivace.cluster" .root }}.json}
 manifests:
   path: /etc/vivace-queries
-  volume: {name: manifests, configMap: {name: {{ include "vivace.name" (list .root "queries") }}}}
+  volume:
+    name: manifests
+    configMap:
+      name: {{ include "vivace.name" (list .root "queries") }}
+      items:
+      {{- range $file, $_ := .root.Values.queries.manifests }}
+      - {key: {{ $file | quote }}, path: {{ $file | quote }}}
+      {{- end }}
 executor:
   path: /etc/vivace-executor
   volume: {name: executor, configMap: {name: {{ include "vivace.name" (list .root (printf "executors-%s" (.which | default ""))) }}}}

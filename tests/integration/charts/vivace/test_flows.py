@@ -192,20 +192,3 @@ def test_a_folder_or_a_missing_port_of_such_servers_is_no_part_of_a_port(
     found = render(tmp_path, {"zookeeper": {"external": servers}})
     policy = found.one("NetworkPolicy", "-coordinator")
     assert [each["port"] for each in policy["spec"]["egress"][1]["ports"]] == [2181, 2182]
-
-
-def test_the_role_of_drivers_is_what_spark_asks_for(tmp_path: Path) -> None:
-    """As the rig has seen it (`tests/platform/vivace_pods.py`)."""
-    (role,) = render(tmp_path, {}).of("Role")
-    assert role["rules"] == [
-        {
-            "apiGroups": [""],
-            "resources": ["pods"],
-            "verbs": ["create", "get", "list", "watch", "patch", "delete", "deletecollection"],
-        },
-        {
-            "apiGroups": [""],
-            "resources": ["configmaps", "services", "persistentvolumeclaims"],
-            "verbs": ["list", "deletecollection"],
-        },
-    ]
