@@ -93,6 +93,17 @@ CURES: Mapping[str, str] = {
     "did not come within … s, and is awaited still": "Mend the problems that the message "
     "names. `vivace status` shows which fragments are not done.",
     "is neither a folder nor a file": "The message says where savepoints lie.",
+    "cannot be looked for": "Name a folder of checkpoints in the cluster's manifest, `state: "
+    "{folder: …}`, or start it with `vivace up --data FOLDER`.",
+    "is no savepoint of this cluster": "`vivace savepoint list` shows those that there are.",
+    "is a savepoint that is …": "`vivace savepoint list` shows what becomes of it.",
+    "was taken by Vivace … (wire …), which this version": "Start that version.",
+    "has no state of query …": "The message names the queries that it has.",
+    "holds states of query …, which runs, and has newer ones": "Change the query in place without "
+    "`--from`, or `vivace delete` it first.",
+    "is the name of a savepoint that is …": "Choose another name, or `vivace savepoint delete` the "
+    "other one first.",
+    "was deleted while it was made": "Ask for it again.",
     "is no savepoint: …": "`vivace savepoint list` shows those of a cluster, and the message says "
     "where they lie.",
     "does not answer (…)": "The message says where to look: whether the cluster runs, and "

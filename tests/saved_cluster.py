@@ -12,6 +12,7 @@ from orchestrator.checkpoints.savepoint import KeptFiles, Savepoint, savepoints_
 from orchestrator.control.decide.savepoints import basis_of
 from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.control.savepoint_work import SavepointWork
+from orchestrator.manifest import Manifests
 from orchestrator.records import (
     CheckpointsRecord,
     Guarantee,
@@ -36,6 +37,16 @@ NEEDED = StoredPosition(next_seq=20, watermark_ms=2000)
 
 REACHED = StoredPosition(next_seq=5, watermark_ms=2000)
 """Up to where their output goes."""
+
+
+def entering_by(source: SourceSpec | None) -> Manifests:
+    """The example, whose streams have this source."""
+    made = aircraft()
+    streams = [
+        structs.replace(each, record=structs.replace(each.record, source=source))
+        for each in made.streams
+    ]
+    return structs.replace(made, streams=tuple(streams))
 
 
 class SavedCluster:
@@ -64,12 +75,8 @@ class SavedCluster:
         assert found is not None
         settings = structs.replace(found.record, state=StateSpec(folder=self.folder), id="first")
         self.store.update(CLUSTER, settings, found.version)
-        manifests = aircraft()
-        streams = tuple(
-            structs.replace(each, record=structs.replace(each.record, source=source))
-            for each in manifests.streams
-        )
-        self.cluster.apply(structs.replace(manifests, streams=streams))
+        self.manifests = entering_by(source)
+        self.cluster.apply(self.manifests)
         self.cluster.settle()
         self.leads = True
         self.work = SavepointWork(self.store, lambda: self.leads, now_us=lambda: AT_US)

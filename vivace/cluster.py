@@ -181,11 +181,14 @@ class ClusterClient(ApiClient):
         manifests: PathLike | Sequence[PathLike] = (),
         *,
         begin: BeginFrom = BeginFrom.NOW,
+        savepoint: str = "",
     ) -> PlanDocument:
         """Where fragments run; with manifests, as if they were applied (`apply`)."""
         if not (sources := _sources(manifests)):
             return self.call(table.PLAN, NOTHING)
-        given = asked.PreviewParameters(manifests=sources, folder=_here(), begin=begin)
+        given = asked.PreviewParameters(
+            manifests=sources, folder=_here(), begin=begin, savepoint=savepoint
+        )
         return self.call(table.PREVIEW, given)
 
     def explain(self, fragment: str) -> FragmentExplanation:
@@ -235,15 +238,21 @@ class ClusterClient(ApiClient):
         dry_run: bool = False,
         wait: bool = True,
         begin: BeginFrom = BeginFrom.NOW,
+        savepoint: str = "",
         on_progress: Progress = silent,
     ) -> Applied:
         """Bring streams and queries into the cluster; waits until all runs with warm standbys.
 
         A query that runs is changed in place; `begin` says from where on its statements read whose
-        state cannot be kept.
+        state cannot be kept. New queries begin with the states of `savepoint`, if it is named.
         """
         given = asked.ApplyParameters(
-            manifests=_sources(manifests), folder=_here(), dry_run=dry_run, wait=wait, begin=begin
+            manifests=_sources(manifests),
+            folder=_here(),
+            dry_run=dry_run,
+            wait=wait,
+            begin=begin,
+            savepoint=savepoint,
         )
         return self.run(table.APPLY, given, on_progress)
 

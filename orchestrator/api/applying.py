@@ -120,6 +120,7 @@ def apply(
     dry_run: bool = False,
     wait: bool = True,
     begin: BeginFrom = BeginFrom.NOW,
+    savepoint: str = "",
     on_progress: Progress = silent,
 ) -> Applied:
     """Check and plan all of it, submit it, and wait until every fragment runs with a warm standby.
@@ -135,6 +136,8 @@ def apply(
         Whether to wait for the fragments.
     begin
         From where on statements of changed queries read whose state cannot be kept.
+    savepoint
+        With whose states new queries begin; empty: they begin from nothing.
 
     Raises
     ------
@@ -148,13 +151,14 @@ def apply(
     with ProposalClient(store, on_progress) as client:
         attempts = ATTEMPTS
         while True:
-            plan = client.plan(manifests, begin)
+            plan = client.plan(manifests, begin, savepoint)
             view = read_view(store)
             flow = _flow(view, client.proposal)
-            check_edges(store, view, manifests, flow, on_progress)
+            check_edges(store, view, manifests, flow, client.proposal, on_progress)
             made = changes(view, manifests)
             for each in plan.changed:
-                on_progress("changing", f"query {each.query}: {'; '.join(each.words())}")
+                step = f"from savepoint {each.savepoint}" if each.savepoint else "changing"
+                on_progress(step, f"query {each.query}: {'; '.join(each.words())}")
             try:
                 if not dry_run:
                     client.consent()
@@ -250,10 +254,14 @@ def _planned_again(
 ) -> dict[str, str]:
     """Query that was not placed as proposed → why, as the history says."""
     running = [found.record for found in view.fragments.values()]
+    placed_at = {(each.key, each.primary, each.secondary) for each in running}
     others = {
         placed.query
         for placed in proposal.placements
-        if any(made not in running for made in with_first_epochs(view, placed))
+        for made in with_first_epochs(view, placed)
+        # One that has begun from a savepoint has other epochs since.
+        if made not in running
+        and not (made.paused and (made.key, made.primary, made.secondary) in placed_at)
     }
     # The history is long; it is read only if something runs otherwise than it was planned.
     events = [entry.event for entry in store.history()] if others else []
@@ -311,7 +319,11 @@ def _with_problems(store: Store, view: ClusterView, remedy: str) -> str:
 
 def _unprotected(view: ClusterView, queries: Sequence[str]) -> list[str]:
     records = {key: found.record for key, found in view.fragments.items()}
-    protected = {key for key, r in records.items() if r.paused or view.protected(r)}
+    protected = {
+        key
+        for key, each in records.items()
+        if (each.paused and view.is_paused(each.query)) or view.protected(each)
+    }
     fragments = [fragment for query in queries for fragment in view.dataflow.of(query)]
     changing = {
         key

@@ -135,12 +135,13 @@ def _apply(cluster: Cluster, asked: ApplyParameters, on_progress: Progress) -> A
         dry_run=asked.dry_run,
         wait=asked.wait,
         begin=asked.begin,
+        savepoint=asked.savepoint,
         on_progress=on_progress,
     )
 
 
 def _preview(cluster: Cluster, asked: PreviewParameters, on_progress: Progress) -> PlanDocument:
-    return plan(cluster, _manifests(asked), on_progress, asked.begin)
+    return plan(cluster, _manifests(asked), on_progress, asked.begin, asked.savepoint)
 
 
 def _explain(

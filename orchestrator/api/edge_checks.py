@@ -19,7 +19,14 @@ from orchestrator.errors import InvalidInput, Unreachable
 from orchestrator.manifest import Manifests, QueryManifest, StreamManifest
 from orchestrator.manifest.kinds import place_of
 from orchestrator.progress import Progress
-from orchestrator.records import EdgeCheck, EdgeFault, SinkAssignment, SourceAssignment
+from orchestrator.records import (
+    EdgeCheck,
+    EdgeFault,
+    FragmentRecord,
+    ProposalRecord,
+    SinkAssignment,
+    SourceAssignment,
+)
 from orchestrator.store.protocol import CHECKS, Store, StoreError
 
 TIMEOUT_S = 60.0
@@ -32,7 +39,12 @@ LOOK_EVERY_S = 0.1
 
 
 def check_edges(
-    store: Store, view: ClusterView, manifests: Manifests, flow: Dataflow, on_progress: Progress
+    store: Store,
+    view: ClusterView,
+    manifests: Manifests,
+    flow: Dataflow,
+    proposal: ProposalRecord,
+    on_progress: Progress,
 ) -> None:
     """Have sites look at sources and sinks that are new, or other ones than before.
 
@@ -40,6 +52,8 @@ def check_edges(
     ----------
     flow
         With the columns of their outputs.
+    proposal
+        Which queries go on from a savepoint: their sinks must not be ahead of it.
 
     Raises
     ------
@@ -48,7 +62,8 @@ def check_edges(
     Unreachable
         A site does not respond.
     """
-    asked = _asked(view, manifests, flow)
+    lives = {each.name: each.life for each in proposal.running if each.life is not None}
+    asked = _asked(view, manifests, flow, lives)
     changed = threading.Event()
     watch = store.watch(CHECKS, changed.set)
     names: dict[str, str] = {}
@@ -64,9 +79,27 @@ def check_edges(
     for site in sorted(found):
         if (fault := found[site].fault) is not None:
             raise _located(fault, site, manifests)
+        for placed in proposal.placements:
+            for record in placed.created if placed.query in lives else ():
+                kept = found[site].generations.get(record.fragment)
+                if kept is not None and record.restart is None and kept > record.generation:
+                    raise _located(_ahead(record, kept), site, manifests)
 
 
-def _asked(view: ClusterView, manifests: Manifests, flow: Dataflow) -> dict[str, EdgeCheck]:
+def _ahead(record: FragmentRecord, generation: int) -> EdgeFault:
+    return EdgeFault(
+        stream=record.fragment,
+        option=None,
+        value=None,
+        problem=f"has results of a later beginning (generation {generation}) than the savepoint "
+        f"({record.generation}), and would take all that follows for repeated",
+        remedy="Begin anew, with --from now, or have the output go elsewhere.",
+    )
+
+
+def _asked(
+    view: ClusterView, manifests: Manifests, flow: Dataflow, lives: Mapping[str, int]
+) -> dict[str, EdgeCheck]:
     """Site → what it is to look at."""
     entering: dict[str, list[SourceAssignment]] = defaultdict(list)
     leaving: dict[str, list[SinkAssignment]] = defaultdict(list)
@@ -102,6 +135,7 @@ def _asked(view: ClusterView, manifests: Manifests, flow: Dataflow) -> dict[str,
                     columns=dict(flow.columns[output]),
                     deadline_ms=query.deadline_of(output),
                     sink=query.sinks.get(output),
+                    life=lives.get(query.name, 0),
                 )
             )
     return {

@@ -14,6 +14,7 @@ def plan(
     manifests: Manifests = NOTHING,
     on_progress: Progress = silent,
     begin: BeginFrom = BeginFrom.NOW,
+    savepoint: str = "",
 ) -> PlanDocument:
     """The queries that run, and those that would run beside them if the manifests were applied.
 
@@ -23,6 +24,8 @@ def plan(
     ----------
     begin
         From where on statements of changed queries would read whose state cannot be kept.
+    savepoint
+        With whose states new queries would begin; empty: from nothing.
 
     Raises
     ------
@@ -34,4 +37,4 @@ def plan(
         Nobody leads.
     """
     with ProposalClient(cluster.store, on_progress) as client:
-        return client.plan(manifests, begin)
+        return client.plan(manifests, begin, savepoint)

@@ -89,7 +89,9 @@ class ProposalClient:
         assert self._proposal is not None, "nothing was asked"
         return self._proposal
 
-    def plan(self, manifests: Manifests, begin: BeginFrom = BeginFrom.NOW) -> PlanDocument:
+    def plan(
+        self, manifests: Manifests, begin: BeginFrom = BeginFrom.NOW, savepoint: str = ""
+    ) -> PlanDocument:
         """The leader's plan of what runs, and of manifests beside it.
 
         What is refused because of latencies is asked again until they are known: the first round
@@ -104,7 +106,9 @@ class ProposalClient:
         Unreachable
             Nobody leads.
         """
-        wish = ApplyRequest(streams=manifests.streams, queries=manifests.queries, begin=begin)
+        wish = ApplyRequest(
+            streams=manifests.streams, queries=manifests.queries, begin=begin, savepoint=savepoint
+        )
         give_up = time.monotonic() + SETTLES_S
         while True:
             view = read_view(self._store)

@@ -15,13 +15,13 @@ import msgspec
 from foundation.suggestions import nearest
 from orchestrator.api.connection import Cluster
 from orchestrator.checkpoints.checkpoint_file import CheckpointRefused
-from orchestrator.checkpoints.savepoint import KeptFiles, Savepoint, savepoints_of
+from orchestrator.checkpoints.savepoint import KeptFiles, Savepoint, savepoint_of, savepoints_of
 from orchestrator.control.decide.savepoints import NO_FOLDER
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.documents.document import slug
 from orchestrator.errors import InvalidInput, Refused, Unreachable
 from orchestrator.progress import Progress, silent
-from orchestrator.records import ClocksRecord, SavepointRecord, SavepointState
+from orchestrator.records import BeginFrom, ClocksRecord, SavepointRecord, SavepointState
 from orchestrator.results.savepoints import (
     ExportedSavepoint,
     SavedFragmentState,
@@ -29,7 +29,7 @@ from orchestrator.results.savepoints import (
     SavepointStatus,
 )
 from orchestrator.store.overtaken import until_not_overtaken
-from orchestrator.store.protocol import CLOCKS, CLUSTER, LEADER, SAVEPOINTS, Store
+from orchestrator.store.protocol import CHECKPOINTS, CLOCKS, CLUSTER, LEADER, SAVEPOINTS, Store
 
 LOOK_EVERY_S = 0.1
 
@@ -90,6 +90,9 @@ def create_savepoint(
     now_us = cluster_now_us(ClocksRecord(machines={}) if clocks is None else clocks.record)
     if name is None:
         name = datetime.fromtimestamp(now_us / 1e6, tz=UTC).strftime("savepoint-%Y%m%d-%H%M%S")
+    if name in {each.value for each in BeginFrom}:
+        problem = "cannot be a name: `vivace apply --from` means something else by it"
+        raise InvalidInput("", "savepoint", name, problem, "Choose another name.")
     if not name or slug(name) != name or len(name) > MOST_NAME:
         remedy = f"Use small letters, digits and single hyphens, {MOST_NAME} at most"
         remedy += f", such as {slug(name)[:MOST_NAME]}." if slug(name) else "."
@@ -134,12 +137,13 @@ def delete_savepoint(
     InvalidInput
         There is none of that name.
     Refused
-        Its files cannot be removed.
+        Its files cannot be removed, or a query still goes on from them.
     Unreachable
         Nobody leads.
     """
     store, key = cluster.store, SAVEPOINTS.key(name)
     _known(store, name)
+    _check_unused(store, name)
 
     def change() -> None:
         if (known := store.get(key)) is not None:
@@ -193,6 +197,23 @@ def export_savepoint(
         remedy = "Name a folder, or a file that ends in .tar, that can be made."
         raise InvalidInput("command line", "TARGET", str(target), problem, remedy) from None
     return ExportedSavepoint(name=kept.name, path=str(target), bytes=size)
+
+
+def _check_unused(store: Store, name: str) -> None:
+    """Refuse to delete a savepoint whose states fragments would need if they lost their own."""
+    lists = store.list(CHECKPOINTS).records.values()
+    used = sorted(
+        {
+            each.record.query
+            for each in lists
+            for stored in each.record.stored
+            if savepoint_of(stored.name) == name
+        }
+    )
+    if used:
+        problem = f"is what {', '.join(used)} would go on from if all replicas were lost now"
+        remedy = "Try again once there are newer checkpoints: `state.every` says how often."
+        raise Refused(f"savepoint {name}", "name", name, problem, remedy, {})
 
 
 def _awaited(

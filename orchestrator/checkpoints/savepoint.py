@@ -20,7 +20,13 @@ from typing import Protocol
 from orchestrator.checkpoints.checkpoint_file import CheckpointHead, CheckpointRefused
 from orchestrator.checkpoints.checkpoint_file import read as read_checkpoint
 from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder
-from orchestrator.checkpoints.savepoint_index import INDEX, SavedFragment, SavepointIndex, read
+from orchestrator.checkpoints.savepoint_index import (
+    INDEX,
+    SavedFragment,
+    SavepointIndex,
+    piece_of,
+    read,
+)
 from orchestrator.folders import path_part, private_folder, sync
 from orchestrator.records import SavedFile
 
@@ -58,6 +64,39 @@ def below(folder: str, *parts: str) -> str:
 def savepoints_of(folder: str) -> CheckpointFolder:
     """The savepoints of a cluster with this folder of checkpoints; the key of each is its name."""
     return CheckpointFolder(below(folder, SAVEPOINTS))
+
+
+def stored_in(savepoint: str, checkpoint: str) -> str:
+    """The name of a checkpoint that lies in a savepoint of the same cluster."""
+    return f"{savepoint}/{checkpoint}"
+
+
+def savepoint_of(checkpoint: str) -> str:
+    """The savepoint in which a checkpoint lies, by its name; empty: in none."""
+    return checkpoint.rpartition("/")[0]
+
+
+class ReadableFolder(Protocol):
+    """A folder of files under keys, as `CheckpointFolder` is one."""
+
+    def read(self, key: str, name: str) -> bytes:
+        """The content of a file. Raises `CheckpointRefused`."""
+        ...
+
+
+def read_stored(
+    checkpoints: ReadableFolder, savepoints: ReadableFolder, fragment: str, checkpoint: str
+) -> bytes:
+    """The content of a checkpoint of `<query>.<fragment>`, wherever its name says that it lies.
+
+    Raises
+    ------
+    CheckpointRefused
+        It is not there, or cannot be read.
+    """
+    if savepoint := savepoint_of(checkpoint):
+        return savepoints.read(savepoint, piece_of(fragment))
+    return checkpoints.read(fragment, checkpoint)
 
 
 class KeptFiles:
@@ -245,6 +284,16 @@ class Savepoint:
             done += len(content)
             told(done)
         yield INDEX, self.files.read(INDEX)
+
+
+OpenSavepoint = Callable[[str, str], Savepoint]
+"""Opens the savepoint of a name in a cluster's folder of checkpoints; raises `CheckpointRefused`.
+"""
+
+
+def kept_savepoint(folder: str, name: str) -> Savepoint:
+    """As `OpenSavepoint`."""
+    return Savepoint(KeptFiles(savepoints_of(folder).folder, name))
 
 
 def _copy_folder(folder: Path, files: Iterator[tuple[str, bytes]]) -> int:

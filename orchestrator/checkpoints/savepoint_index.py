@@ -30,6 +30,11 @@ INDEX = "index.json"
 """Name of the file. It is written last and removed first: without it there is no savepoint."""
 
 
+def piece_of(fragment: str) -> str:
+    """The file of a fragment's state, `<query>.<fragment>`, in every savepoint."""
+    return f"{fragment}.piece"
+
+
 class IndexHead(msgspec.Struct, frozen=True, kw_only=True):
     """The first line."""
 
@@ -59,7 +64,7 @@ class SavedFragment(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def file(self) -> str:
         """Name of its file in the savepoint."""
-        return f"{self.fragment}.piece"
+        return piece_of(self.fragment)
 
 
 class SavepointIndex(msgspec.Struct, frozen=True, kw_only=True):

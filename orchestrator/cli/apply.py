@@ -23,6 +23,7 @@ from orchestrator.cli.plan_options import (
     BeginOption,
     KeepGoingOption,
     ThrottleOption,
+    beginning,
     no_proposal,
 )
 from orchestrator.cli.render.changes import changes_view
@@ -44,7 +45,7 @@ def command(
     proposed: Annotated[
         bool, Option("--proposed", help="The moves that the leader proposes by itself.")
     ] = False,
-    begin: BeginOption = api.BeginFrom.NOW,
+    begin: BeginOption = "now",
     wait: Annotated[
         bool,
         Option("--wait/--no-wait", help="Wait until all runs with a warm standby, or has moved."),
@@ -59,12 +60,16 @@ def command(
     """Apply streams and queries (-f), or a plan of moves, or those that the leader proposes.
 
     All of it is checked first. A query that runs is changed in place; --dry-run says what of its
-    state is kept, and --from, from where on those statements read whose state is not.
+    state is kept, and --from, from where on those statements read whose state is not. A query that
+    does not run, such as one that was deleted, begins with the states of the savepoint that --from
+    names; --dry-run says which of them it keeps.
 
     A plan is carried out exactly; if it no longer holds, the exit status is 4. --at-a-time,
     --keep-going and --throttle are for plans.
 
     [bold]Example:[/] vivace apply -f examples/aircraft
+
+    [bold]Example with a savepoint:[/] vivace apply -f query.yaml --from before-upgrade
 
     [bold]Example of a plan:[/] vivace apply plan.json --throttle 5MB/s
     """
@@ -83,9 +88,11 @@ def command(
         show(moves, form, lambda: moves_view(moves))
         return exit_status(moves)
     with connected(cluster) as client, progress("Applying") as line:
+        read_from, savepoint = beginning(begin)
         applied = client.apply(
-            files, dry_run=dry_run, wait=wait, begin=begin, on_progress=line.tell
-        )
+            files, dry_run=dry_run, wait=wait, begin=read_from, savepoint=savepoint,
+            on_progress=line.tell,
+        )  # fmt: skip
     show(applied, form, lambda: _view(applied))
     return 0
 

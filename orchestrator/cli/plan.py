@@ -7,7 +7,6 @@ from typing import Annotated
 
 import msgspec
 
-from orchestrator import api
 from orchestrator.cli.arguments import Option
 from orchestrator.cli.invocation import (
     ClusterOption,
@@ -18,7 +17,7 @@ from orchestrator.cli.invocation import (
     draw_map,
     show,
 )
-from orchestrator.cli.plan_options import BeginOption
+from orchestrator.cli.plan_options import BeginOption, beginning
 from orchestrator.cli.render.plan import plan_view
 
 
@@ -33,7 +32,7 @@ def command(
     explain: Annotated[
         bool, Option("--explain", help="Say what secondaries are sent, and why.")
     ] = False,
-    begin: BeginOption = api.BeginFrom.NOW,
+    begin: BeginOption = "now",
     cluster: ClusterOption = None,
     form: ListFormOption = ListForm.TABLE,
 ) -> None:
@@ -44,7 +43,8 @@ def command(
     if map_file is not None:
         check_picture("--map", map_file)
     with connected(cluster) as client:
-        document = client.plan(files or (), begin=begin)
+        read_from, savepoint = beginning(begin)
+        document = client.plan(files or (), begin=read_from, savepoint=savepoint)
         draw_map(client, map_file, files or ())
     if map_file is not None:
         document = msgspec.structs.replace(document, map=str(map_file))

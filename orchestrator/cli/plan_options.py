@@ -25,14 +25,22 @@ ThrottleOption = Annotated[
     ),
 ]
 BeginOption = Annotated[
-    api.BeginFrom,
+    str,
     Option(
         "--from",
+        metavar="now|beginning|SAVEPOINT",
         help="From where on statements of a changed query read whose state cannot be kept: now, or "
-        "the beginning of what can be read again.",
+        "the beginning of what can be read again. Or the savepoint with whose states new queries "
+        "begin.",
     ),
 ]
 YesOption = Annotated[bool, Option("--yes", help="Do not ask.")]
+
+
+def beginning(named: str) -> tuple[api.BeginFrom, str]:
+    """What `--from` says: from where on statements read, and the savepoint, if it names one."""
+    known = {each.value: each for each in api.BeginFrom}
+    return (known[named], "") if named in known else (api.BeginFrom.NOW, named)
 
 
 def no_proposal() -> api.InvalidInput:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import get_args
 
+from orchestrator.checkpoints.savepoint import OpenSavepoint, kept_savepoint
 from orchestrator.control.decide.proposing import answer, refused_by_a_bug, unanswered
 from orchestrator.control.host_trials import HostTrials
 from orchestrator.control.observe.view import ClusterView
@@ -48,6 +49,8 @@ class Responder:
         Has statements tried; None: nothing is tried.
     note_bug
         Told of what kept a request from being planned.
+    open_savepoint
+        Opens savepoints of the cluster.
     """
 
     def __init__(
@@ -57,11 +60,13 @@ class Responder:
         note_bug: Callable[[Exception], None],
         *,
         kind: tuple[type[Wish], ...],
+        open_savepoint: OpenSavepoint = kept_savepoint,
     ) -> None:
         self._store = store
         self._trials = trials
         self._note_bug = note_bug
         self._kind = kind
+        self._open_savepoint = open_savepoint
         self._answered: dict[str, int] = {}
 
     def respond(self, view: ClusterView, leads: Callable[[], bool]) -> None:
@@ -77,7 +82,7 @@ class Responder:
                 return
             try:
                 tries = None if self._trials is None else self._trials.among(view)
-                proposal = answer(view, asked, tries)
+                proposal = answer(view, asked, tries, self._open_savepoint)
             except Exception as error:  # noqa: BLE001  Whoever asks must not wait for ever.
                 self._note_bug(error)
                 proposal = refused_by_a_bug(asked, error)

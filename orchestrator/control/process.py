@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from orchestrator.checkpoints.savepoint import OpenSavepoint, kept_savepoint
 from orchestrator.control.answering import KINDS, Responder
 from orchestrator.control.checkpoint_sweep import SWEEP_EVERY_S, CheckpointSweep
 from orchestrator.control.decide.beginning import begin_events
@@ -203,6 +204,8 @@ class Coordination:
         the steps. None: they are answered within a step.
     versions
         What the candidate understands; None: this version.
+    open_savepoint
+        Opens savepoints of the cluster.
     """
 
     def __init__(
@@ -215,10 +218,12 @@ class Coordination:
         trials: HostTrials | None = None,
         on_request: Callable[[], None] | None = None,
         versions: Versions | None = None,
+        open_savepoint: OpenSavepoint = kept_savepoint,
     ) -> None:
         self.election = Election(store, candidate, wake)
         self.responders = tuple(
-            Responder(store, trials, self._note_bug, kind=kind) for kind in KINDS
+            Responder(store, trials, self._note_bug, kind=kind, open_savepoint=open_savepoint)
+            for kind in KINDS
         )
         self._on_request = on_request or self._respond
         self._clock = clock

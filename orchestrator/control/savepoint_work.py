@@ -19,8 +19,14 @@ import msgspec
 
 from orchestrator.checkpoints.checkpoint_file import CheckpointRefused, read
 from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder
-from orchestrator.checkpoints.savepoint import savepoints_of
-from orchestrator.checkpoints.savepoint_index import INDEX, SavedFragment, SavepointIndex, written
+from orchestrator.checkpoints.savepoint import read_stored, savepoints_of
+from orchestrator.checkpoints.savepoint_index import (
+    INDEX,
+    SavedFragment,
+    SavepointIndex,
+    piece_of,
+    written,
+)
 from orchestrator.control.decide.savepoints import FAILED, NO_FOLDER, basis_of
 from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.view import ClusterView, read_view
@@ -153,8 +159,8 @@ class SavepointWork:
         folders: tuple[Folders, Folders],
     ) -> None:
         checkpoints, savepoints = folders
-        content = _whole(checkpoints, piece)
-        savepoints.put(found.record.name, _file(piece), content)
+        content = _whole(checkpoints, savepoints, piece)
+        savepoints.put(found.record.name, piece_of(piece.fragment), content)
         copied = msgspec.structs.replace(piece, bytes=len(content), crc32=zlib.crc32(content))
         pieces = tuple(copied if each is piece else each for each in found.record.pieces)
         self._update(found, pieces=pieces)
@@ -252,14 +258,10 @@ def _can_go_on(record: SavepointRecord) -> bool:
     return any(each.crc32 is None for each in record.pieces) or None not in record.journals.values()
 
 
-def _file(piece: SavepointPiece) -> str:
-    return f"{piece.fragment}.piece"
-
-
-def _whole(checkpoints: Folders, piece: SavepointPiece) -> bytes:
+def _whole(checkpoints: Folders, savepoints: Folders, piece: SavepointPiece) -> bytes:
     """The content of a checkpoint's file, which is read as a whole."""
     try:
-        content = checkpoints.read(piece.fragment, piece.checkpoint)
+        content = read_stored(checkpoints, savepoints, piece.fragment, piece.checkpoint)
         read(content)
     except CheckpointRefused as refused:
         raise CheckpointRefused(
@@ -271,7 +273,7 @@ def _whole(checkpoints: Folders, piece: SavepointPiece) -> bytes:
 
 def _saved(savepoints: Folders, record: SavepointRecord, piece: SavepointPiece) -> SavedFragment:
     """What the index says of a copy, which is read again: a disk may have lost it."""
-    content = savepoints.read(record.name, _file(piece))
+    content = savepoints.read(record.name, piece_of(piece.fragment))
     if (checksum := zlib.crc32(content)) != piece.crc32:
         raise CheckpointRefused(f"the copy of {piece.fragment} is damaged. Ask for it again")
     head, _ = read(content)
@@ -325,7 +327,7 @@ def _index(
         found.record for name, found in sorted(view.running_streams.items()) if name in streams
     )
     numbers = {STREAMS.key(name).path: view.number_of(view.streams[name]) for name in streams}
-    numbers |= {QUERIES.key(name).path: view.number_of(view.queries[name]) for name in queries}
+    numbers |= {QUERIES.key(name).path: view.life_of(name) for name in queries}
     used = [*numbers.values()]
     used += [number for each in (*running, *every) for number in (each.epoch, each.generation)]
     return SavepointIndex(

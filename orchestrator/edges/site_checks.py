@@ -7,12 +7,13 @@ into it what it has found (`orchestrator.store.responding`).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from orchestrator.edges import sinks, sources
-from orchestrator.edges.drivers import Unusable
+from orchestrator.edges.drivers import DriverError, Unusable
 from orchestrator.edges.site_check import SiteCheck
 from orchestrator.records import EdgeCheck, EdgeFault, SinkAssignment, SourceAssignment
 from orchestrator.store.protocol import CHECKS, Store
@@ -46,7 +47,10 @@ class EdgeChecks:
     def _response_to(self, asked: EdgeCheck) -> EdgeCheck | None:
         if asked.site != self._site or asked.is_done:
             return None
-        return msgspec.structs.replace(asked, is_done=True, fault=self._fault(asked))
+        fault = self._fault(asked)
+        folder = None if fault is not None else self._folder
+        kept = {} if folder is None else _generations(asked.sinks, folder)
+        return msgspec.structs.replace(asked, is_done=True, fault=fault, generations=kept)
 
     def _fault(self, asked: EdgeCheck) -> EdgeFault | None:
         """The first thing that is no good."""
@@ -76,6 +80,17 @@ def _check_sink(sink: SinkAssignment, site: SiteCheck) -> None:
     spec = sink.sink or sinks.DEFAULT
     site.need_folder(None, None, f"what the sink {spec.driver} keeps")
     sinks.restore(spec).check(sink, site)
+
+
+def _generations(asked: tuple[SinkAssignment, ...], folder: Path) -> dict[str, int]:
+    """What sinks have kept of queries that go on; one that cannot tell has kept nothing."""
+    found: dict[str, int] = {}
+    for sink in asked:
+        if sink.life:
+            with suppress(DriverError):
+                kept = sinks.restore(sink.sink or sinks.DEFAULT).kept(sink, folder)
+                found |= {} if kept is None else {sink.stream: kept.generation}
+    return found
 
 
 def _blamed(stream: str, error: Exception) -> EdgeFault:

@@ -47,9 +47,12 @@ class PreviewParameters(ManifestParameters, frozen=True, kw_only=True):
     ----------
     begin
         From where on statements of changed queries would read whose state cannot be kept.
+    savepoint
+        With whose states new queries would begin; empty: from nothing.
     """
 
     begin: BeginFrom = BeginFrom.NOW
+    savepoint: str = ""
 
 
 class WhatIfParameters(ManifestParameters, frozen=True, kw_only=True):
@@ -88,6 +91,7 @@ class ApplyParameters(ManifestParameters, frozen=True, kw_only=True):
     dry_run: bool = False
     wait: bool = True
     begin: BeginFrom = BeginFrom.NOW
+    savepoint: str = ""
 
 
 class DeleteParameters(Parameters, frozen=True, kw_only=True):

@@ -56,7 +56,7 @@ class ChangedField(Record, frozen=True, kw_only=True):
 
 
 class ChangedQuery(Record, frozen=True, kw_only=True):
-    """What a change of a query does, for people to consent to.
+    """What a change of a query does, or a savepoint from which it begins, for people to consent to.
 
     Attributes
     ----------
@@ -69,6 +69,8 @@ class ChangedQuery(Record, frozen=True, kw_only=True):
     moves
         How many replicas move to other nodes, because the present ones would not keep what the
         query asks for.
+    savepoint
+        Where the query begins, which does not run; empty: it runs, and is changed in place.
     """
 
     query: str
@@ -76,6 +78,7 @@ class ChangedQuery(Record, frozen=True, kw_only=True):
     statements: tuple[ChangedStatement, ...]
     begin: BeginFrom = BeginFrom.NOW
     moves: int = 0
+    savepoint: str = ""
 
     def words(self) -> tuple[str, ...]:
         """The change in phrases."""

@@ -23,6 +23,8 @@ class EdgeCheck(Record, frozen=True, kw_only=True):
     site: str
     sources: tuple[SourceAssignment, ...] = ()
     sinks: tuple[SinkAssignment, ...] = ()
+    generations: dict[str, int] = {}
+    """Stream → the newest generation of what its sink has kept, of sinks with a `life`."""
     is_done: bool = False
     """Whether the site has looked at all of them, or found one that is no good."""
     fault: EdgeFault | None = None

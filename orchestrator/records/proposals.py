@@ -15,6 +15,7 @@ from orchestrator.errors import Drifted, InvalidInput, Refused, VivaceError
 from orchestrator.records.automation import AutomaticRequest
 from orchestrator.records.base import Record
 from orchestrator.records.changed_queries import BeginFrom, ChangedQuery, QueryAlteration
+from orchestrator.records.checkpoints import CheckpointsRecord
 from orchestrator.records.explanations import FragmentExplanation, RefusalExplanation
 from orchestrator.records.figures import FragmentPlan, PlaceLoad, QueryPlan
 from orchestrator.records.fragments import FragmentRecord, PlanFigures
@@ -81,6 +82,8 @@ class ApplyRequest(Record, frozen=True, kw_only=True, tag="apply"):
     queries: tuple[QueryManifest, ...] = ()
     begin: BeginFrom = BeginFrom.NOW
     """For statements of changed queries whose state cannot be kept."""
+    savepoint: str = ""
+    """With whose states new queries begin; empty: they begin from nothing."""
 
 
 class SwitchRequest(Record, frozen=True, kw_only=True, tag="switch"):
@@ -238,6 +241,8 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
         Of queries that run.
     placements
         Of the new queries, in the order in which they were planned.
+    checkpoints
+        From which fragments of new queries go on: those of a savepoint.
     moves, deletion
         Of what runs.
     explanation
@@ -264,6 +269,7 @@ class ProposalRecord(Record, frozen=True, kw_only=True):
     queries: tuple[QueryRecord, ...] = ()
     running: tuple[RunningQueryRecord, ...] = ()
     placements: tuple[QueryPlacement, ...] = ()
+    checkpoints: tuple[CheckpointsRecord, ...] = ()
     alterations: tuple[QueryAlteration, ...] = ()
     moves: PlannedMoves | None = None
     file: PlanFile | None = None

@@ -71,6 +71,11 @@ class RunningQueryRecord(Record, frozen=True, kw_only=True):
     rewrites: tuple[Rewrite, ...] = ()
     change: int = 0
     """Number of the last change in place, issued by the store; 0: there was none."""
+    savepoint: str = ""
+    """The savepoint that it has begun from; empty: none."""
+    life: int | None = None
+    """What its sinks know it by, if it goes on where a deleted query was; None: the store's number
+    of its creation."""
 
     def rewrite(self, kind: RewriteKind, fragment: str) -> Rewrite | None:
         """The decision of a kind on a statement."""

@@ -28,6 +28,8 @@ def changes_view(changes: Sequence[api.Change], *, dry_run: bool) -> RenderableT
 def changed_view(changed: api.ChangedQuery) -> RenderableType:
     """What a change does to a query: its fields, and the state of each statement."""
     title = f"Change of query {changed.query}"
+    if changed.savepoint:
+        title = f"Query {changed.query} from savepoint {changed.savepoint}"
     table = Table(title=title, title_justify="left", title_style="bold", box=None)
     for column in ("", "what becomes of it"):
         table.add_column(column)
@@ -42,5 +44,5 @@ def changed_view(changed: api.ChangedQuery) -> RenderableType:
 
 def _effect(changed: api.ChangedQuery, each: api.ChangedStatement) -> str:
     if each.effect is not api.StatementEffect.ANEW:
-        return each.effect.value
+        return each.effect.value + (f": {each.why}" if each.why else "")
     return f"[yellow]{each.effect.value}[/], from {changed.begin.value}: {each.why}"

@@ -28,6 +28,7 @@ from orchestrator.control.planning.overdue import ACKNOWLEDGEMENTS, ways_of
 from orchestrator.control.planning.periods import BETWEEN, PeriodsUnattainable
 from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.planning.rewriting import Rewriting
+from orchestrator.control.planning.saved_queries import SavedQueries
 from orchestrator.control.planning.sharing import computed_by
 from orchestrator.control.planning.task import MIN_EXECUTORS, settled, unsettled
 from orchestrator.control.planning.trying import StatementTrials, Tries
@@ -88,6 +89,8 @@ class Admission:
         Streams and fragments of all of them.
     changes
         What becomes of queries that are changed in place, by name.
+    begun
+        How queries that begin from a savepoint differ from what it holds, by name.
     moves
         Moves to where changed queries keep what they ask for.
     """
@@ -100,6 +103,7 @@ class Admission:
     places: tuple[PredictedPlace, ...]
     flow: Dataflow
     changes: Mapping[str, QueryChanges]
+    begun: Mapping[str, QueryChanges]
     moves: tuple[MoveStep, ...]
 
 
@@ -126,6 +130,7 @@ def admit(
     queries: Sequence[QueryManifest] = (),
     tries: Tries | None = None,
     begin: BeginFrom = BeginFrom.NOW,
+    saved: SavedQueries | None = None,
 ) -> Admission:
     """Plan what is applied around everything that runs. What runs is evaluated, not planned.
 
@@ -138,6 +143,8 @@ def admit(
         Runs trials of statements; None: nothing is tried.
     begin
         From where on statements of changed queries read whose state cannot be kept.
+    saved
+        With whose states new queries begin; None: they begin from nothing.
 
     Raises
     ------
@@ -146,12 +153,13 @@ def admit(
     Refused
         It is right, but cannot be had: with the constraint that stands in the way.
     """
-    applied = _Applied(view, streams, queries, begin)
+    applied = _Applied(view, streams, queries, begin, saved)
     applied.check()
     trials = StatementTrials(view, tries)
-    running = trials.of_new(applied.new, applied.all_streams, applied.all_queries, applied.decided)
-    running = {**applied.decided, **running}
-    if any(applied.all_queries[name].share for name in applied.new):
+    decided, known = applied.decided, (applied.all_streams, applied.all_queries)
+    tried = trials.of_new(applied.written, *known, decided)
+    running = {**decided, **tried}
+    if any(applied.all_queries[name].share for name in applied.written):
         computed = computed_by(applied.all_streams, applied.all_queries)
         offered = [n for n, query in view.query_records.items() if query.share]
         try:
@@ -170,9 +178,11 @@ class _Applied:
         streams: Sequence[StreamManifest],
         queries: Sequence[QueryManifest],
         begin: BeginFrom,
+        saved: SavedQueries | None,
     ) -> None:
         self._view = view
         self._begin = begin
+        self._saved = saved
         self._streams = streams
         self._queries = queries
         self.all_streams, self.all_queries = _with_applied(view, streams, queries)
@@ -182,8 +192,17 @@ class _Applied:
             for name in dict.fromkeys(q.record.name for q in queries)
             if name in view.queries and view.queries[name].record != self.all_queries[name]
         ]
-        self.decided: Mapping[str, RunningQueryRecord] = view.running_records
+        self.begun = [] if saved is None else [name for name in self.new if name in saved.queries]
+        # Of a query that was deleted, some may still be there.
+        self.decided: Mapping[str, RunningQueryRecord] = {
+            n: each for n, each in view.running_records.items() if n in view.queries
+        }
         self.changes: dict[str, QueryChanges] = {}
+
+    @property
+    def written(self) -> list[str]:
+        """New queries of which nothing is decided yet."""
+        return [name for name in self.new if name not in self.begun]
 
     def check(self) -> None:
         """Refuse mistakes, and find out what becomes of the statements of changed queries."""
@@ -204,29 +223,34 @@ class _Applied:
         _check_live_places(view, streams, queries)
 
     def _compare(self) -> None:
-        """Note what becomes of the statements of changed queries, and how they run."""
-        view = self._view
-        if not self.changed:
+        """Note what becomes of the statements of changed queries, and how they run; of those that
+        begin from a savepoint, too."""
+        view, saved = self._view, self._saved
+        was = {name: view.queries[name].record for name in self.changed}
+        ran = {name: view.running_records.get(name) for name in self.changed}
+        flows = dict.fromkeys(self.changed, view.dataflow)
+        if saved is not None:
+            was |= {name: saved.queries[name] for name in self.begun}
+            ran |= {name: saved.running[name] for name in self.begun}
+            flows |= dict.fromkeys(self.begun, saved.flow)
+        if not was:
             return
-        plain = {n: each for n, each in view.running_records.items() if n not in self.changed}
+        plain = {n: each for n, each in self.decided.items() if n not in was}
         written = dataflow(self.all_streams, self.all_queries, plain)
         again = {
             name: decided_again(
-                view.queries[name].record,
+                before,
                 self.all_queries[name],
-                view.running_records.get(name, RunningQueryRecord(name=name)),
+                ran[name] or RunningQueryRecord(name=name),
                 written,
             )
-            for name in self.changed
+            for name, before in was.items()
         }
         self.decided = plain | again
         flow = dataflow(self.all_streams, self.all_queries, self.decided)
-        for name in self.changed:
+        for name, before in was.items():
             self.changes[name] = query_changes(
-                view.queries[name].record,
-                self.all_queries[name],
-                (view.dataflow, flow),
-                self._begin,
+                before, self.all_queries[name], (flows[name], flow), self._begin
             )
 
     def admitted(
@@ -270,7 +294,7 @@ class _Applied:
                         "the leader has not placed it; `vivace status` tells its problems"
                     )
                     continue
-                if name in self.new:
+                if name in self.written:
                     way = rewriting.place(planning, all_queries[name])
                     planning, plan = way.planning, way.plan
                 else:
@@ -307,7 +331,8 @@ class _Applied:
             waiting=waiting,
             places=planning.places(),
             flow=planning.flow,
-            changes=self.changes,
+            changes={name: self.changes[name] for name in self.changed},
+            begun={name: self.changes[name] for name in self.begun},
             moves=moves,
         )
 

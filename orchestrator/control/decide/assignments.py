@@ -444,7 +444,7 @@ def _late(view: ClusterView, stream: str) -> Late:
 
 def _life(view: ClusterView, stream: str) -> int:
     """Identifies the stream's own query."""
-    return view.number_of(view.queries[view.dataflow.fragments[stream].query])
+    return view.life_of(view.dataflow.fragments[stream].query)
 
 
 def _deadline_ms(view: ClusterView, stream: str) -> float:

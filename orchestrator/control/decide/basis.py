@@ -29,6 +29,7 @@ from orchestrator.store.protocol import (
     NODES,
     QUERIES,
     RUNNING_STREAMS,
+    SAVEPOINTS,
     STREAMS,
     encode,
 )
@@ -147,6 +148,9 @@ def _digest_of(planning: Planning, path: str, *, timed: bool) -> str | None:
     if folder == RUNNING_STREAMS.path:
         stream = planning.streams.get(name)
         return None if stream is None else stream.feeding_site
+    if folder == SAVEPOINTS.path:
+        kept = view.savepoints.get(name)
+        return None if kept is None else digest(kept.record)
     found = view.queries.get(name) if folder == QUERIES.path else view.streams.get(name)
     return None if found is None else digest(found.record)
 

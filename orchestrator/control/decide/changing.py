@@ -120,7 +120,7 @@ def _carry_on(pending: PendingDecision, query: str) -> None:
     records = [record for record in pending.fragments.values() if record.query == query]
     records = [each for each in records if each.key not in pending.planning.reconstructed]
     for record in records:
-        if record.restart is not None:
+        if record.restart is not None and not record.paused:
             _restart(pending, record, record.restart)
     changing = [record for record in records if record.changing is not None]
     if changing:

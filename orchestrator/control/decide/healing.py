@@ -54,6 +54,7 @@ from ha.roles import ReplicaRole
 from orchestrator.control.decide.checkpoints import drop_newer, spelled, stored_of
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.placing import (
+    first_epoch,
     new_records,
     plan_query,
     put_retimed,
@@ -354,6 +355,8 @@ def _end(pending: PendingDecision, record: FragmentRecord) -> str:
 
 def _lost(pending: PendingDecision, record: FragmentRecord) -> str:
     """Why a fragment goes on from a checkpoint, or from nothing."""
+    if savepoint := _yet_to_begin(pending, record):
+        return f"its query begins from savepoint {savepoint}"
     if record.paused:
         return "its query is resumed"
     return f"{_end(pending, record)} and nobody can take over"
@@ -414,7 +417,7 @@ def _is_lost(pending: PendingDecision, record: FragmentRecord) -> bool:
     """Whether no replica of a fragment is left, as `heal` judges."""
     view = pending.view
     if record.paused and not view.begins:
-        return not view.is_paused(record.query)
+        return not view.is_paused(record.query) and _can_begin(pending, record)
     if record.stopped is not None or view.begins:
         return False
     if view.alive(record.primary):
@@ -425,6 +428,35 @@ def _is_lost(pending: PendingDecision, record: FragmentRecord) -> bool:
     if patient and not all(view.dead(replica) for replica in record.replicas):
         return False
     return (_successor(pending, record) or view.unlisted_replica(record)) is None
+
+
+def _yet_to_begin(pending: PendingDecision, record: FragmentRecord) -> str:
+    """The savepoint from which a fragment has yet to begin; empty: there is none."""
+    view, query = pending.view, record.query
+    running = view.running_queries.get(query)
+    if not record.paused or running is None or query not in view.queries:
+        return ""
+    is_first = record.epoch == first_epoch(view, query)
+    return running.record.savepoint if is_first and record.restored is None else ""
+
+
+def _can_begin(pending: PendingDecision, record: FragmentRecord) -> bool:
+    """Whether all is known that counts for a query which begins from a savepoint: its fragments
+    are decided about together, and what its sinks have been given decides what begins anew."""
+    view = pending.view
+    if not (savepoint := _yet_to_begin(pending, record)):
+        return True
+    if any(each.key not in pending.fragments for each in view.dataflow.of(record.query)):
+        return False
+    for stream, site in view.queries[record.query].record.outputs.items():
+        node = view.nodes.get(site)
+        if node is None or stream not in node.record.sinks:
+            pending.problems.append(
+                f"query {record.query} begins from savepoint {savepoint} once site {site} says up "
+                f"to where it has {stream}"
+            )
+            return False
+    return True
 
 
 def _begin_again(
@@ -493,6 +525,36 @@ def _is_back(view: ClusterView, record: FragmentRecord) -> bool:
     )
 
 
+def _renewed(pending: PendingDecision, record: FragmentRecord, epoch: int) -> FragmentRecord | None:
+    """The record of a fragment that is lost or paused, placed anew; None: there is no place.
+
+    A paused one stays where it was, or is to begin, if it can.
+    """
+    view, planning = pending.view, pending.planning
+    if record.paused and all(
+        view.alive(each) and each.node not in view.closed
+        for each in (record.primary, record.secondary or record.primary)
+    ):
+        return FragmentRecord(
+            query=record.query,
+            fragment=record.fragment,
+            epoch=epoch,
+            generation=epoch,
+            primary=record.primary,
+            secondary=record.secondary,
+            timing=record.timing,
+            lacked=record.lacked,
+            functions=dict(planning.flow.fragments[record.fragment].functions),
+        )
+    planning.running.pop(record.fragment, None)
+    if (plan := plan_query(pending, record.query, relax=True)) is None:
+        return None
+    epochs = {record.fragment: epoch}
+    put_retimed(pending, retimed(planning, epochs), f"as {record.key} is placed again")
+    (renewed,) = new_records(planning, plan, epochs)
+    return renewed
+
+
 def _has_gone_back(
     pending: PendingDecision, record: FragmentRecord, checkpoint: StoredCheckpoint
 ) -> bool:
@@ -513,16 +575,10 @@ def _resume(
     if _is_back(pending.view, record):
         _resume_in_place(pending, record, checkpoint, restarts)
         return
-    planning = pending.planning
-    planning.running.pop(record.fragment, None)
-    plan = plan_query(pending, record.query, relax=True)
-    if plan is None:
+    if (renewed := _renewed(pending, record, _newest_epoch(pending, record) + 1)) is None:
         # Not for ever: others are placed by this decision, and the next one tries again.
         pending.unplaced.add(record.key)
         return
-    epochs = {record.fragment: _newest_epoch(pending, record) + 1}
-    put_retimed(pending, retimed(planning, epochs), f"as {record.key} is placed again")
-    (renewed,) = new_records(planning, plan, epochs)
     detail = f"{_lost(pending, record)}; epoch {renewed.epoch} goes on from "
     detail += f"{spelled(checkpoint, pending.now_us)}, on {renewed.primary.node}"
     pending.change_fragment(
@@ -596,35 +652,32 @@ def _note_resumed(
 def _start_over(
     pending: PendingDecision, record: FragmentRecord, restarts: Restarts | None = None
 ) -> None:
-    planning = pending.planning
     begins = undelivered(pending, record)
     if isinstance(begins, str):
         problem = f"{record.key}: {_lost(pending, record)}; it starts over "
         pending.problems.append(f"{problem}once site {begins} says up to where it has the results")
         return
-    planning.running.pop(record.fragment, None)
-    plan = plan_query(pending, record.query, relax=True)
-    if plan is None:
+    if (renewed := _renewed(pending, record, record.epoch + 1)) is None:
         return
-    epochs = {record.fragment: record.epoch + 1}
-    put_retimed(pending, retimed(planning, epochs), f"as {record.key} is placed again")
-    (renewed,) = new_records(planning, plan, epochs)
     detail = f"{_lost(pending, record)}; epoch {renewed.epoch} "
     detail += f"begins from nothing on {renewed.primary.node}"
     if begins is not None:
         detail += f", {_where(begins)}"
-    if (why := pending.not_resumed.get(record.key)) is not None:
+    consented = record.restart if record.paused else None
+    if consented is not None:
+        detail += f": {consented.why}"
+    elif (why := pending.not_resumed.get(record.key)) is not None:
         detail += f"; it goes on from no checkpoint: {why}"
-    if planning.flow.fragments[record.fragment].is_loop:
+    if pending.planning.flow.fragments[record.fragment].is_loop:
         detail += "; it is a loop, whose relations are empty until tuples fill them again"
     pending.change_fragment(
         renewed,
-        "state lost",
+        "state lost" if consented is None else "begins anew",
         detail,
         restarts=restarts or record.restarts,
         begins=begins,
         counts_from_ms=record.counts_from_ms,
         ended_ms=record.ended_ms,
         former=record.former,
-        restart=record.restart,
+        restart=None if record.paused else record.restart,
     )

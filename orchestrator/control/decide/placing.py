@@ -29,6 +29,7 @@ from orchestrator.control.planning.planner import Planning, order
 from orchestrator.control.planning.task import MIN_EXECUTORS, settled
 from orchestrator.documents.units import figure
 from orchestrator.records import (
+    CheckpointsRecord,
     FragmentRecord,
     PlanFigures,
     QueryPlacement,
@@ -106,7 +107,7 @@ def _place(pending: PendingDecision, query: str) -> None:
         changed = changes_since(pending.planning, proposal)
         made = proposal.placement(query)
         if not changed and made is not None:
-            _carry_out(pending, made)
+            _carry_out(pending, made, proposal.checkpoints)
             return
         detail = f"{', '.join(changed)} changed after the plan was made"
         event = pending.event(PLANNED_AGAIN, query, detail)
@@ -114,10 +115,39 @@ def _place(pending: PendingDecision, query: str) -> None:
         pending.write(PROPOSALS.key(name), noted, found.version, event)
     plan = plan_query(pending, query, relax=False)
     if plan is not None:
-        _carry_out(pending, placement(pending.planning, plan))
+        made, checkpoints = _from_savepoint(pending.view, placement(pending.planning, plan))
+        _carry_out(pending, made, checkpoints)
 
 
-def _carry_out(pending: PendingDecision, plan: QueryPlacement) -> None:
+def _from_savepoint(
+    view: ClusterView, plan: QueryPlacement
+) -> tuple[QueryPlacement, tuple[CheckpointsRecord, ...]]:
+    """A plan whose fragments go on from what a proposal says, although its plan does not hold."""
+    proposal = view.accepted(plan.query)
+    if proposal is None or not proposal.checkpoints:
+        return plan, ()
+    proposed = proposal.placement(plan.query)
+    like = {} if proposed is None else {each.key: each for each in proposed.created}
+    created = tuple(
+        msgspec.structs.replace(
+            like[record.key],
+            primary=record.primary,
+            secondary=record.secondary,
+            timing=record.timing,
+            lacked=record.lacked,
+        )
+        if record.key in like
+        else record
+        for record in plan.created
+    )
+    return msgspec.structs.replace(plan, created=created), proposal.checkpoints
+
+
+def _carry_out(
+    pending: PendingDecision,
+    plan: QueryPlacement,
+    checkpoints: Iterable[CheckpointsRecord] = (),
+) -> None:
     figures = plan.figures
     event = pending.event(
         "planned",
@@ -129,20 +159,37 @@ def _carry_out(pending: PendingDecision, plan: QueryPlacement) -> None:
     # Another leader may have begun to carry the plan out.
     issued = with_first_epochs(pending.view, plan)
     created = [record for record in issued if pending.fragments.get(record.key) != record]
+    # A fragment that is there without its checkpoint would begin from nothing.
+    made = {record.key for record in created} - pending.fragments.keys()
+    for listed in checkpoints:
+        if listed.key in made:
+            pending.put_checkpoints(listed)
     for record in created:
         pending.put_fragment(record, event if record is created[-1] else None)
 
 
 def with_first_epochs(view: ClusterView, plan: QueryPlacement) -> tuple[FragmentRecord, ...]:
     """The new records of a plan in the epoch that the store has issued, once the query is there."""
-    query, running = view.queries.get(plan.query), view.running_queries.get(plan.query)
-    epoch = UNISSUED if query is None else view.number_of(query)
-    if running is not None:
-        # A statement that is written again is newer than its former self.
-        epoch = max(epoch, running.record.change)
+    epoch = first_epoch(view, plan.query)
     return tuple(
-        msgspec.structs.replace(record, epoch=epoch, generation=epoch) for record in plan.created
+        msgspec.structs.replace(
+            record, epoch=epoch, generation=record.generation if _goes_on(record) else epoch
+        )
+        for record in plan.created
     )
+
+
+def first_epoch(view: ClusterView, name: str) -> int:
+    """The epoch in which fragments of a query begin that are created now."""
+    query, running = view.queries.get(name), view.running_queries.get(name)
+    epoch = UNISSUED if query is None else view.number_of(query)
+    # A statement that is written again is newer than its former self.
+    return epoch if running is None else max(epoch, running.record.change)
+
+
+def _goes_on(record: FragmentRecord) -> bool:
+    """Whether a new fragment has the state of a savepoint."""
+    return record.paused and record.restart is None
 
 
 def placement(planning: Planning, plan: Plan) -> QueryPlacement:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from orchestrator.checkpoints.savepoint import OpenSavepoint, kept_savepoint
 from orchestrator.control.decide.admission import Admission, admit, check_readable
 from orchestrator.control.decide.asked_moves import plan_moves
 from orchestrator.control.decide.basis import changes_since, digests, under_deletion, under_moves
@@ -26,6 +27,7 @@ from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.deletions import plan_deletion
 from orchestrator.control.decide.explaining import explain_fragment, explain_refusal
 from orchestrator.control.decide.figures import fragment_plans, place_loads, query_plans
+from orchestrator.control.decide.from_savepoint import Begun, begin_from, saved_queries
 from orchestrator.control.decide.move_steps import Places, then
 from orchestrator.control.decide.plan_files import (
     automatic_file,
@@ -44,6 +46,7 @@ from orchestrator.records import (
     ApplyPlanRequest,
     ApplyRequest,
     AutomaticRequest,
+    ChangedQuery,
     DeleteRequest,
     Deletion,
     ExplainRefusalRequest,
@@ -69,6 +72,7 @@ from orchestrator.store.protocol import (
     PROPOSALS,
     QUERIES,
     RUNNING_QUERIES,
+    SAVEPOINTS,
     STREAMS,
     Versioned,
     encode,
@@ -84,11 +88,14 @@ def unanswered(view: ClusterView) -> Iterator[str]:
 
 
 def answer(
-    view: ClusterView, asked: Versioned[RequestRecord], tries: Tries | None
+    view: ClusterView,
+    asked: Versioned[RequestRecord],
+    tries: Tries | None,
+    open_savepoint: OpenSavepoint = kept_savepoint,
 ) -> ProposalRecord:
     """What the leader proposes."""
     try:
-        proposal = _proposed(view, asked, tries)
+        proposal = _proposed(view, asked, tries, open_savepoint)
     except (InvalidInput, Refused) as error:
         proposal = ProposalRecord(request=asked.created, refusal=Refusal.of(error))
     return _that_fits(asked, msgspec.structs.replace(proposal, by=asked.record.by))
@@ -106,26 +113,36 @@ def _that_fits(asked: Versioned[RequestRecord], proposal: ProposalRecord) -> Pro
 
 
 def _proposed(
-    view: ClusterView, asked: Versioned[RequestRecord], tries: Tries | None
+    view: ClusterView,
+    asked: Versioned[RequestRecord],
+    tries: Tries | None,
+    open_savepoint: OpenSavepoint,
 ) -> ProposalRecord:
     match asked.record.wish:
-        case ApplyRequest(streams=streams, queries=queries, begin=begin):
+        case ApplyRequest(streams=streams, queries=queries, begin=begin, savepoint=named):
             check_readable(view, [each.record for each in (*streams, *queries)])
-            admission = admit(view, streams, queries, tries, begin)
+            saved = saved_queries(view, named, queries, open_savepoint) if named else None
+            admission = admit(view, streams, queries, tries, begin, saved)
             # The store has issued this number after those of all former changes.
             number = view.number_of(asked)
             moves = changed_moves(view, admission, asked.created)
+            begun = Begun(placements=admission.placements)
+            if saved is not None:
+                begun = begin_from(view, admission, saved, streams, queries, number)
             return ProposalRecord(
                 request=asked.created,
-                plan=plan_document(view, admission),
+                plan=plan_document(view, admission, begun.told),
                 streams=tuple(s.record for s in streams if s.record.name not in view.streams),
                 queries=tuple(q.record for q in queries if q.record.name not in view.queries),
                 running=tuple(
-                    admission.running[name]
+                    msgspec.structs.replace(admission.running[name], change=number)
+                    if name in admission.begun
+                    else admission.running[name]
                     for name in (each.record.name for each in queries)
                     if name not in view.queries and name in admission.running
                 ),
-                placements=admission.placements,
+                placements=begun.placements,
+                checkpoints=begun.checkpoints,
                 alterations=tuple(
                     changes.alteration(
                         view_query(queries, name),
@@ -135,7 +152,7 @@ def _proposed(
                     for name, changes in admission.changes.items()
                 ),
                 moves=moves,
-                basis=admission.basis,
+                basis=admission.basis | _under_savepoint(view, named),
             )
         case DeleteRequest() as wish:
             deletion = plan_deletion(view, wish)
@@ -162,6 +179,10 @@ def _proposed(
             return ProposalRecord(request=asked.created, moves=moves, basis=basis)
 
 
+def _under_savepoint(view: ClusterView, named: str) -> dict[str, str]:
+    return digests(Planning.of(view), [SAVEPOINTS.key(named).path]) if named else {}
+
+
 def refused_by_a_bug(asked: Versioned[RequestRecord], error: Exception) -> ProposalRecord:
     """The answer to a request that a bug keeps from being answered."""
     problem = f"cannot be planned, internal error: {error!r}"
@@ -174,8 +195,16 @@ def _refused(asked: Versioned[RequestRecord], problem: str, remedy: str) -> Prop
     return ProposalRecord(request=asked.created, refusal=Refusal.of(refused))
 
 
-def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
-    """A plan as a document, compared with the placements that run."""
+def plan_document(
+    view: ClusterView, admission: Admission, begun: Iterable[ChangedQuery] = ()
+) -> PlanDocument:
+    """A plan as a document, compared with the placements that run.
+
+    Parameters
+    ----------
+    begun
+        What becomes of queries that begin from a savepoint.
+    """
     running = [found.record for found in view.fragments.values()]
     return PlanDocument(
         fragments=fragment_plans(HostDomains(view), admission.plan, running),
@@ -186,12 +215,15 @@ def plan_document(view: ClusterView, admission: Admission) -> PlanDocument:
         rewrites={
             name: query.rewrites for name, query in admission.running.items() if query.rewrites
         },
-        changed=tuple(
-            msgspec.structs.replace(
-                each.told,
-                moves=sum(step.fragment.startswith(f"{name}.") for step in admission.moves),
-            )
-            for name, each in admission.changes.items()
+        changed=(
+            *begun,
+            *(
+                msgspec.structs.replace(
+                    each.told,
+                    moves=sum(step.fragment.startswith(f"{name}.") for step in admission.moves),
+                )
+                for name, each in admission.changes.items()
+            ),
         ),
     )
 
@@ -329,11 +361,10 @@ def _create(pending: PendingDecision, proposal: ProposalRecord) -> None:
     for query in proposal.queries:
         if query.name in view.queries:
             continue
-        if query.name in running:
-            before = view.running_queries.get(query.name)
+        before, wanted = view.running_queries.get(query.name), running.get(query.name)
+        if wanted != (None if before is None else before.record):
             version = None if before is None else before.version
-            if before is None or before.record != running[query.name]:
-                pending.write(RUNNING_QUERIES.key(query.name), running[query.name], version)
+            pending.write(RUNNING_QUERIES.key(query.name), wanted, version)
         detail = f"deadline {query.deadline_ms:g} ms, "
         detail += f"recovery bound {query.recovery_bound_ms:g} ms"
         event = pending.event("applied", f"query {query.name}", detail)

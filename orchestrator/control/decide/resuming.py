@@ -116,7 +116,7 @@ class Resumption:
                 # A checkpoint of a former generation needs nothing of this one.
                 if generation == record.generation:
                     needs_ms = position.watermark_ms
-            elif reader.key in lost:
+            elif reader.key in lost and pending.fragments[reader.key].restart is None:
                 begins = undelivered(pending, pending.fragments[reader.key]) if begins_known else ""
                 if begins is not None:
                     needs_ms = NO_WATERMARK if isinstance(begins, str) else begins.after_ms
@@ -127,7 +127,7 @@ class Resumption:
         for each in reversed(listed):
             if each.generation != record.generation or each.inputs.keys() != fragment.inputs.keys():
                 why = "those that there are were taken of another statement"
-            elif (unread := self._unreadable(each, now=begins_known)) is not None:
+            elif (unread := self.why_unreadable(each, now=begins_known)) is not None:
                 why = unread
                 self.unreadable.add(fragment.key)
             elif until_ms is None or each.log_base.watermark_ms <= until_ms:
@@ -135,7 +135,7 @@ class Resumption:
         self.reasons[fragment.key] = why
         return None
 
-    def _unreadable(self, checkpoint: StoredCheckpoint, *, now: bool) -> str | None:
+    def why_unreadable(self, checkpoint: StoredCheckpoint, *, now: bool) -> str | None:
         """Why the input that follows a checkpoint cannot be had again; None: it can.
 
         Parameters

@@ -309,6 +309,12 @@ class ClusterView:
         issued = self.issued.record
         return issued.stands_for.get(found.created, found.created + issued.floor)
 
+    def life_of(self, query: str) -> int:
+        """What the sinks of a query know it by: it tells apart all queries of its name."""
+        running = self.running_queries.get(query)
+        life = None if running is None else running.record.life
+        return self.number_of(self.queries[query]) if life is None else life
+
     @property
     def stream_records(self) -> dict[str, StreamRecord]:
         """What people wrote of the streams that enter."""
@@ -335,6 +341,11 @@ class ClusterView:
             if found.record.placement(query) is not None and not found.record.changed:
                 return name
         return None
+
+    def accepted(self, query: str) -> ProposalRecord | None:
+        """The proposal that places a query and was accepted, whether it still holds or not."""
+        found = (each.record for each in self.proposals.values())
+        return next((each for each in found if each.placement(query) is not None), None)
 
     @property
     def slot(self) -> Versioned[SlotRecord] | None:

@@ -67,7 +67,7 @@ def decided_again(
             alike = [way for way in ways if way.without == each.without]
             rewrites += [msgspec.structs.replace(way, why=each.why) for way in alike[:1]]
     trials = {name: tried for name, tried in decided.trials.items() if name in same}
-    return RunningQueryRecord(name=after.name, trials=trials, rewrites=tuple(rewrites))
+    return msgspec.structs.replace(decided, trials=trials, rewrites=tuple(rewrites))
 
 
 def _texts(query: QueryRecord) -> dict[str, str]:

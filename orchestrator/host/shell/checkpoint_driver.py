@@ -20,7 +20,7 @@ import msgspec
 
 from orchestrator.checkpoints.checkpoint_file import CheckpointHead, CheckpointRefused, read, write
 from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder, FolderUnreachable
-from orchestrator.checkpoints.savepoint import savepoints_of
+from orchestrator.checkpoints.savepoint import read_stored, savepoints_of
 from orchestrator.edges.sources.driver import save_nowhere
 from orchestrator.host.core.events import (
     CheckpointEvent,
@@ -168,6 +168,7 @@ class CheckpointThreads:
         self._settings, self._wake = settings, wake
         state = settings.state
         self._folder = None if state is None else CheckpointFolder(state.folder)
+        self._savepoints = None if state is None else savepoints_of(state.folder)
         self._results: deque[CheckpointEvent | FramesRead] = deque()
         self._writer, self._reader = _Worker("checkpoints"), _Worker("restoring")
 
@@ -207,9 +208,10 @@ class CheckpointThreads:
     def _read(self, command: ReadCheckpoint) -> None:
         fragment, name = command.fragment, command.name
         try:
-            if self._folder is None:
+            if self._folder is None or self._savepoints is None:
                 raise CheckpointRefused(NOWHERE)
-            content = _read_patiently(self._folder, f"{command.query}.{fragment}", name)
+            folders = self._folder, self._savepoints
+            content = _read_patiently(folders, f"{command.query}.{fragment}", name)
             frames = frames_of(command, content, self._settings)
         except CheckpointRefused as refused:
             self._tell(CheckpointUnreadable(fragment=fragment, name=name, why=str(refused)))
@@ -221,12 +223,14 @@ class CheckpointThreads:
             self._tell(FramesRead(fragment=fragment, name=name, frames=frames))
 
 
-def _read_patiently(folder: CheckpointFolder, key: str, name: str) -> bytes:
-    """As `CheckpointFolder.read`, which is tried again while its server is away."""
+def _read_patiently(
+    folders: tuple[CheckpointFolder, CheckpointFolder], key: str, name: str
+) -> bytes:
+    """As `read_stored`, which is tried again while the folder's server is away."""
     until_s = time.monotonic() + UNREACHABLE_S
     while True:
         try:
-            return folder.read(key, name)
+            return read_stored(*folders, key, name)
         except FolderUnreachable as unreachable:
             if time.monotonic() >= until_s:
                 raise

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Event
 
+from orchestrator.checkpoints.savepoint import Savepoint
 from orchestrator.control.answering import Responder
 from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.host_trials import HostTrials
@@ -13,6 +14,7 @@ from orchestrator.control.observe.clocks import CoordinatorClock
 from orchestrator.control.process import Coordination
 from orchestrator.control.savepoint_work import SavepointWork
 from orchestrator.records.versions import Versions, this_version
+from orchestrator.simulation.world.memory_checkpoints import MemorySavepoint
 from orchestrator.simulation.world.memory_store import MemoryStore, OutOfWrites
 from orchestrator.simulation.world.world import World
 from orchestrator.store.protocol import SAVEPOINTS, StoreError
@@ -88,6 +90,9 @@ class Candidates:
             trials=HostTrials(store, lambda: self._world.now_us, self._wait),
             on_request=lambda: self._have_answered(name),
             versions=versions,
+            open_savepoint=lambda _, savepoint: Savepoint(
+                MemorySavepoint(self._world.checkpoints, savepoint)
+            ),
         )
         self._standing[name] = store, coordination
         self._world.lead(store, coordination, until=lambda: name not in self._standing)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from orchestrator.checkpoints.checkpoint_file import CheckpointRefused, write
+from orchestrator.checkpoints.savepoint import read_stored
 from orchestrator.host.core.events import (
     CheckpointEvent,
     CheckpointFailed,
@@ -203,10 +204,8 @@ class SimulatedCheckpoints:
         folder, fragment, name = self._folder, command.fragment, command.name
         if not self._runs():
             return
-        content = folder.files.get((f"{command.query}.{fragment}", name))
         try:
-            if content is None:
-                raise CheckpointRefused("is not in the folder of checkpoints")
+            content = read_stored(*folder.folders, f"{command.query}.{fragment}", name)
             frames = frames_of(command, content, folder.settings)
         except CheckpointRefused as refused:
             folder.counters["unreadable"] += 1

@@ -11,11 +11,24 @@ from pyarrow import parquet
 from orchestrator.api import edge_checks
 from orchestrator.api.edge_checks import check_edges
 from orchestrator.control.decide.admission import admit
+from orchestrator.edges.events import Deliver
+from orchestrator.edges.sinks.archive import Archive
 from orchestrator.errors import EXIT_REFUSED, InvalidInput, Unreachable
 from orchestrator.manifest import Manifests, load
 from orchestrator.progress import silent
+from orchestrator.records import (
+    FragmentRecord,
+    PlanFigures,
+    ProposalRecord,
+    QueryPlacement,
+    ReplicaId,
+    RunningQueryRecord,
+    SinkAssignment,
+    Timing,
+)
 from orchestrator.store.protocol import CHECKS
 from tests.obedient_cluster import ObedientCluster
+from tests.streams_of_numbers import chunk
 
 MANIFESTS = """kind: Stream
 name: north
@@ -58,15 +71,18 @@ def manifests(tmp_path: Path) -> Manifests:
     return load([tmp_path / "all.yaml"])
 
 
-def check(cluster: ObedientCluster, manifests: Manifests) -> None:
+NEW = ProposalRecord(request=1)
+
+
+def check(cluster: ObedientCluster, manifests: Manifests, proposal: ProposalRecord = NEW) -> None:
     view = cluster.view()
     flow = admit(view, manifests.streams, manifests.queries).flow
-    check_edges(cluster.store, view, manifests, flow, silent)
+    check_edges(cluster.store, view, manifests, flow, proposal, silent)
 
 
-def refused(cluster: ObedientCluster, manifests: Manifests) -> str:
+def refused(cluster: ObedientCluster, manifests: Manifests, proposal: ProposalRecord = NEW) -> str:
     with pytest.raises(InvalidInput) as caught:
-        check(cluster, manifests)
+        check(cluster, manifests, proposal)
     assert caught.value.exit_status == EXIT_REFUSED
     return str(caught.value)
 
@@ -92,6 +108,45 @@ def test_a_source_that_cannot_be_opened(
     assert said.endswith("(looked at by site north-receiver). Correct the path, or the file.")
     assert cluster.server.entries == before
     assert cluster.store.list(CHECKS).records == {}
+
+
+def going_on(generation: int) -> ProposalRecord:
+    """The query goes on, in this generation, and its sinks know it by the number 7."""
+    nowhere = ReplicaId(node="n1", incarnation="a")
+    record = FragmentRecord(
+        query="q",
+        fragment="alerts",
+        epoch=1,
+        generation=generation,
+        primary=nowhere,
+        secondary=None,
+        timing=Timing(cost_ms=1.0, sub_deadline_ms=100.0, standby_lag_ms=100.0),
+        paused=True,
+    )
+    figures = PlanFigures(latency_ms=1.0, deadline_ms=1.0, recovery_ms=1.0, bound_ms=1.0)
+    placed = QueryPlacement(query="q", updated=(), created=(record,), figures=figures)
+    running = RunningQueryRecord(name="q", savepoint="before", life=7)
+    return ProposalRecord(request=1, running=(running,), placements=(placed,))
+
+
+def test_a_sink_that_has_results_of_a_later_beginning(
+    cluster: ObedientCluster, manifests: Manifests, tmp_path: Path
+) -> None:
+    folder = tmp_path / "sites"
+    folder.mkdir(exist_ok=True)
+    assigned = SinkAssignment(
+        stream="alerts", columns={"number": "int"}, deadline_ms=1000.0, life=7
+    )
+    archive = Archive().open(assigned, folder)
+    part = chunk(0, [(10, 1)])
+    archive.keep(Deliver(stream="alerts", epoch=9, generation=9, chunk=part, lost=0, arrived_us=1))
+    archive.flush()
+    archive.close()
+    check(cluster, manifests, going_on(9))
+    check(cluster, manifests, NEW)
+    said = refused(cluster, manifests, going_on(5))
+    assert "Query q: outputs.alerts: has results of a later beginning (generation 9)" in said
+    assert "--from now" in said
 
 
 def test_a_sink_that_cannot_be_written(

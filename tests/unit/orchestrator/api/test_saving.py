@@ -74,6 +74,12 @@ def test_a_name_that_cannot_be_one_is_refused(cluster: api.Cluster, name: str) -
         api.create_savepoint(cluster, name)
 
 
+def test_a_name_that_apply_takes_for_something_else(cluster: api.Cluster) -> None:
+    for name in ("now", "beginning"):
+        with pytest.raises(InvalidInput, match="`vivace apply --from` means something else"):
+            api.create_savepoint(cluster, name)
+
+
 def test_without_a_folder_there_is_none(saved: SavedCluster, cluster: api.Cluster) -> None:
     found = saved.store.get(CLUSTER)
     assert found is not None

@@ -1,0 +1,119 @@
+"""In a real cluster, a query pauses and goes on, is deleted, and begins again from a savepoint.
+
+A client pushes meanwhile. Every tuple that was acknowledged has its result, once, and each window
+counts all that came in it: the archive is that of a query that was never disturbed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.drills.measurement import SequenceFaults, sequence_faults
+from orchestrator.edges.sinks.delivered import GENERATION
+from orchestrator.embedded.ports import free_port
+from streams.vectors.reserved import TIMESTAMP
+from tests.conftest import WaitUntil
+from tests.functional.conftest import Vivace
+from tests.functional.test_restart import MANIFEST, WINDOW_MS, Pusher, data, delivered, ok
+
+__all__ = ["data"]
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+]
+
+MORE = 200
+"""Tuples that come between two steps."""
+
+
+def test_a_deleted_query_goes_on_from_a_savepoint(
+    vivace: Vivace, data: Path, tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    port = free_port()
+    cluster, rest = tmp_path / "cluster.yaml", tmp_path / "rest.yaml"
+    first, others = MANIFEST.replace("PORT", str(port)).split("---\n", 1)
+    cluster.write_text(first)
+    rest.write_text(others)
+    ok(vivace, "up", "--file", cluster, "--data", data)
+    ok(vivace, "apply", "--file", rest)
+    pusher = Pusher(port)
+
+    def more() -> None:
+        """Let some more come, whether anybody reads it or not."""
+        enough = pusher.acknowledged + MORE
+        wait_until(lambda: pusher.check() or pusher.acknowledged >= enough)
+
+    def results() -> int:
+        pusher.check()
+        try:
+            return delivered(data, "each").rows.num_rows
+        except FileNotFoundError:
+            return 0
+
+    wait_until(lambda: results() > 0)
+    ok(vivace, "pause", "restarts")
+    before = results()
+    more()
+    assert results() == before
+    assert "paused" in ok(vivace, "status")
+    ok(vivace, "resume", "restarts")
+    wait_until(lambda: results() > before)
+    ok(vivace, "savepoint", "create", "before")
+    more()
+    runs = vivace("apply", "--file", rest, "--from", "before")
+    assert runs.returncode == 2
+    assert "the files name no query that does not run already" in runs.stderr
+    ok(vivace, "delete", "restarts")
+    more()
+
+    unknown = vivace("apply", "--file", rest, "--from", "after")
+    assert unknown.returncode == 2
+    assert "--from" in unknown.stderr
+    assert "is no savepoint of this cluster" in unknown.stderr
+    piece = data / "state" / "savepoints" / "before" / "restarts.counts.piece"
+    whole = piece.read_bytes()
+    piece.write_bytes(whole[:-20])
+    damaged = vivace("apply", "--file", rest, "--from", "before")
+    assert damaged.returncode == 2
+    assert "restarts.counts.piece is damaged" in damaged.stderr
+    piece.write_bytes(whole)
+    assert not json.loads(ok(vivace, "status", "--json"))["fragments"], "nothing was changed"
+
+    plan = json.loads(ok(vivace, "plan", "--file", rest, "--from", "before", "--json"))
+    (told,) = plan["changed"]
+    assert told["savepoint"] == "before"
+    effects = {each["fragment"]: each["effect"] for each in told["statements"]}
+    assert effects == {"each": "state kept", "counts": "state kept"}
+    shown = ok(vivace, "apply", "--file", rest, "--from", "before")
+    assert "Query restarts from savepoint before" in shown
+    used = vivace("savepoint", "delete", "before")
+    assert used.returncode == 3
+    assert "restarts" in used.stderr
+    more()
+    acknowledged = pusher.end()
+    wait_until(lambda: delivered(data, "each").rows.num_rows == acknowledged)
+    history = json.loads(ok(vivace, "history", "--json", "--limit", "1000"))["history"]
+    ok(vivace, "down")
+
+    assert not [each for each in history if each["kind"] == "state lost"]
+    each, counts = delivered(data, "each").rows, delivered(data, "counts").rows
+    assert each["number"].to_pylist() == list(range(acknowledged))
+    for stream in ("each", "counts"):
+        assert len(set(delivered(data, stream).rows[GENERATION].to_pylist())) == 1
+        assert sequence_faults(delivered(data, stream)) == SequenceFaults(lost=0, repeated=0)
+    came: dict[int, list[int]] = {}
+    for at_ms, number in zip(each[TIMESTAMP].to_pylist(), each["number"].to_pylist(), strict=True):
+        came.setdefault(at_ms + -at_ms % WINDOW_MS, []).append(number)
+    columns = (counts[name].to_pylist() for name in (TIMESTAMP, "tuples", "newest"))
+    found = list(zip(*columns, strict=True))
+    last_ms = found[-1][0]
+    assert found == [
+        (at_ms, len(numbers), max(numbers)) for at_ms, numbers in came.items() if at_ms <= last_ms
+    ]
