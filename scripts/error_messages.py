@@ -100,7 +100,7 @@ CURES: Mapping[str, str] = {
     "was taken by Vivace … (wire …), which this version": "Start that version.",
     "has no state of query …": "The message names the queries that it has.",
     "holds states of query …, which runs, and has newer ones": "Change the query in place without "
-    "`--from`, or `vivace delete` it first.",
+    "`--from`, or `vivace delete NAME --keep-streams` first.",
     "is the name of a savepoint that is …": "Choose another name, or `vivace savepoint delete` the "
     "other one first.",
     "was deleted while it was made": "Ask for it again.",

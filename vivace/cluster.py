@@ -260,10 +260,16 @@ class ClusterClient(ApiClient):
         self,
         *names: str,
         manifests: PathLike | Sequence[PathLike] = (),
+        keep_streams: bool = False,
         on_progress: Progress = silent,
     ) -> Deleted:
-        """Delete queries and streams, by name or as manifests name them."""
-        given = asked.DeleteParameters(names=names, manifests=_sources(manifests), folder=_here())
+        """Delete queries and streams, by name or as manifests name them.
+
+        A stream goes with the last query that reads it, unless streams are to be kept.
+        """
+        given = asked.DeleteParameters(
+            names=names, manifests=_sources(manifests), folder=_here(), keep_streams=keep_streams
+        )
         return self.run(table.DELETE, given, on_progress).deleted
 
     def move(

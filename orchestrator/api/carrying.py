@@ -169,7 +169,13 @@ def _preview_map(
 
 def _delete(cluster: Cluster, asked: DeleteParameters, on_progress: Progress) -> DeletedDocument:
     named = named_in(_manifests(asked))
-    deleted = delete(cluster, *asked.names, if_there=named, on_progress=on_progress)
+    deleted = delete(
+        cluster,
+        *asked.names,
+        if_there=named,
+        keep_streams=asked.keep_streams,
+        on_progress=on_progress,
+    )
     return DeletedDocument(deleted=deleted)
 
 

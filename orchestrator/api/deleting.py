@@ -30,6 +30,7 @@ def delete(
     cluster: Cluster,
     *names: str,
     if_there: Collection[str] = (),
+    keep_streams: bool = False,
     on_progress: Progress = silent,
 ) -> Deleted:
     """Delete queries, and the streams from outside that only they read; or streams without a query.
@@ -41,6 +42,9 @@ def delete(
     if_there
         More of them, some of which may not be there: a stream goes with the last query that reads
         it.
+    keep_streams
+        Whether streams stay that nothing reads then, and those of `if_there`: a query that begins
+        from a savepoint reads them again.
 
     Raises
     ------
@@ -56,7 +60,8 @@ def delete(
     view = read_view(cluster.store)
     view.check_readable({*names, *if_there} - view.streams.keys() - view.queries.keys())
     with ProposalClient(cluster.store, on_progress) as client:
-        deletion = client.ask(DeleteRequest(names=names, if_there=tuple(if_there))).deletion
+        wish = DeleteRequest(names=names, if_there=tuple(if_there), keep_streams=keep_streams)
+        deletion = client.ask(wish).deletion
         assert deletion is not None
         client.consent()
     return Deleted(**msgspec.structs.asdict(deletion))

@@ -26,6 +26,14 @@ def command(
         list[Path] | None,
         Option("-f", "--file", help="What a manifest or a folder of them names; may be repeated."),
     ] = None,
+    keep_streams: Annotated[
+        bool,
+        Option(
+            "--keep-streams",
+            help="Keep streams that nothing reads then, and those that files name: the query can "
+            "go on from a savepoint (`vivace apply --from`).",
+        ),
+    ] = False,
     cluster: ClusterOption = None,
     form: FormOption = OutputForm.TABLE,
 ) -> None:
@@ -42,7 +50,10 @@ def command(
             "command line", "NAME", None, "is missing", "Name a query, a stream, or a file with -f."
         )
     with connected(cluster) as client, progress("Delete") as line:
-        deleted = client.delete(*(names or ()), manifests=files or (), on_progress=line.tell)
+        deleted = client.delete(
+            *(names or ()), manifests=files or (), keep_streams=keep_streams,
+            on_progress=line.tell,
+        )  # fmt: skip
     show({"deleted": deleted}, form, lambda: _told(deleted))
 
 

@@ -98,11 +98,17 @@ class DeleteParameters(Parameters, frozen=True, kw_only=True):
     """Queries and streams that are deleted, by name or as manifests name them.
 
     What manifests name may be absent; what is named itself must be there.
+
+    Attributes
+    ----------
+    keep_streams
+        Whether streams stay that nothing reads then, also those that manifests name.
     """
 
     names: tuple[str, ...] = ()
     manifests: tuple[ManifestSource, ...] = ()
     folder: str = ""
+    keep_streams: bool = False
 
 
 class MoveParameters(Parameters, frozen=True, kw_only=True):

@@ -116,6 +116,8 @@ class DeleteRequest(Record, frozen=True, kw_only=True, tag="delete"):
     names: tuple[str, ...]
     if_there: tuple[str, ...] = ()
     """More of them, some of which may not be there."""
+    keep_streams: bool = False
+    """Whether streams stay that nothing reads then, and those of `if_there`."""
 
 
 class ExplainRequest(Record, frozen=True, kw_only=True, tag="explain"):

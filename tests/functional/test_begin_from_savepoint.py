@@ -70,7 +70,7 @@ def test_a_deleted_query_goes_on_from_a_savepoint(
     runs = vivace("apply", "--file", rest, "--from", "before")
     assert runs.returncode == 2
     assert "the files name no query that does not run already" in runs.stderr
-    ok(vivace, "delete", "restarts")
+    ok(vivace, "delete", "restarts", "--keep-streams")
     more()
 
     unknown = vivace("apply", "--file", rest, "--from", "after")

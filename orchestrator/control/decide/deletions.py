@@ -34,11 +34,13 @@ def plan_deletion(view: ClusterView, wish: DeleteRequest) -> Deletion:
         raise _refusal(", ".join(absent), problem, "`vivace status` shows what is.")
     queries = [each for each in present if each in view.queries]
     streams = {each for each in present if each not in view.queries}
+    if wish.keep_streams:
+        streams &= {*wish.names}
     kept = [each for each in view.queries if each not in queries]
     _check_readers(view, queries, streams, kept)
     read = {stream for each in kept for stream in view.dataflow.entering_streams(each)}
     own = {stream for each in queries for stream in view.dataflow.entering_streams(each)}
-    unused = own - read | streams
+    unused = streams if wish.keep_streams else own - read | streams
     beside = {name for name, each in view.streams.items() if each.record.beside in unused}
     return Deletion(
         queries=tuple(order(view.dataflow, queries)[::-1]),

@@ -134,12 +134,15 @@ def _beginning(
         known = view.queries.get(record.name)
         if known is not None and known.record != record:
             problem = f"holds states of query {record.name}, which runs, and has newer ones"
-            remedy = f"Leave {OPTION} out to change it in place, or `vivace delete {record.name}` "
-            raise _wrong(named, problem, f"{remedy}first.")
+            remedy = f"Leave {OPTION} out to change it in place, or "
+            remedy += f"`vivace delete {record.name} --keep-streams` first."
+            raise _wrong(named, problem, remedy)
     new = [each.name for each in records if each.name not in view.queries]
     if not new:
         problem = "is of no use: the files name no query that does not run already"
-        raise _wrong(named, problem, "`vivace delete` the query first that is to go back to it.")
+        raise _wrong(
+            named, problem, "`vivace delete NAME --keep-streams` first if a query is to go back."
+        )
     if not (found := [name for name in new if name in saved.queries]):
         problem = f"has no state of query {', '.join(new)}"
         remedy = f"It is of {', '.join(sorted(saved.queries))}."

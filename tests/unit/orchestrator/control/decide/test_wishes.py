@@ -9,6 +9,7 @@ from orchestrator.control.decide.proposing import refused_by_a_bug
 from orchestrator.records import (
     ApplyRequest,
     DeleteRequest,
+    Deletion,
     DrainRequest,
     FragmentRecord,
     MovePlan,
@@ -179,6 +180,17 @@ def test_a_deletion_is_taken_whole_or_not_at_all_wherever_a_leader_dies(
     view = cluster.view()
     assert not [*view.queries, *view.streams, *view.fragments, *view.proposals]
     assert not view.running_streams
+
+
+def test_streams_stay_that_nothing_reads_if_they_are_to_be_kept(
+    cluster: ObedientCluster,
+) -> None:
+    named = ("proximity", "north")
+    kept = DeleteRequest(names=("proximity",), if_there=named, keep_streams=True)
+    assert cluster.ask(kept).deletion == Deletion(queries=("proximity",), streams=())
+    named_itself = DeleteRequest(names=named, keep_streams=True)
+    deletion = cluster.ask(named_itself, "again").deletion
+    assert deletion == Deletion(queries=("proximity",), streams=("north",))
 
 
 def test_a_deletion_is_refused_if_a_reader_has_come_meanwhile(cluster: ObedientCluster) -> None:
