@@ -66,9 +66,10 @@ def savepoints_of(folder: str) -> CheckpointFolder:
     return CheckpointFolder(below(folder, SAVEPOINTS))
 
 
-def stored_in(savepoint: str, checkpoint: str) -> str:
-    """The name of a checkpoint that lies in a savepoint of the same cluster."""
-    return f"{savepoint}/{checkpoint}"
+def stored_in(savepoint: str) -> str:
+    """The name of a checkpoint that lies in a savepoint of the same cluster. Its own name is left
+    out, since names have their bounds; a savepoint has one of each fragment."""
+    return f"{savepoint}/state"
 
 
 def savepoint_of(checkpoint: str) -> str:

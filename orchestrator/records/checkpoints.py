@@ -41,7 +41,7 @@ class StoredCheckpoint(Record, frozen=True, kw_only=True):
     Attributes
     ----------
     name
-        Of its file; with the name of the savepoint and a slash in front, if it lies in one.
+        Of its file; the name of the savepoint and `/state`, if it lies in one.
     at_us
         When it was taken, cluster clock, µs.
     generation

@@ -65,9 +65,7 @@ class SavedQueries:
             },
             fragments={each.key: each for each in index.fragments},
             stored={
-                each.fragment: msgspec.structs.replace(
-                    each.stored, name=stored_in(index.name, each.stored.name)
-                )
+                each.fragment: msgspec.structs.replace(each.stored, name=stored_in(index.name))
                 for each in index.saved
             },
             left_out=index.left_out,

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from orchestrator import api
 from orchestrator.checkpoints.savepoint import kept_savepoint
+from orchestrator.clock import now_us
 from orchestrator.deploy.context import ClusterContext
 from orchestrator.errors import Refused
 from orchestrator.records import (
@@ -97,6 +98,28 @@ def test_it_goes_on_where_it_is_told_in_its_generation(saved: SavedCluster) -> N
 def saved_fragments(saved: SavedCluster) -> tuple[FragmentRecord, ...]:
     """The fragments as the savepoint has them."""
     return kept_savepoint(saved.folder, "before").index.fragments
+
+
+def test_whoever_applies_waits_until_it_has_begun(saved: SavedCluster) -> None:
+    def follow(*_: str) -> None:
+        saved.cluster.now_us = now_us()
+        saved.cluster.settle()
+
+    reach = ClusterContext(cluster="aircraft", pid=1, started_s=0.0, folder="nowhere")
+    cluster = api.Cluster(reach, saved.store)
+    planned = api.apply(
+        cluster, saved.manifests, savepoint="before", dry_run=True, on_progress=follow
+    )
+    assert not saved.view.fragments
+    applied = api.apply(cluster, saved.manifests, savepoint="before", on_progress=follow)
+    assert applied.protected
+    assert applied.plan.changed == planned.plan.changed
+    assert not applied.planned_again, "it runs where it was planned"
+    assert not any(each.paused for each in fragments(saved).values())
+    (told,) = applied.plan.changed
+    assert told.words() == tuple(
+        f"{each} state kept" for each in ("north_tracks", "south_tracks", "alerts")
+    )
 
 
 def test_while_it_may_fall_back_on_it_the_savepoint_is_not_deleted(saved: SavedCluster) -> None:
