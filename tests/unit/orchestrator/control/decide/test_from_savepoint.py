@@ -15,14 +15,12 @@ from orchestrator.errors import Refused
 from orchestrator.records import (
     ApplyRequest,
     FragmentRecord,
-    Guarantee,
     ProposalRecord,
     Record,
     SavepointState,
-    SourceSpec,
 )
 from orchestrator.store.protocol import CHECKPOINTS, CLUSTER, QUERIES, REQUESTS, SAVEPOINTS, Key
-from tests.saved_cluster import SavedCluster
+from tests.saved_cluster import READ_AGAIN, SavedCluster
 
 QUERY = "proximity"
 
@@ -30,8 +28,7 @@ QUERY = "proximity"
 @pytest.fixture
 def saved(tmp_path: Path) -> SavedCluster:
     """The query was saved, and deleted."""
-    recorded = SourceSpec(driver="replay", guarantee=Guarantee.REPLAYABLE)
-    made = SavedCluster(tmp_path / "state", recorded)
+    made = SavedCluster(tmp_path / "state", source=READ_AGAIN)
     made.save()
     delete(made, QUERIES.key(QUERY))
     made.cluster.settle()
