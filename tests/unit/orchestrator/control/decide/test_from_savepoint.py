@@ -127,7 +127,7 @@ def test_while_it_may_fall_back_on_it_the_savepoint_is_not_deleted(saved: SavedC
     cluster = api.Cluster(reach, saved.store)
     with pytest.raises(Refused, match="is what proximity would go on from"):
         api.delete_savepoint(cluster, "before")
-    # Another savepoint copies what lies in this one.
+    # Another savepoint takes over what lies in this one.
     again = saved.save("again")
     assert len([*again.check()]) == len(saved.view.fragments)
 
