@@ -74,7 +74,8 @@ def test_a_chart_is_installed_upgraded_refused_and_taken_back(platform: Rig, hel
 
     done = helm("upgrade", "r", str(CHART), "--set", "text=second,replicas=3")
     assert done.returncode == 0, done.stderr + platform.tell()
-    assert len(platform.ready(app="r")) == 3
+    # What it replaces may still be ending.
+    platform.wait(lambda: len(platform.ready(app="r")) == 3, "three pods are left")
     assert page(platform) == "second"
 
     done = helm("upgrade", "r", str(CHART), "--set", "wrong=true")
