@@ -33,6 +33,7 @@ from orchestrator.control.observe.view import ClusterView, read_view
 from orchestrator.edges.sources.journal_saving import file_name
 from orchestrator.records import (
     ClusterRecord,
+    FragmentRecord,
     HistoryEvent,
     Record,
     SavepointPiece,
@@ -294,8 +295,23 @@ def _changed(record: SavepointRecord, view: ClusterView) -> list[str]:
     """What the checkpoints rest on and is not as it was when they were chosen."""
     now = basis_of(view)
     changed = {path for path, report in record.basis.items() if now.get(path) != report}
+    running = {name: found.record.change for name, found in view.running_queries.items()}
+    changed |= {
+        # Its fragments know of a change that is not written as a whole yet.
+        QUERIES.key(found.record.query).path
+        for found in view.fragments.values()
+        if _last_change(found.record) > running.get(found.record.query, 0)
+    }
     gone = {each.fragment for each in record.pieces} - view.fragments.keys()
     return sorted(changed | gone)
+
+
+def _last_change(fragment: FragmentRecord) -> int:
+    """Number of the last change in place that a fragment knows of; 0: there was none."""
+    known = [each.change for each in fragment.former]
+    if fragment.restart is not None:
+        known.append(fragment.restart.change)
+    return max(known, default=0)
 
 
 def _basic(

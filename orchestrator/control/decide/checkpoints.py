@@ -10,6 +10,7 @@ that a list names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.resuming import Resumption, retained_ms
@@ -23,7 +24,7 @@ from orchestrator.records import (
 from orchestrator.store.protocol import CHECKPOINTS, FRAGMENTS
 
 MOST_KEPT = 256
-"""Checkpoints of one fragment, if nothing newer could ever be resumed from."""
+"""Checkpoints of one fragment, if nobody knows with which of them everything could go on."""
 
 
 def keep_checkpoints(pending: PendingDecision) -> None:
@@ -90,44 +91,88 @@ def _drop_unneeded(pending: PendingDecision) -> None:
     spec = pending.view.settings.state
     if spec is None:
         return
-    oldest = oldest_needed(pending, spec)
+    # Paused queries hold the old checkpoints of what they read, and not all that came since.
+    sets = _sets(pending, spec, {key for key, each in pending.fragments.items() if _counts(each)})
+    running = {key for key, each in pending.fragments.items() if each.stopped is None}
+    recent = _sets(pending, spec, running)
     for key in pending.fragments:
-        listed, least = stored_of(pending, key), oldest.get(key)
-        if least is None:
-            kept = listed[-MOST_KEPT:]
+        listed = stored_of(pending, key)
+        named = {found[key].name for found in sets.chosen if key in found}
+        if key in sets.unreadable:
+            # Nothing could go on from one of them now. They are too few to cost anything.
+            since = listed[-spec.keep :]
+        elif sets.chosen and recent.is_enough and key in recent.oldest:
+            since = tuple(each for each in listed if not _is_older(each, recent.oldest[key]))
         else:
-            kept = tuple(each for each in listed if not _is_older(each, least))
+            since = listed[-MOST_KEPT:]
+        named |= {each.name for each in since}
+        if not sets.is_enough and key in sets.oldest:
+            # With less than that, some fragment might begin from nothing.
+            before = [each for each in listed if _is_older(each, sets.oldest[key])]
+            named |= {each.name for each in before[-MOST_KEPT:]}
+        kept = tuple(each for each in listed if each.name in named)
         if kept != listed:
             pending.checkpoints[key] = kept
+
+
+def _counts(record: FragmentRecord) -> bool:
+    """Whether a fragment is to go on from a checkpoint: it runs, or will once it is resumed."""
+    return record.paused or record.stopped is None
 
 
 def _is_older(one: StoredCheckpoint, other: StoredCheckpoint) -> bool:
     return one.output.watermark_ms < other.output.watermark_ms
 
 
-def oldest_needed(pending: PendingDecision, spec: StateSpec) -> dict[str, StoredCheckpoint]:
-    """The oldest checkpoint of each fragment that is needed: that of the oldest set that is kept.
+@dataclass(frozen=True, slots=True)
+class _Sets:
+    """Sets of checkpoints with which everything could go on.
 
-    Fragments of which nobody knows that are not named: all of theirs are kept.
+    Attributes
+    ----------
+    chosen
+        Fragment → checkpoint, of each set; the newest set first.
+    unreadable
+        Fragments that can go on from no checkpoint, because their input cannot be had again.
+    is_enough
+        Whether there are as many as are to be kept.
     """
+
+    chosen: list[dict[str, StoredCheckpoint]]
+    unreadable: set[str]
+    is_enough: bool
+
+    @property
+    def oldest(self) -> dict[str, StoredCheckpoint]:
+        """The oldest of them."""
+        return self.chosen[-1] if self.chosen else {}
+
+
+def _sets(pending: PendingDecision, spec: StateSpec, keys: set[str]) -> _Sets:
+    """The newest sets with which these fragments could go on, as many as are to be kept."""
     stored: Mapping[str, Sequence[StoredCheckpoint]] = {
         key: stored_of(pending, key) for key in pending.fragments
     }
-    found: dict[str, StoredCheckpoint] = {}
+    sets = list[dict[str, StoredCheckpoint]]()
+    unreadable, excused = set[str](), set[str]()
     for _ in range(spec.keep):
-        chosen = Resumption(pending, stored).of_everything()
-        if any(key not in chosen for key in pending.fragments):
-            # With less than that set, some fragment would begin from nothing.
-            return {}
-        found = chosen
+        resumption = Resumption(pending, stored)
+        chosen = resumption.of_everything(keys)
+        if not sets:
+            unreadable = resumption.unreadable - chosen.keys()
+            # What they need of their producers when they begin from nothing is not known yet.
+            excused = unreadable | resumption.above(unreadable)
+        if any(key not in chosen and key not in excused for key in keys):
+            break
+        sets.append(chosen)
         stored = {
             # A paused fragment writes no others.
             key: each
-            if pending.fragments[key].paused
+            if pending.fragments[key].paused or key not in chosen
             else [one for one in each if _is_older(one, chosen[key])]
             for key, each in stored.items()
         }
-    return found
+    return _Sets(sets, unreadable, len(sets) == spec.keep)
 
 
 def needed_ms(pending: PendingDecision) -> dict[str, int]:
@@ -139,6 +184,10 @@ def needed_ms(pending: PendingDecision) -> dict[str, int]:
     unknown: set[str] = set()
     flow = pending.view.dataflow.fragments
     for fragment in flow.values():
+        record = pending.fragments.get(fragment.key)
+        if record is not None and not _counts(record):
+            # It begins from nothing when its statement is changed.
+            continue
         listed = stored_of(pending, fragment.key)
         for stream in fragment.inputs:
             if stream in flow:

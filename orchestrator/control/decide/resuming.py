@@ -57,9 +57,11 @@ class Resumption:
     reasons: dict[str, str] = field(default_factory=dict[str, str])
     unreadable: set[str] = field(default_factory=set[str])
 
-    def of_everything(self) -> dict[str, StoredCheckpoint]:
-        """Those from which all fragments would go on if everything died now."""
-        return self._choose(set(self.pending.fragments), frozenset(), begins_known=False)[0]
+    def of_everything(self, keys: Collection[str] | None = None) -> dict[str, StoredCheckpoint]:
+        """Those from which all fragments would go on if everything died now; or only some of them,
+        if the others do not run."""
+        lost = set(self.pending.fragments if keys is None else keys)
+        return self._choose(lost, frozenset(), begins_known=False)[0]
 
     def of(self, lost: Collection[str]) -> dict[str, StoredCheckpoint]:
         """Those of lost fragments, and of fragments that run and must go back for them."""
@@ -92,7 +94,7 @@ class Resumption:
             if found is not None:
                 chosen[fragment.key] = found
                 wanted |= {flow[each].key for each in fragment.inputs if each in flow}
-            elif fragment.key not in lost:
+            elif fragment.key not in lost and begins_known:
                 return chosen, fragment.key
         return chosen, None
 
@@ -155,6 +157,14 @@ class Resumption:
             if kept_ms is not None and position.watermark_ms < kept_ms:
                 return f"the journal of stream {stream} begins after {kept_ms} ms"
         return None
+
+    def above(self, keys: Collection[str]) -> set[str]:
+        """The fragments that lead to others."""
+        flow, found = self.pending.view.dataflow.fragments, set[str]()
+        for fragment in reversed([*flow.values()]):
+            if fragment.key in keys or fragment.key in found:
+                found |= {flow[each].key for each in fragment.inputs if each in flow}
+        return found
 
     def _below(self, key: str) -> set[str]:
         """The fragments that a fragment leads to."""

@@ -118,6 +118,7 @@ class Checkpoints:
             log_base=_stored(snapshot.log_base),
             output=_stored(output),
         )
+        hosted.storing.add(stored.name)
         self.outbox.add(
             WriteCheckpoint(
                 query=a.query,
@@ -135,6 +136,10 @@ class Checkpoints:
         hosted = self.replica_manager.replicas.get(event.fragment)
         if hosted is None or hosted.replica.generation != event.stored.generation:
             return
+        if event.stored.name not in hosted.storing:
+            # Of a replica that was here before. Its fragment may have gone back behind that.
+            return
+        hosted.storing.discard(event.stored.name)
         hosted.stores_us, hosted.stored = None, event.stored
         detail = f"{event.stored.bytes} bytes, up to {event.stored.output.watermark_ms} ms"
         self.outbox.report("checkpoint kept", event.fragment, detail)
@@ -145,6 +150,7 @@ class Checkpoints:
         self.outbox.report("checkpoint not kept", event.fragment, event.why)
         if (hosted := self.replica_manager.replicas.get(event.fragment)) is not None:
             hosted.stores_us = None
+            hosted.storing.clear()
 
     def on_read(self, event: CheckpointRead, now_us: int) -> None:
         """Have a primary go on from the checkpoint that was read for it."""

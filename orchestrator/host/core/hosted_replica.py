@@ -103,6 +103,8 @@ class HostedReplica:
         The last checkpoint of it that is kept.
     stores_us
         Since when one is being written; None: none is.
+    storing
+        The names of those that are to be written.
     stored_slot
         The interval in which one was last written; None: it is to write one as soon as it can.
     holding
@@ -140,6 +142,7 @@ class HostedReplica:
     unusable: str | None = None
     stored: StoredCheckpoint | None = None
     stores_us: int | None = None
+    storing: set[str] = field(default_factory=set[str])
     stored_slot: int | None = None
     holding: Holding | None = None
     stored_for_us: int = 0

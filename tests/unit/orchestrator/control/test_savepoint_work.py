@@ -13,8 +13,8 @@ from orchestrator.checkpoints.savepoint_index import INDEX
 from orchestrator.control.checkpoint_sweep import UNLISTED_S, CheckpointSweep
 from orchestrator.control.decide.savepoints import FAILED
 from orchestrator.control.savepoint_work import DELETED, FORGOTTEN_US, KEPT, SavepointWork
-from orchestrator.records import SavepointState
-from orchestrator.store.protocol import CHECKPOINTS, QUERIES, SAVEPOINTS
+from orchestrator.records import FormerStatement, SavepointState
+from orchestrator.store.protocol import CHECKPOINTS, FRAGMENTS, QUERIES, SAVEPOINTS
 from tests.saved_cluster import AT_US, SavedCluster
 
 
@@ -83,6 +83,23 @@ def test_a_query_that_changes_meanwhile_fails_it(saved: SavedCluster) -> None:
         "queries/proximity changed while it was taken. Ask for it again",
     )
     assert not saved.files()
+
+
+def test_a_change_of_which_only_a_part_is_written_fails_it(saved: SavedCluster) -> None:
+    """Whoever went on from it would carry out a change to the statement that there is already."""
+    saved.begin()
+    key = FRAGMENTS.key("proximity.alerts")
+    found = saved.store.get(key)
+    assert found is not None
+    former = FormerStatement(statement="REGISTER QUERY alerts …", change=7, keeps=False)
+    saved.store.update(key, structs.replace(found.record, former=(former,)), found.version)
+    while saved.work.step():
+        pass
+    record = saved.record()
+    assert (record.state, record.why) == (
+        SavepointState.FAILED,
+        "queries/proximity changed while it was taken. Ask for it again",
+    )
 
 
 def test_a_copy_that_the_disk_has_lost_fails_it(saved: SavedCluster) -> None:

@@ -6,9 +6,16 @@ from msgspec import structs
 
 from ha.messages import Snapshot, SnapshotRequest, Subscribe
 from ha.subscription import RETRY_US
-from orchestrator.host.core.events import CheckpointRead, ReadCheckpoint
+from orchestrator.host.core.events import (
+    CheckpointRead,
+    CheckpointWritten,
+    ReadCheckpoint,
+    WriteCheckpoint,
+)
+from orchestrator.records import StateSpec
 from tests.driven_host import (
     MS,
+    SETTINGS,
     Driven,
     assigned,
     assignment_of,
@@ -67,3 +74,19 @@ def test_a_primary_that_has_read_its_checkpoint_asks_for_what_follows_it() -> No
     host.commands.clear()
     host.work()
     assert sent_numbers(host) == [4]
+
+
+def test_a_checkpoint_that_is_written_while_its_fragment_goes_back_is_not_reported() -> None:
+    """Consumers have gone back behind it: they would lack what lies between."""
+    host = Driven("one", structs.replace(SETTINGS, state=StateSpec(folder="state")))
+    made = assigned("primary", peer_replica="two")
+    host.assign(assignment_of(made))
+    host.hear("site", subscribed())
+    host.hear("site", data(chunk(0, [(10, 2), (20, 2), (30, 2)])))
+    host.work()
+    host.wait(200)
+    (write,) = host.take(WriteCheckpoint)
+    host.assign(assignment_of(structs.replace(made, epoch=2, restored=2, restores=NAME)))
+    host.handle(CheckpointRead(fragment="f", name=NAME, snapshot=checkpoint()))
+    host.handle(CheckpointWritten(fragment="f", stored=write.stored))
+    assert host.core.replica_statuses(host.now_us)["f"].stored is None
