@@ -93,9 +93,6 @@ def test_a_deleted_query_goes_on_from_a_savepoint(
     assert effects == {"each": "state kept", "counts": "state kept"}
     shown = ok(vivace, "apply", "--file", rest, "--from", "before")
     assert "Query restarts from savepoint before" in shown
-    used = vivace("savepoint", "delete", "before")
-    assert used.returncode == 3
-    assert "restarts" in used.stderr
     more()
     acknowledged = pusher.end()
     wait_until(lambda: delivered(data, "each").rows.num_rows == acknowledged)
@@ -112,7 +109,8 @@ def test_a_deleted_query_goes_on_from_a_savepoint(
     for at_ms, number in zip(each[TIMESTAMP].to_pylist(), each["number"].to_pylist(), strict=True):
         came.setdefault(at_ms + -at_ms % WINDOW_MS, []).append(number)
     columns = (counts[name].to_pylist() for name in (TIMESTAMP, "tuples", "newest"))
-    found = list(zip(*columns, strict=True))
+    # A window in which nothing came counts none.
+    found = [row for row in zip(*columns, strict=True) if row[1]]
     last_ms = found[-1][0]
     assert found == [
         (at_ms, len(numbers), max(numbers)) for at_ms, numbers in came.items() if at_ms <= last_ms
