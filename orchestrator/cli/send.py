@@ -125,10 +125,16 @@ def _view(sent: api.SentDocument, *, is_sorted: bool = False, skip_bad: Path | N
     return text
 
 
+_SILENT = "A stream that was silent goes on by the clock, unless it has `idleAfter: off`."
+
+
 def _late_remedy(is_sorted: bool) -> str:
     if is_sorted:
-        return ": the stream had gone on to later timestamps before."
-    return ": send them in the order of event time (--sort), or give the stream more `slack`."
+        return f": the stream had gone on to later timestamps before. {_SILENT}"
+    return (
+        ": send them in the order of event time (--sort), or give the stream more `slack`. "
+        f"{_SILENT}"
+    )
 
 
 def _tuples(count: int) -> str:

@@ -27,12 +27,14 @@ def test_the_first_line_says_that_tuples_were_refused_and_the_next_ones_what_to_
     assert said(accepted=38_266, late=298_510) == [
         "✗ 298,510 of 336,776 tuples refused by north.",
         "! 298,510 tuples came too late: send them in the order of event time (--sort), or give "
-        "the stream more `slack`.",
+        "the stream more `slack`. A stream that was silent goes on by the clock, unless it has "
+        "`idleAfter: off`.",
         "38,266 tuples accepted by north.",
     ]
     assert said(late=1, ahead=1, is_sorted=True) == [
         "✗ 2 of 2 tuples refused by north.",
-        "! 1 tuple came too late: the stream had gone on to later timestamps before.",
+        "! 1 tuple came too late: the stream had gone on to later timestamps before. A stream that "
+        "was silent goes on by the clock, unless it has `idleAfter: off`.",
         "! 1 tuple lies too far ahead: are they in the unit that the stream's `format` names? "
         "`maxAhead` is the limit.",
     ]
