@@ -9,10 +9,10 @@ counted. A tuple further ahead of the clock than `max_ahead` is counted too, and
 would drag the watermark with it, and make everything else late.
 
 A source that is silent for `idle_after` must not hold up streams that are joined with it. Its
-watermark then advances with the clock, from where the newest tuple left it. If time is the arrival,
-it always advances with the clock. While the site was away, or consumers held the stream up, clients
-could not send. So silence begins only when the source is opened or has room again, and clients have
-had time to come back.
+watermark then advances with the clock, from where it was when the silence began. If time is the
+arrival, it always advances with the clock. While the site was away, or consumers held the stream
+up, clients could not send. So silence begins only when the source is opened or has room again, and
+clients have had time to come back.
 
 Whether tuples that come together are late depends on the tuples before all of them. Two sites that
 get the same tuples in different portions must judge alike; there each tuple is judged by the tuples
@@ -134,6 +134,9 @@ class Orderer:
         The newest timestamp that was accepted.
     silent_since_us
         Since when no client has sent anything, though clients could; cluster clock.
+    silent_from_ms
+        The watermark when that silence began. It may be far past the newest tuple, if a silence
+        before has ended without one.
     waits_since_us
         Since when tuples wait and none has been released, cluster clock; None: nothing waits.
     """
@@ -145,6 +148,7 @@ class Orderer:
     watermark_ms: int = NO_WATERMARK
     newest_ms: int = NO_WATERMARK
     silent_since_us: int = 0
+    silent_from_ms: int = NO_WATERMARK
     waits_since_us: int | None = None
 
     @property
@@ -218,7 +222,8 @@ class Orderer:
 
     def heard(self, now_us: int) -> None:
         """Count silence from now on."""
-        self.silent_since_us = max(self.silent_since_us, now_us)
+        if now_us > self.silent_since_us:
+            self.silent_since_us, self.silent_from_ms = now_us, self.watermark_ms
 
     def release(self, now_us: int, most_bytes: int = ANY_BYTES) -> Released | None:
         """The tuples that are complete by now, with a watermark; None if there is nothing new.
@@ -276,8 +281,8 @@ class Orderer:
         silent_ms = (now_us - self.silent_since_us) // 1000
         idle_after_ms = self.time.idle_after_ms
         if idle_after_ms is not None and silent_ms >= idle_after_ms:
-            idle_ms = self.newest_ms - self.time.slack_ms + silent_ms - idle_after_ms
-            target_ms = max(target_ms, idle_ms)
+            from_ms = max(self.newest_ms - self.time.slack_ms, self.silent_from_ms)
+            target_ms = max(target_ms, from_ms + silent_ms - idle_after_ms)
         return target_ms
 
 

@@ -190,6 +190,21 @@ def test_clients_that_could_not_speak_have_time_to_come_back() -> None:
     assert orderer.watermark_ms == 4999
 
 
+def test_a_silent_source_that_was_held_up_goes_on_with_the_clock_from_where_it_was() -> None:
+    orderer = by_column(idle_after_ms=500, slack_ms=10, returns_ms=2000)
+    orderer.accept(rows(100), NOW_US)
+    orderer.release(NOW_US + 600_500_000)
+    assert orderer.watermark_ms == 600_090
+    orderer.excuse(NOW_US + 601_000_000)
+    assert orderer.release(NOW_US + 603_500_000) is None
+    orderer.release(NOW_US + 603_600_000)
+    assert orderer.watermark_ms == 600_190
+    orderer.accept(rows(600_100), NOW_US + 604_000_000)
+    orderer.resume(600_190, 100, [], NOW_US + 700_000_000)
+    orderer.release(NOW_US + 702_700_000)
+    assert orderer.watermark_ms == 600_390
+
+
 def test_a_source_that_begins_has_no_clients_that_were_away() -> None:
     orderer = by_column(idle_after_ms=500, returns_ms=2000)
     orderer.resume(NO_WATERMARK, NO_WATERMARK, [], NOW_US)
