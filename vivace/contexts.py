@@ -24,6 +24,9 @@ TOKEN_FILE_VARIABLE = "VIVACE_TOKEN_FILE"
 NAME_VARIABLES = ("VIVACE_CONTEXT", "VIVACE_CLUSTER")
 """Either names the context; the first one wins."""
 
+START = "`vivace up -f …` starts one, with `--data FOLDER` that of before"
+"""What to do if no cluster runs."""
+
 
 class NoCluster(VivaceError):
     """No cluster, or no cluster of that name, is known here."""
@@ -155,7 +158,7 @@ def find(name: str | None, folder: Path) -> tuple[str, Context]:
     if name is not None and name in contexts:
         return name, contexts[name]
     if name is None and not contexts:
-        raise NoCluster("no cluster is running here; `vivace up -f …` starts one")
+        raise NoCluster(f"no cluster is running here; {START}")
     names = ", ".join(contexts) or "none"
     if name is None:
         raise SeveralClusters(

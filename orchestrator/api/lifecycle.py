@@ -17,7 +17,7 @@ from orchestrator.deploy.context import (
 from orchestrator.deploy.local import background
 from orchestrator.deploy.local.service import Order, with_state
 from orchestrator.deploy.local.service import serve as run
-from orchestrator.deploy.restoring import OPTION, check_savepoint, find_savepoint
+from orchestrator.deploy.restoring import OPTION, STORE_FOLDER, check_savepoint, find_savepoint
 from orchestrator.embedded.ports import PortTaken, is_free
 from orchestrator.errors import InvalidInput
 from orchestrator.manifest import ClusterManifest, Manifests, cluster_record
@@ -32,6 +32,8 @@ class UpDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    goes_on
+        Whether it has the streams and queries of a former life, or of a savepoint.
     remarks
         What its owner may not have meant, though it is no mistake.
     """
@@ -45,6 +47,7 @@ class UpDocument(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
     sites: tuple[str, ...]
     example: str
+    goes_on: bool = False
     remarks: tuple[str, ...] = ()
 
 
@@ -92,7 +95,8 @@ def up(
     lost: tuple[str, ...] = ()
     if savepoint is not None:
         order, lost = _from(order, savepoint, allow_state_loss, on_progress)
-    return _document(background.start(order, on_progress), order.manifest, lost)
+    goes_on = _goes_on(order)
+    return _document(background.start(order, on_progress), order.manifest, goes_on, lost)
 
 
 def serve(
@@ -113,7 +117,8 @@ def serve(
     lost: tuple[str, ...] = ()
     if savepoint is not None:
         order, lost = _from(order, savepoint, allow_state_loss, on_progress)
-    run(order, on_progress, lambda context: on_ready(_document(context, order.manifest, lost)))
+    manifest, goes_on = order.manifest, _goes_on(order)
+    run(order, on_progress, lambda context: on_ready(_document(context, manifest, goes_on, lost)))
 
 
 def down(name: str | None = None, on_progress: Progress = silent) -> DownDocument:
@@ -230,8 +235,13 @@ def _state(order: Order) -> StateSpec | None:
     return state if is_somewhere else None
 
 
+def _goes_on(order: Order) -> bool:
+    kept = order.data is not None and (order.data / STORE_FOLDER).exists()
+    return kept or order.savepoint is not None
+
+
 def _document(
-    context: ClusterContext, manifest: ClusterManifest, lost: tuple[str, ...] = ()
+    context: ClusterContext, manifest: ClusterManifest, goes_on: bool, lost: tuple[str, ...]
 ) -> UpDocument:
     return UpDocument(
         cluster=context.cluster,
@@ -243,5 +253,6 @@ def _document(
         nodes=tuple(node.name for node in manifest.nodes),
         sites=tuple(site.name for site in manifest.sites),
         example=str(Path(manifest.file.rpartition(":")[0]).parent),
+        goes_on=goes_on,
         remarks=(*remarks(manifest), *lost),
     )

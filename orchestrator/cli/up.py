@@ -64,7 +64,7 @@ def command(
             line.close()
             show(document, form, lambda: up_view(document, foreground=foreground))
             remarks = [f"! {remark}" for remark in document.remarks]
-            for remark in (*remarks, *_unapplied(manifests, files)):
+            for remark in (*remarks, *_unapplied(manifests, files, document.goes_on)):
                 messages().print(f"[yellow]{escape(remark)}[/]", soft_wrap=True)
 
         if foreground:
@@ -91,11 +91,14 @@ def command(
             )
 
 
-def _unapplied(manifests: api.Manifests, files: Sequence[Path]) -> Iterator[str]:
-    """That streams and queries among the manifests do not run yet."""
+def _unapplied(manifests: api.Manifests, files: Sequence[Path], goes_on: bool) -> Iterator[str]:
+    """That streams and queries among the manifests do not run yet, or may run otherwise."""
     names = [f"stream {each.record.name}" for each in manifests.streams]
     names += [f"query {each.record.name}" for each in manifests.queries]
     if not names:
         return
-    again = " ".join(f"-f {shlex.quote(str(file))}" for file in files)
-    yield f"! Not applied yet: {', '.join(names)}. `vivace apply {again}` does it."
+    again = f"`vivace apply {' '.join(f'-f {shlex.quote(str(file))}' for file in files)}`"
+    if goes_on:
+        yield f"! What ran before goes on. {again} would change it to {', '.join(names)}."
+    else:
+        yield f"! Not applied yet: {', '.join(names)}. {again} does it."

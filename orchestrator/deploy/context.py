@@ -18,7 +18,7 @@ import psutil
 from orchestrator.errors import VivaceError
 from orchestrator.folders import path_part, private_folder
 from vivace import contexts
-from vivace.contexts import NoCluster, SeveralClusters
+from vivace.contexts import START, NoCluster, SeveralClusters
 
 
 class ClusterExists(VivaceError):
@@ -149,7 +149,7 @@ def find(name: str | None, folder: Path) -> ClusterContext:
         return next(iter(clusters.values()))
     if not clusters:
         wanted = "no cluster" if name is None else f"no cluster named {name!r}"
-        raise NoCluster(f"{wanted} is running here; `vivace up -f …` starts one")
+        raise NoCluster(f"{wanted} is running here; {START}")
     names = ", ".join(clusters)
     if name is None:
         raise SeveralClusters(f"several clusters run here ({names}); name one with --cluster")

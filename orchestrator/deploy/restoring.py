@@ -77,6 +77,9 @@ APART = 1 << 20
 """By how much numbers that the new store issues lie above all that the savepoint knows: the former
 cluster may have gone on."""
 
+STORE_FOLDER = "zookeeper"
+"""Where a cluster's own ZooKeeper keeps its data, below the cluster's folder."""
+
 OPTION = "--from"
 
 WHERE = (

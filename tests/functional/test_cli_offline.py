@@ -32,7 +32,8 @@ def test_error_goes_to_standard_error(vivace: Vivace) -> None:
     done = vivace("status")
     assert done.returncode == 3
     assert done.stdout == ""
-    assert done.stderr == "error: no cluster is running here; `vivace up -f …` starts one\n"
+    said = "`vivace up -f …` starts one, with `--data FOLDER` that of before"
+    assert done.stderr == f"error: no cluster is running here; {said}\n"
 
 
 def test_help(vivace: Vivace) -> None:

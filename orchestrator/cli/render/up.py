@@ -22,13 +22,14 @@ def up_view(document: api.UpDocument, *, foreground: bool) -> RenderableType:
     facts.add_row("archive", document.archive)
     follow = "in another terminal, " if foreground else ""
     end = "Ctrl-C ends it" if foreground else "`vivace down` ends it"
+    first = "" if document.goes_on else f"`vivace apply -f {document.example}`, "
     next_steps = Text.assemble(
         ("Next: ", "bold"),
-        f"{follow}`vivace apply -f {document.example}`, `vivace status`, "
-        f"`vivace plan --map map.png`; {end}.",
+        f"{follow}{first}`vivace status`, `vivace plan --map map.png`; {end}.",
     )
+    ready = " is ready, and its queries go on." if document.goes_on else " is ready."
     return Group(
-        Text.assemble(("Cluster ", ""), (document.cluster, "bold"), " is ready."),
+        Text.assemble(("Cluster ", ""), (document.cluster, "bold"), ready),
         facts,
         next_steps,
     )

@@ -29,7 +29,7 @@ from orchestrator.deploy.coordinator import publish, settings_of
 from orchestrator.deploy.local.members import Member
 from orchestrator.deploy.local.readiness import LOOK_EVERY_S, await_ready
 from orchestrator.deploy.local.services import ServiceMeter
-from orchestrator.deploy.restoring import check_complete, find_savepoint, restore
+from orchestrator.deploy.restoring import STORE_FOLDER, check_complete, find_savepoint, restore
 from orchestrator.embedded.ensemble import ZooKeeperServers
 from orchestrator.embedded.java import Java, find_java
 from orchestrator.embedded.ports import LOOPBACK, free_port, is_free
@@ -258,7 +258,7 @@ class LocalCluster:
         address = wanted.address
         if not address:
             self._on_progress("zookeeper", "starting")
-            folder = self.folder / "zookeeper"
+            folder = self.folder / STORE_FOLDER
             zookeeper = ZooKeeperServers(java, folder, wanted.servers, self._port)
             self._undo.append(("ZooKeeper", zookeeper.stop))
             zookeeper.start()

@@ -60,6 +60,30 @@ def test_up_says_what_it_does_not_apply(
     assert said in capsys.readouterr().err
 
 
+def test_up_on_a_folder_with_a_cluster_says_that_it_goes_on(
+    manifest: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(lifecycle.background, "start", in_background)
+    data = tmp_path / "data"
+    command = ["up", "-f", str(manifest.parent), "--data", str(data)]
+    stream = "kind: Stream\nname: s\nsite: desk\ncolumns: {k: int}\nrate: 1 KB/s\n"
+    (manifest.parent / "stream.yaml").write_text(stream)
+    assert run(command) == 0
+    assert f"Next: `vivace apply -f {manifest.parent}`" in capsys.readouterr().out
+    (data / "zookeeper").mkdir(parents=True)
+    assert run(command) == 0
+    told = capsys.readouterr()
+    assert "Cluster pair is ready, and its queries go on." in told.out
+    assert "Next: `vivace status`" in told.out
+    said = f"What ran before goes on. `vivace apply -f {manifest.parent}` would change it to stream"
+    assert said in told.err
+    assert run([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["goes_on"] is True
+
+
 def test_up_says_that_one_node_can_run_no_query(
     manifest: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

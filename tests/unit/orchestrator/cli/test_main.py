@@ -145,7 +145,8 @@ def test_no_cluster(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ..
     assert run(arguments) == 3
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err == "error: no cluster is running here; `vivace up -f …` starts one\n"
+    said = "`vivace up -f …` starts one, with `--data FOLDER` that of before"
+    assert shown.err == f"error: no cluster is running here; {said}\n"
 
 
 def test_nothing_to_end(capsys: pytest.CaptureFixture[str]) -> None:
