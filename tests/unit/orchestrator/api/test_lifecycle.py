@@ -72,7 +72,7 @@ def test_up_on_a_folder_with_a_cluster_says_that_it_goes_on(
     stream = "kind: Stream\nname: s\nsite: desk\ncolumns: {k: int}\nrate: 1 KB/s\n"
     (manifest.parent / "stream.yaml").write_text(stream)
     assert run(command) == 0
-    assert f"Next: `vivace apply -f {manifest.parent}`" in capsys.readouterr().out
+    assert "Next: `vivace apply -f" in capsys.readouterr().out
     (data / "zookeeper").mkdir(parents=True)
     assert run(command) == 0
     told = capsys.readouterr()
