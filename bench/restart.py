@@ -231,6 +231,7 @@ def _ours(folder: Path, settings: Settings) -> dict[str, float]:
         "restart.differing": differing,
         "restart.tuples": acknowledged,
         "restart.began_anew": len(anew),
+        "restart.violations": found.lost + found.repeated + differing,
         "checkpoint.bytes": most_bytes,
         "retained.bytes": retained_bytes,
     }

@@ -33,7 +33,8 @@ class UpDocument(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     goes_on
-        Whether it has the streams and queries of a former life, or of a savepoint.
+        Whether its folder has held a cluster before, or it has begun from a savepoint: all that
+        ran there goes on.
     remarks
         What its owner may not have meant, though it is no mistake.
     """

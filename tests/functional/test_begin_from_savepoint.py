@@ -13,11 +13,10 @@ import pytest
 
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.sinks.delivered import GENERATION
-from orchestrator.embedded.ports import free_port
 from streams.vectors.reserved import TIMESTAMP
 from tests.conftest import WaitUntil
 from tests.functional.conftest import Vivace
-from tests.functional.test_restart import MANIFEST, WINDOW_MS, Pusher, data, delivered, ok
+from tests.functional.test_restart import MANIFEST, WINDOW_MS, begin, data, delivered, ok
 
 __all__ = ["data"]
 
@@ -36,14 +35,7 @@ MORE = 200
 def test_a_deleted_query_goes_on_from_a_savepoint(
     vivace: Vivace, data: Path, tmp_path: Path, wait_until: WaitUntil
 ) -> None:
-    port = free_port()
-    cluster, rest = tmp_path / "cluster.yaml", tmp_path / "rest.yaml"
-    first, others = MANIFEST.replace("PORT", str(port)).split("---\n", 1)
-    cluster.write_text(first)
-    rest.write_text(others)
-    ok(vivace, "up", "--file", cluster, "--data", data)
-    ok(vivace, "apply", "--file", rest)
-    pusher = Pusher(port)
+    _, rest, pusher = begin(vivace, data, tmp_path, MANIFEST)
 
     def more() -> None:
         """Let some more come, whether anybody reads it or not."""

@@ -14,11 +14,10 @@ import pytest
 
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.sinks.delivered import GENERATION
-from orchestrator.embedded.ports import free_port
 from streams.vectors.reserved import TIMESTAMP
 from tests.conftest import WaitUntil
 from tests.functional.conftest import Vivace
-from tests.functional.test_restart import Pusher, data, delivered, ok
+from tests.functional.test_restart import begin, data, delivered, ok
 
 __all__ = ["data"]
 
@@ -61,14 +60,7 @@ statements: |
 def test_a_changed_having_and_deadline_lose_and_repeat_nothing(
     vivace: Vivace, data: Path, tmp_path: Path, wait_until: WaitUntil
 ) -> None:
-    port = free_port()
-    cluster, rest = tmp_path / "cluster.yaml", tmp_path / "rest.yaml"
-    first, others = MANIFEST.replace("PORT", str(port)).split("---\n", 1)
-    cluster.write_text(first)
-    rest.write_text(others)
-    ok(vivace, "up", "--file", cluster, "--data", data)
-    ok(vivace, "apply", "--file", rest)
-    pusher = Pusher(port)
+    _, rest, pusher = begin(vivace, data, tmp_path, MANIFEST)
 
     def newest_ms() -> int:
         pusher.check()
@@ -78,7 +70,7 @@ def test_a_changed_having_and_deadline_lose_and_repeat_nothing(
             return 0
 
     wait_until(lambda: newest_ms() > 0)
-    others = others.replace("HAVING count(*) > 0", "HAVING number % 4 >= 2")
+    others = rest.read_text().replace("HAVING count(*) > 0", "HAVING number % 4 >= 2")
     rest.write_text(others.replace("deadline: 5 s", "deadline: 6 s"))
     plan = json.loads(ok(vivace, "plan", "--file", rest, "--json"))["changed"]
     effects = {each["fragment"]: each["effect"] for each in plan[0]["statements"]}

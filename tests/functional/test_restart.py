@@ -128,6 +128,18 @@ def ok(vivace: Vivace, *arguments: object) -> str:
     return done.stdout
 
 
+def begin(vivace: Vivace, data: Path, folder: Path, manifest: str) -> tuple[Path, Path, Pusher]:
+    """Start a cluster and a query, and push; the manifest of the cluster, and of the rest."""
+    port = free_port()
+    cluster, rest = folder / "cluster.yaml", folder / "rest.yaml"
+    parts = manifest.replace("PORT", str(port)).split("---\n", 1)
+    for file, part in zip((cluster, rest), parts, strict=True):
+        file.write_text(part)
+    ok(vivace, "up", "--file", cluster, "--data", data)
+    ok(vivace, "apply", "--file", rest)
+    return cluster, rest, Pusher(port)
+
+
 def delivered(data: Path, stream: str) -> Delivered:
     return read_back(data / "archive", stream)
 
@@ -135,14 +147,7 @@ def delivered(data: Path, stream: str) -> Delivered:
 def test_what_was_acknowledged_has_its_results_after_everything_has_ended(
     vivace: Vivace, data: Path, tmp_path: Path, wait_until: WaitUntil
 ) -> None:
-    port = free_port()
-    cluster, rest = tmp_path / "cluster.yaml", tmp_path / "rest.yaml"
-    first, others = MANIFEST.replace("PORT", str(port)).split("---\n", 1)
-    cluster.write_text(first)
-    rest.write_text(others)
-    ok(vivace, "up", "--file", cluster, "--data", data)
-    ok(vivace, "apply", "--file", rest)
-    pusher = Pusher(port)
+    cluster, _, pusher = begin(vivace, data, tmp_path, MANIFEST)
 
     def come() -> list[int]:
         try:

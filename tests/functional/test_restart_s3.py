@@ -15,13 +15,15 @@ from tests.functional.conftest import Vivace
 from tests.functional.test_restart import (
     MANIFEST,
     Pusher,
+    data,
     delivered,
     kill_everything,
     newest,
     ok,
-    ours,
 )
 from tests.s3_server import CREDENTIALS, SECRET, S3Server
+
+__all__ = ["data"]
 
 pytestmark = [
     pytest.mark.spark,
@@ -43,16 +45,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     made = S3Server()
     yield made
     made.go_away()
-
-
-@pytest.fixture
-def data(tmp_path: Path, vivace: Vivace, wait_until: WaitUntil) -> Iterator[Path]:
-    """Folder of the clusters; nothing of them survives the test."""
-    folder = tmp_path / "cluster-data"
-    yield folder
-    if ours(folder):
-        vivace("down")
-    wait_until(lambda: not ours(folder))
 
 
 def written(folder: Path, name: str, state: str, port: int) -> tuple[Path, Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,13 +11,13 @@ import pytest
 
 from tests.conftest import WaitUntil
 from tests.functional.conftest import Vivace
-from tests.functional.test_restart import kill_everything, ok, ours
+from tests.functional.test_restart import data, kill_everything, ok
 from tests.mock_kafka import PARTITIONS, MockKafka
 from tests.round_trip.conftest import Say
 from tests.round_trip.market import STATEMENTS, expected
 from tests.round_trip.test_kafka import MANIFESTS, OUTPUTS, SOURCE, Market, kafka, rows
 
-__all__ = ["kafka"]
+__all__ = ["data", "kafka"]
 
 pytestmark = [
     pytest.mark.round_trip,
@@ -31,16 +30,6 @@ pytestmark = [
 KILLS = 2
 LATEST_S = 10.0
 """A kill comes so long after results flow again, at most."""
-
-
-@pytest.fixture
-def data(tmp_path: Path, vivace: Vivace, wait_until: WaitUntil) -> Iterator[Path]:
-    """Folder of the cluster; nothing of it survives the test."""
-    folder = tmp_path / "cluster-data"
-    yield folder
-    if ours(folder):
-        vivace("down")
-    wait_until(lambda: not ours(folder))
 
 
 def written(kafka: MockKafka, topic: str) -> list[bytes]:

@@ -27,7 +27,7 @@ def up_view(document: api.UpDocument, *, foreground: bool) -> RenderableType:
         ("Next: ", "bold"),
         f"{follow}{first}`vivace status`, `vivace plan --map map.png`; {end}.",
     )
-    ready = " is ready, and its queries go on." if document.goes_on else " is ready."
+    ready = " is ready, with all that it ran before." if document.goes_on else " is ready."
     return Group(
         Text.assemble(("Cluster ", ""), (document.cluster, "bold"), ready),
         facts,

@@ -92,9 +92,10 @@ def _drop_unneeded(pending: PendingDecision) -> None:
     if spec is None:
         return
     # Paused queries hold the old checkpoints of what they read, and not all that came since.
-    sets = _sets(pending, spec, {key for key, each in pending.fragments.items() if _counts(each)})
-    running = {key for key, each in pending.fragments.items() if each.stopped is None}
-    recent = _sets(pending, spec, running)
+    counted = {key for key, each in pending.fragments.items() if _counts(each)}
+    running = {key for key in counted if pending.fragments[key].stopped is None}
+    sets = _sets(pending, spec, counted)
+    recent = sets if running == counted else _sets(pending, spec, running)
     for key in pending.fragments:
         listed = stored_of(pending, key)
         named = {found[key].name for found in sets.chosen if key in found}

@@ -258,7 +258,6 @@ def _check(planning: Planning, query: str) -> None:
 
 def _check_releases(planning: Planning, query: str) -> None:
     """Refuse places where a change makes releases late, or later than they are without it."""
-    if not planning.view.settings.admission or (late := planning.late_releases(query)) is None:
-        return
-    if late.is_worse_than(Planning.of(planning.view).late_releases(query)):
+    late = planning.late_releases(query)
+    if late is not None and late.is_worse_than(Planning.of(planning.view).late_releases(query)):
         raise late

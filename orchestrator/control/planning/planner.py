@@ -261,8 +261,10 @@ class Planning:
         return refused or self.late_releases(query)
 
     def late_releases(self, query: str) -> PeriodsUnattainable | None:
-        """Which releases of periodic statements are late where a query runs; None: none is."""
-        if not any(each.releases for each in self.flow.fragments.values()):
+        """Which releases of periodic statements are late where a query runs; None: none is, or
+        the cluster admits everything."""
+        periodic = any(each.releases for each in self.flow.fragments.values())
+        if not self.view.settings.admission or not periodic:
             return None
         return check_periods(query, self.work, self.running, self.speeds)
 

@@ -120,8 +120,7 @@ def relocate(planning: Planning, key: str, primary: str, secondary: str) -> Relo
                 reason = f"it would overload {over.place.subject}: {over}"
                 raise MoveRefused(key, reason, Reason.CAPACITY)
         _retime(planning, name, after[0], was_kept=old is not None)
-        if planning.view.settings.admission:
-            _check_releases(planning, key, late)
+        _check_releases(planning, key, late)
     except Exception:
         planning.running = running
         raise

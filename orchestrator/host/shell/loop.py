@@ -551,11 +551,16 @@ def readiness(core: HostCore) -> tuple[object, ...]:
     replica_manager = core.replica_manager
     return (
         {
-            f: (h.replica.role, h.replica.epoch, h.lags_since_us, h.holding and h.holding.status)
+            f: (
+                h.replica.role,
+                h.replica.epoch,
+                h.lags_since_us,
+                h.holding and h.holding.status,
+                # The leader knows it from nobody else once both replicas are lost.
+                h.replica.counts_from_ms,
+            )
             for f, h in replica_manager.replicas.items()
         },
-        # The leader knows it from nobody else once both replicas are lost.
-        [h.replica.counts_from_ms for h in replica_manager.replicas.values()],
         {
             s: (each.told_role, each.told_epoch, each.lags, each.failed)
             for s, each in replica_manager.sources.items()

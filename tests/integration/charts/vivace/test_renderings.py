@@ -258,6 +258,15 @@ def test_a_text_that_the_schema_admits_arrives_as_it_is(text: str, tmp_path: Pat
         assert found.one("ConfigMap", "-queries")["data"] == {"a.yaml": text}
 
 
+def test_queries_are_applied_from_the_files_of_the_values_and_no_others(tmp_path: Path) -> None:
+    """An upgrade that has failed may have left others in the ConfigMap."""
+    manifests = {"a.yaml": "kind: Stream", "b.yaml": "kind: Query"}
+    job = render(tmp_path, {"queries": {"manifests": manifests}}).one("Job", "-apply")
+    volumes = {each["name"]: each for each in job["spec"]["template"]["spec"]["volumes"]}
+    mounted = volumes["manifests"]["configMap"]["items"]
+    assert mounted == [{"key": file, "path": file} for file in manifests]
+
+
 def test_large_numbers_are_written_in_full(tmp_path: Path) -> None:
     values = {
         **{part: {"deadlineSeconds": 2_000_000} for part in ("tests", "preflight")},

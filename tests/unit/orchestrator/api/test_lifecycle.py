@@ -76,7 +76,7 @@ def test_up_on_a_folder_with_a_cluster_says_that_it_goes_on(
     (data / "zookeeper").mkdir(parents=True)
     assert run(command) == 0
     told = capsys.readouterr()
-    assert "Cluster pair is ready, and its queries go on." in told.out
+    assert "Cluster pair is ready, with all that it ran before." in told.out
     assert "Next: `vivace status`" in told.out
     said = f"What ran before goes on. `vivace apply -f {manifest.parent}` would change it to stream"
     assert said in told.err
