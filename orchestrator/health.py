@@ -26,7 +26,7 @@ TURNED_S = 60.0
 """A process whose loop has not turned for so long does not live."""
 
 STARTING_S = 300.0
-"""Time until the first turn: Spark starts, and a site waits for the cluster's settings."""
+"""Time until the first turn, once nothing is awaited any more: Spark starts in it."""
 
 REQUEST_S = 2.0
 """Time within which a request must have come and its response be taken."""
@@ -55,6 +55,10 @@ class Health:
     def turned(self, *, ready: bool = False) -> None:
         """Note that the loop turns, and whether the process does its work."""
         self._until_s, self._ready = self._now_s() + TURNED_S, ready
+
+    def waits(self) -> None:
+        """Note that the process waits for another one, and starts once that is there."""
+        self._until_s, self._ready = self._now_s() + STARTING_S, False
 
     @property
     def lives(self) -> bool:

@@ -288,7 +288,7 @@ def read_config(file: Path, environment: Mapping[str, str] = os.environ) -> Proc
     numbers = {name: given.pop(name, default) for name, default in whole.items()}
     for name, number in numbers.items():
         if not (number.isascii() and number.isdecimal()):
-            remedy = "Write a whole number from 1 on."
+            remedy = "Write a whole number from 0 on."
             raise InvalidInput(str(file), name, number, "is no number", remedy)
     paths = {
         # A path in the file is relative to the file, a path in a variable to the working folder.

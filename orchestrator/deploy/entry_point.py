@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from orchestrator.control.observe.running_versions import running_versions
 from orchestrator.deploy.config import SECRET_VARIABLE, VARIABLES, ProcessConfig, read_config
@@ -20,7 +20,7 @@ from orchestrator.folders import PRIVATE_UMASK, remove_scratch
 from orchestrator.health import HEALTH_VARIABLE, Health, served
 from orchestrator.records import ClusterRecord
 from orchestrator.records.versions import this_version
-from orchestrator.store.protocol import CLUSTER, TURNS, Store, StoreError
+from orchestrator.store.protocol import CLUSTER, TURNS, Store, StoreError, StoreUnavailable
 from orchestrator.store.zookeeper import ZooKeeperStore
 
 LOOK_EVERY_S = 0.1
@@ -31,6 +31,8 @@ LOOK_AT_PODS_S = 1.0
 
 SAY_EVERY_S = 10.0
 """How often a process that waits says what for."""
+
+R = TypeVar("R")
 
 _log = logging.getLogger("vivace.process")
 
@@ -110,7 +112,7 @@ class Waiting:
     ended
         Whether the process is to end instead.
     health
-        Told that the process turns.
+        Told that the process waits.
     """
 
     def __init__(self, ended: Callable[[], bool], health: Health) -> None:
@@ -146,7 +148,7 @@ class Waiting:
         while True:
             apart = [
                 f"{kind} {name}, which is of another version: {obstacle}"
-                for kind, name, version in running_versions(store)
+                for kind, name, version in self.read(lambda: [*running_versions(store)])
                 if (obstacle := this_version().obstacle(version)) is not None
             ]
             if not apart:
@@ -188,12 +190,26 @@ class Waiting:
         Ended
             The process is to end.
         """
-        while (found := store.get(CLUSTER)) is None:
+        while (found := self.read(lambda: store.get(CLUSTER))) is None:
             self._wait("a coordinator to publish the cluster's settings")
         return found.record
 
+    def read(self, ask: Callable[[], R]) -> R:
+        """What the store responds, once it is there.
+
+        Raises
+        ------
+        Ended
+            The process is to end.
+        """
+        while True:
+            try:
+                return ask()
+            except StoreUnavailable as error:
+                self._wait(f"ZooKeeper: {error}")
+
     def _wait(self, awaited: str, look_every_s: float = LOOK_EVERY_S) -> None:
-        self._health.turned()
+        self._health.waits()
         if self._ended():
             raise Ended
         if time.monotonic() >= self._say_s:

@@ -186,7 +186,7 @@ def serve(config: ProcessConfig, ending: EndSignals, health: Health) -> None:
             # It could not take its turn if ZooKeeper was away.
             pod = driver_pod(config, application.name)
             waiting.end_of_drivers(lambda: former_drivers(master, pod, datetime.now(UTC)))
-        yields = _anything_runs(store)
+        yields = waiting.read(lambda: _anything_runs(store))
         nodes = {node.name for node in application.nodes}
         session = start_spark(config, yields=yields)
         lost: list[SparkLost] = []

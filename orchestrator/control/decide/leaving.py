@@ -13,7 +13,8 @@ of the plan that has failed, and a problem. It is tried again for a while.
     a primary, and its standby elsewhere  the two change roles, as soon as the standby is warm
     a replica, and no plan                a plan of moves of all those that are protected
     a plan that has ended                 another one after a rest, if there was anything that it
-                                          could not move, and for `PATIENT_US` at most
+                                          could not move, for `PATIENT_US` at most; and one for
+                                          what it has not tried, at any time
     nothing that could go                 that the host may end (`Assignment.may_end`)
 """
 
@@ -167,11 +168,12 @@ def _move(pending: PendingDecision, node: str, planned: list[Planning]) -> None:
         The planning problem of all leaving hosts, made with the first that needs it.
     """
     here, last = _here(pending, node), _last_plan(pending, node)
-    for key, why in _stuck(pending, node, last).items():
+    left = _stuck(pending, node, last)
+    for key, why in left.items():
         if why:
             pending.problems.append(f"{node} leaves, and {key} cannot: {why}")
     if last is not None:
-        if last.ended_us is None or _is_final(pending, node):
+        if last.ended_us is None or (all(left.values()) and _is_final(pending, node)):
             return
         if pending.now_us - last.ended_us < REST_US and not all(s.done for s in last.steps):
             return

@@ -253,6 +253,11 @@ class Standalone:
             {} if number is None else {"zookeeper": f'echo {number} >"$data/zookeeper/myid"'},
         )
 
+    @property
+    def _grace_s(self) -> int:
+        """What a process needs that all others go before."""
+        return GRACE_S * (len(self.layout.applications) + len(self.layout.sites))
+
     def _config(self) -> str:
         settings = {
             SECRET_FILE_SETTING: self.secret(SPARK_SECRET),
@@ -266,6 +271,7 @@ class Standalone:
             "bind": any_address,
             "sparkMaster": self.master,
             "sparkSettings": settings,
+            "grace": self._grace_s,
         }
         return yaml.safe_dump(fields, sort_keys=False, width=1000)
 
@@ -305,7 +311,6 @@ class Standalone:
     def _units(
         self, machine: Address, processes: Sequence[MachineProcess]
     ) -> Iterator[tuple[str, Text]]:
-        turns = len(self.layout.applications) + len(self.layout.sites)
         for each in processes:
             text = _unit.format(
                 cluster=self.manifest.name,
@@ -313,7 +318,7 @@ class Standalone:
                 user=self.paths.user,
                 folder=self.paths.folder,
                 data=self.paths.data,
-                patience_s=turns * (GRACE_S + MARGIN_S) if each.turns else STOP_S,
+                patience_s=self._grace_s + MARGIN_S if each.turns else STOP_S,
             )
             yield f"systemd/vivace-{each.name}.service", Text(text)
         units = " ".join(f"vivace-{each.name}.service" for each in processes)

@@ -442,7 +442,7 @@ def open_store(spec: HostSpec, ended: Callable[[], bool], health: Health) -> Zoo
             if ended():
                 raise
             _log.info("waiting for ZooKeeper: %s", error)
-            health.turned()
+            health.waits()
             time.sleep(LONGEST_WAIT_US / 1e6)
 
 

@@ -64,6 +64,16 @@ def test_a_loop_that_stops_turning_is_neither_alive_nor_ready(process: Process) 
     assert process.asked("/readyz") == (503, "unready\n")
 
 
+def test_a_process_that_has_waited_for_another_one_starts_only_then(process: Process) -> None:
+    process.clock.now_s = 2 * STARTING_S
+    process.health.waits()
+    process.clock.now_s += STARTING_S - 1
+    assert process.asked("/livez") == (200, "alive\n")
+    assert process.asked("/readyz") == (503, "unready\n")
+    process.clock.now_s += 1
+    assert process.asked("/livez") == (503, "stuck\n")
+
+
 def test_nothing_else_is_told(process: Process) -> None:
     assert process.asked("/metrics") == (404, "unknown\n")
     assert process.asked("/livez", "POST") == (405, "unknown\n")

@@ -44,3 +44,25 @@ def test_a_version_that_runs_beside_no_other_waits_for_its_end(
     found = Waiting(lambda: False, Health()).open_store(CONFIG)
     assert found is opened[-1]
     found.close()
+
+
+def test_a_store_that_goes_away_while_settings_are_awaited_is_awaited_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(entry_point, "LOOK_EVERY_S", 0)
+    caplog.set_level("INFO", logger="vivace.process")
+    cluster = ObedientCluster()
+    fails = iter([True, True])
+
+    def settings() -> str:
+        if next(fails, False):
+            raise StoreUnavailable("/vivace", "the session is suspended")
+        return "there"
+
+    assert Waiting(lambda: False, Health()).read(settings) == "there"
+    assert "waiting for ZooKeeper" in caplog.text
+    store = cluster.server.connect()
+    store.close()
+    looks = iter([False, True])
+    with pytest.raises(Ended):
+        Waiting(lambda: next(looks), Health()).settings(store)

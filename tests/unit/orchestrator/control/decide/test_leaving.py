@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.control.decide.leaving import PATIENT_US, REST_US
-from orchestrator.records import CordonRecord, FailureLabels, Leaving, MovePlan
-from orchestrator.store.protocol import CORDONS
+from orchestrator.records import CordonRecord, FailureLabels, Leaving, MovePlan, MoveStep
+from orchestrator.store.protocol import CORDONS, MOVES
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft
 
 FIRST, SECOND = EXECUTORS[::2], EXECUTORS[1::2]
@@ -88,6 +88,28 @@ def test_a_standby_that_is_not_warm_is_awaited(cluster: ObedientCluster) -> None
     assert not cluster.assignment(node).may_end
     cluster.hosts[secondary.node].cold = False
     pass_time(cluster, 5_000_000)
+    assert not on(cluster, node)
+    assert cluster.assignment(node).may_end
+
+
+def test_what_no_plan_has_tried_is_tried_however_late_it_can_go(cluster: ObedientCluster) -> None:
+    node = busiest(cluster)
+    record = next(iter(cluster.view().fragments.values())).record
+    assert record.primary.node == node
+    assert record.secondary is not None
+    step = MoveStep(fragment=record.key, role="primary", node=record.secondary.node)
+    plan = MovePlan(name="roles", steps=(step,), by="somebody", submitted_us=cluster.now_us)
+    cluster.store.create(MOVES.key("roles"), plan)
+    cluster.settle()
+    assert {*on(cluster, node).values()} == {"primary", "secondary"}
+    for name in {*EXECUTORS} - {node}:
+        cluster.hosts[name].cold = True
+    cluster.settle()
+    leave(cluster, node)
+    pass_time(cluster, 2 * PATIENT_US)
+    for name in EXECUTORS:
+        cluster.hosts[name].cold = False
+    pass_time(cluster, PATIENT_US)
     assert not on(cluster, node)
     assert cluster.assignment(node).may_end
 
