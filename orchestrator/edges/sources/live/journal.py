@@ -17,6 +17,9 @@ and commit may be several entries, all but the last marked as unfinished. A proc
 while it wrote leaves an unfinished commit behind. It is ignored, because no client was told of it.
 Every process begins a segment of its own. A process that was stopped and replaced cannot write when
 it wakes up, because its successor holds a lock.
+
+A commit by which nothing but time passes is in no segment: a stream that is silent overnight would
+have pushed out the tuples of the day. The file `advances` has the last one.
 """
 
 from __future__ import annotations
@@ -67,9 +70,14 @@ MOST_READ_ENTRIES = 64
 SEGMENT_BYTES = 16 * 2**20
 """Size at which a segment ends."""
 
-LOCK, GONE = "lock", "gone"
-"""Files in the folder of a journal: its process holds the former; the latter says that a part was
-removed, so that it cannot be continued."""
+LOCK, GONE, ADVANCES = "lock", "gone", "advances"
+"""Files in the folder of a journal. Its process holds the first. The second says that a part was
+removed, so that it cannot be continued. The third says how far time has passed since the last
+tuple."""
+
+SLOT_BYTES = 4096
+"""The file has two places of that size, which are written in turns: a process that is killed
+meanwhile leaves the other one whole."""
 
 HEAD_PIECE_BYTES = 4 * 2**20
 """Size of an entry of a head, about."""
@@ -103,6 +111,12 @@ class Commit:
     watermark_ms: int
     newest_ms: int
     clients: Sequence[Batch] = ()
+
+    @property
+    def advances_only(self) -> bool:
+        """Whether it says only that time has passed."""
+        rows = any(chunk.rows.num_rows for chunk in self.chunks)
+        return bool(self.chunks) and not (rows or self.waiting or self.clients)
 
 
 @dataclass(slots=True)
@@ -242,6 +256,9 @@ class Journal:
         self._segments: list[_Segment] = []
         self._file: BinaryIO | None = None
         self._commits = 0
+        self._slots: int | None = None
+        self._advances = 0
+        self._advance: Header | None = None
         self.end = Position()
         self.watermark_ms = self.newest_ms = NO_WATERMARK
         self._left: list[pa.RecordBatch] = []
@@ -250,6 +267,7 @@ class Journal:
         try:
             self._recover()
             if not read_only:
+                self._slots = os.open(self._folder / ADVANCES, os.O_WRONLY | os.O_CREAT, 0o600)
                 self._begin_segment(self._waiting(self._left))
         except BaseException:
             self.close()
@@ -278,6 +296,9 @@ class Journal:
         if self._file is None:
             raise DriverError("the journal is closed")
         self.check()
+        if commit.advances_only:
+            self._keep_advance(commit)
+            return
         self._commits += 1
         written: list[tuple[Header, Pieces]] = []
         for number, chunk in enumerate(commit.chunks or (None,)):
@@ -298,6 +319,22 @@ class Journal:
             self.clients.note(*batch)
         self._note(commit)
 
+    def _keep_advance(self, commit: Commit) -> None:
+        """Keep how far time has passed, in the place of the last but one."""
+        header = Header(
+            first_seq=self.end.next_seq,
+            complete_ms=commit.chunks[-1].watermark_ms,
+            watermark_ms=commit.watermark_ms,
+            newest_ms=commit.newest_ms,
+        )
+        assert self._slots is not None
+        self._advances += 1
+        os.pwrite(self._slots, _bytes_of(header), self._advances % 2 * SLOT_BYTES)
+        if self._sync:
+            os.fdatasync(self._slots)
+        self._advance, self.end = header, header.end
+        self._note(commit)
+
     def check(self) -> None:
         """Make sure that the written files can be found again.
 
@@ -306,11 +343,12 @@ class Journal:
         FilesGone
             It was removed, and neither this process nor another one can continue the journal.
         """
-        if self._file is None or self._lock is None:
+        if self._file is None or self._lock is None or self._slots is None:
             return
         newest = self._segments[-1]
         try:
             check_open(newest.path, self._file.fileno(), newest.size_bytes)
+            check_open(self._folder / ADVANCES, self._slots)
         except FilesGone:
             # Unless the folder is gone as well, which says the same.
             with contextlib.suppress(OSError, FilesGone):
@@ -363,12 +401,14 @@ class Journal:
         with self._changing:
             end = self.end
             found = [(each.path, each.size_bytes) for each in self._segments]
-            begin = self._segments[0].begin
+            begin, advance = self._segments[0].begin, self._advance
 
         def read() -> Iterator[tuple[str, bytes]]:
             for path, size in found:
                 with path.open("rb") as file:
                     yield path.name, file.read(size)
+            if advance is not None and advance.first_seq == end.next_seq:
+                yield ADVANCES, _bytes_of(advance)
 
         return begin, end, read()
 
@@ -448,9 +488,10 @@ class Journal:
         finally:
             # Also if the disk is full and the rest cannot be written.
             self._file = None
-            if self._lock is not None:
-                os.close(self._lock)
-                self._lock = None
+            for descriptor in (self._slots, self._lock):
+                if descriptor is not None:
+                    os.close(descriptor)
+            self._slots = self._lock = None
 
     def _locked(self) -> int:
         lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -550,6 +591,7 @@ class Journal:
         """Read the segments of former processes."""
         if (self._folder / GONE).exists():
             raise is_gone(self._folder)
+        advances = self._advances_read()
         found = sorted(self._folder.glob("*.journal"), key=_number)
         for path in found:
             data = _mapped(path)
@@ -559,7 +601,8 @@ class Journal:
             for (offset, length), header, batch in self._entries(path, data):
                 if not headed:
                     headed = True
-                    if self._segments and self.end.is_before(header.end):
+                    # Time may have passed meanwhile, which no segment has.
+                    if self._segments and self.end.next_seq < header.first_seq:
                         former = self._segments[-1]
                         raise _damaged(former.path, former.size_bytes)
                     self.end = header.end
@@ -581,6 +624,20 @@ class Journal:
                 continue
             self._segments.append(segment)
             self._left = waiting
+        for header in advances if self._segments else ():
+            if self.end.is_before(header.end):
+                if header.first_seq != self.end.next_seq:
+                    former = self._segments[-1]
+                    raise _damaged(former.path, former.size_bytes)
+                self.end = header.end
+                self._note(header)
+
+    def _advances_read(self) -> list[Header]:
+        """The whole ones of the file `advances`; segments are read later, and go further."""
+        path = self._folder / ADVANCES
+        data = path.read_bytes() if path.exists() else b""
+        found = (next(payloads(data, offset), None) for offset in (0, SLOT_BYTES))
+        return [parts(entry[1])[0] for entry in found if entry is not None]
 
     def _entries(
         self, path: Path, data: mmap.mmap | bytes
@@ -612,6 +669,10 @@ def _damaged(path: Path, offset: int) -> DriverError:
         f"the journal {path} is damaged at byte {offset}, and clients were told that what follows "
         "is kept: restore the file, or delete the stream and apply it again"
     )
+
+
+def _bytes_of(advance: Header) -> bytes:
+    return b"".join(packed(advance, None, None))
 
 
 def _entry_of(header: Header, offset: int, length: int) -> _Entry:

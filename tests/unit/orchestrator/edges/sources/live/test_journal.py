@@ -15,7 +15,7 @@ import pytest
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.open_folders import FilesGone
 from orchestrator.edges.sources.live import journal as journals
-from orchestrator.edges.sources.live.journal import MOST_READ_ENTRIES, Commit, Journal
+from orchestrator.edges.sources.live.journal import ADVANCES, MOST_READ_ENTRIES, Commit, Journal
 from orchestrator.edges.sources.live.journal_entries import PREFIX, parts, payloads
 from streams.vectors.chunk import NO_WATERMARK, Chunk, Position, stream_schema
 
@@ -432,3 +432,74 @@ def test_nothing_of_a_forgotten_client_speaks_against_what_it_sends_then(
         clients.note("c", number)
     assert not any(clients.differs("c", number, 100) for number in range(7))
     assert clients.all() == [("e", 0, 0), ("c", 6, None)]
+
+
+def advanced(first_seq: int, watermark_ms: int) -> Commit:
+    """The clock goes on where no tuple comes."""
+    return commit(chunk(first_seq, watermark_ms=watermark_ms))
+
+
+def test_the_clock_alone_makes_no_journal_longer(opened: Open) -> None:
+    """A stream that is silent at night keeps the tuples of the day."""
+    journal = opened()
+    journal.append(commit(chunk(0, 10)))
+    size_bytes = journal.size_bytes
+    for watermark_ms in range(100, 2000, 100):
+        journal.append(advanced(1, watermark_ms))
+    assert journal.size_bytes == size_bytes
+    assert journal.end == Position(next_seq=1, watermark_ms=1900)
+    assert journal.position_at(500) == Position(next_seq=1, watermark_ms=500)
+    again = opened()
+    assert (again.end, again.watermark_ms, again.newest_ms) == (journal.end, 1900, 1900)
+    assert everything(again) == [10]
+    again.append(commit(chunk(1, 1950)))
+    again.append(advanced(2, 2000))
+    assert everything(again, journal.end) == [1950]
+    last = opened()
+    assert everything(last) == [10, 1950]
+    assert last.end == Position(next_seq=2, watermark_ms=2000)
+
+
+@pytest.mark.parametrize("advances", [1, 2, 3, 4])
+def test_an_advance_that_was_not_written_whole_leaves_the_one_before(
+    opened: Open, tmp_path: Path, advances: int
+) -> None:
+    journal = opened()
+    journal.append(commit(chunk(0, 10)))
+    path = tmp_path / "j" / ADVANCES
+    before = b""
+    for count in range(advances):
+        before = path.read_bytes()
+        journal.append(advanced(1, 100 * (count + 1)))
+    after = path.read_bytes()
+    changed = [at for at, byte in enumerate(after) if before[at : at + 1] != bytes([byte])]
+    torn = bytearray(before.ljust(len(after), b"\0"))
+    half = changed[len(changed) // 2]
+    torn[:half] = after[:half]
+    path.write_bytes(torn)
+    assert opened().end.watermark_ms == max(100 * (advances - 1), 10)
+
+
+def test_an_advance_after_tuples_that_are_missing_is_damage(opened: Open, tmp_path: Path) -> None:
+    journal = opened()
+    journal.append(commit(chunk(0, 10)))
+    journal.append(commit(chunk(1, 20)))
+    journal.append(advanced(2, 100))
+    journal.close()
+    (segment,) = (tmp_path / "j").glob("*.journal")
+    segment.write_bytes(segment.read_bytes()[:-1])
+    with pytest.raises(DriverError, match="damaged at byte"):
+        opened()
+
+
+def test_a_copy_goes_as_far_as_the_clock_had_come(opened: Open, tmp_path: Path) -> None:
+    journal = opened()
+    journal.append(commit(chunk(0, 10)))
+    journal.append(advanced(1, 100))
+    _, end, files = journal.files()
+    journal.append(commit(chunk(1, 150)))
+    journal.append(advanced(2, 200))
+    (tmp_path / "copy").mkdir()
+    for name, content in files:
+        (tmp_path / "copy" / name).write_bytes(content)
+    assert Journal(tmp_path / "copy", SCHEMA, read_only=True).end == end
