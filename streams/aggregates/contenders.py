@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from functools import cache
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -201,23 +202,19 @@ class ContenderLists:
         numbers[known] = self._contenders[best[known], VALUE]
         return Vector(self._values(numbers), known)
 
-    def saved(self, codes: Codes) -> list[Any]:
-        """What `Contenders` of groups save."""
-        lists, begins, lengths = self._lists(codes)
-        ids: list[int] = lists[:, IDENTITY].tolist()
-        values: list[Any] = self._values(np.ascontiguousarray(lists[:, VALUE])).tolist()
-        return [
-            [ids[begin : begin + length], values[begin : begin + length]]
-            for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True)
-        ]
+    def saved(self, codes: Codes) -> Callable[[slice], list[Any]]:
+        """Gives what `Contenders` of some of the groups save, as they are now."""
+        contenders = self._contenders.copy()
+        lists = cache(lambda: _lists(contenders, codes))
 
-    def _lists(self, codes: Codes) -> tuple[IntArray, IntArray, IntArray]:
-        """All contenders, list by list; where those of groups begin, and how many they are."""
-        lists = self._contenders[self._contenders[:, OWNER] >= 0]
-        lists = lists[np.lexsort((lists[:, IDENTITY], lists[:, OWNER]))]
-        owners = np.ascontiguousarray(lists[:, OWNER])
-        begins = owners.searchsorted(codes, side="left")
-        return lists, begins, owners.searchsorted(codes, side="right") - begins
+        def of(some: slice) -> list[Any]:
+            rows, begins, lengths = lists()
+            places, ends = _places(begins[some], lengths[some])
+            ids: list[int] = rows[places, IDENTITY].tolist()
+            values: list[Any] = self._values(rows[places, VALUE]).tolist()
+            return [[ids[begin:end], values[begin:end]] for begin, end in pairwise([0, *ends])]
+
+        return of
 
     def take(self, codes: Codes, saved: Sequence[Any]) -> None:
         """Give groups that have no contenders what was saved of them."""
@@ -247,10 +244,25 @@ class ContenderLists:
 
     def renumbered(self, live: Codes) -> Callable[[Codes], None]:
         """Forget all groups; returns what gives those in `live` back under other codes."""
-        lists, begins, lengths = self._lists(live)
-        places = np.arange(int(lengths.sum())) + np.repeat(
-            begins - np.cumsum(lengths) + lengths, lengths
-        )
+        lists, begins, lengths = _lists(self._contenders, live)
+        places, _ = _places(begins, lengths)
         ids, numbers = lists[places, IDENTITY], lists[places, VALUE]
         self.clear()
         return lambda codes: self._append(codes, lengths, ids, numbers)
+
+
+def _lists(contenders: IntArray, codes: Codes) -> tuple[IntArray, IntArray, IntArray]:
+    """All contenders, list by list; where those of groups begin, and how many they are."""
+    lists = contenders[contenders[:, OWNER] >= 0]
+    lists = lists[np.lexsort((lists[:, IDENTITY], lists[:, OWNER]))]
+    owners = np.ascontiguousarray(lists[:, OWNER])
+    begins = owners.searchsorted(codes, side="left")
+    return lists, begins, owners.searchsorted(codes, side="right") - begins
+
+
+def _places(begins: IntArray, lengths: IntArray) -> tuple[IntArray, list[int]]:
+    """The places in some parts of a list, part by part; where each part ends among them."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(lengths.sum())) + np.repeat(
+        begins - ends + lengths, lengths
+    ), ends.tolist()

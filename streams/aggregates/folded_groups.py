@@ -17,6 +17,7 @@ from itertools import repeat
 import numpy as np
 
 from foundation.arrays import BoolArray, IntArray
+from streams.aggregates.aggregate import PIECE_GROUPS
 from streams.aggregates.contenders import ContenderLists
 from streams.aggregates.group_steps import Steps, along, shifted, steps_of
 from streams.aggregates.pane_parts import Parts
@@ -324,10 +325,10 @@ class FoldedGroups:
         best = {plan: lists.saved(codes) for plan, lists in self._lists.items()}
 
         def groups() -> Iterator[SavedGroup]:
-            for some in row_slices(len(codes)):
+            for some in row_slices(len(codes), PIECE_GROUPS):
                 named = Frame(keys.columns(codes[some]), len(rows[some])).tuples()
                 values = [
-                    best[one][some] if one in best else saved_values(one, held, rows, some)
+                    best[one](some) if one in best else saved_values(one, held, rows, some)
                     for one in self._plan.aggregates
                 ]
                 found = zip(*values, strict=True) if values else repeat((), len(rows[some]))

@@ -14,7 +14,7 @@ import numpy as np
 from foundation.arrays import IntArray
 from streams.aggregates.pane_parts import Parts, needs
 from streams.aggregates.parts import Digits, FloatSum, Nulls, Summed, widen
-from streams.arithmetic.exact_sums import DIGIT_BITS, DIGIT_MASK, total_of
+from streams.arithmetic.exact_sums import DIGIT_BITS, DIGIT_MASK, totals_of
 from streams.arithmetic.exact_texts import LEAST_SQUARE_EXPONENT
 from streams.expressions.typed import Typed
 from streams.plan.program import EXACT_SUMS, AggregatePlan
@@ -46,7 +46,7 @@ class Held(NamedTuple):
     def wholes(self, some: slice, unit: int | None = None) -> Iterable[int]:
         """The sums in the least units, or in those of a lower power of two."""
         shift = self.exponent - (self.least if unit is None else unit)
-        return (total_of(digits) << shift for digits in self.totals[some])
+        return [total << shift for total in totals_of(self.totals[some])]
 
 
 def held_parts(parts: Parts, codes: Codes) -> Mapping[tuple[str, Typed], Held]:

@@ -96,6 +96,17 @@ def total_of(row: Any) -> int:
     return total
 
 
+def totals_of(rows: IntArray) -> list[int]:
+    """`total_of` of each row."""
+    totals = [0] * len(rows)
+    columns: list[list[int]] = rows.T.tolist()
+    for digits in reversed(columns):
+        totals = [
+            (total << DIGIT_BITS) + digit for total, digit in zip(totals, digits, strict=True)
+        ]
+    return totals
+
+
 def rounded(total: int, exponent: int, divisor: int) -> float | None:
     """A whole number of units of 2^exponent, divided and rounded once; None if out of range."""
     try:

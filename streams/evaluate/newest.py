@@ -359,34 +359,41 @@ class Newest(Evaluation):
     def save(self) -> Pieces:
         """The rows of each key, oldest first; keys in the order of their first appearance."""
         keys, most, kinds = self._keys, self._most, self._held_kinds
-        (codes,) = self._entered[: keys.count].nonzero()
-        counts = np.minimum(self._entered[codes], most)
-        oldest = np.where(self._entered[codes] > most, self._entered[codes] % most, 0)
-        # In which slots the rows of each key lie.
-        ends = counts.cumsum()
-        turns = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
-        slots = np.repeat(codes * most, counts) + (np.repeat(oldest, counts) + turns) % most
-        rows = Frame(
+        entered = self._entered[: keys.count].copy()
+        used = keys.count * most
+        slots = Frame(
             (
-                Vector(self._ids[slots], None),
-                Vector(self._passes[slots], None),
-                *(Vector(column.values[slots], column.valid[slots]) for column in self._columns),
+                Vector(self._ids[:used].copy(), None),
+                Vector(self._passes[:used].copy(), None),
+                *(
+                    Vector(column.values[:used].copy(), column.valid[:used].copy())
+                    for column in self._columns
+                ),
             ),
-            len(slots),
+            used,
         )
 
+        def rows_of(codes: Positions) -> tuple[IntArray, Frame]:
+            """How many rows keys have, and the rows."""
+            counts = np.minimum(entered[codes], most)
+            oldest = np.where(entered[codes] > most, entered[codes] % most, 0)
+            turns = np.arange(int(counts.sum())) - np.repeat(counts.cumsum() - counts, counts)
+            turns = (np.repeat(oldest, counts) + turns) % most
+            return counts, slots.take(np.repeat(codes * most, counts) + turns)
+
         def pieces() -> Iterator[State]:
+            (codes,) = entered.nonzero()
             if not len(codes):
                 return
-            fitting = piece_rows(rows.slice(0, min(rows.length, SAMPLED_ROWS)))
+            fitting = piece_rows(rows_of(codes[:SAMPLED_ROWS])[1])
             for piece in row_slices(len(codes), max(fitting // most, 1)):
-                begin, end = int(ends[piece][0] - counts[piece][0]), int(ends[piece][-1])
+                counts, rows = rows_of(codes[piece])
                 of_keys = keys.columns(codes[piece].astype(np.int32))
-                held = Frame((*of_keys, Vector(counts[piece], None)), len(counts[piece]))
+                held = Frame((*of_keys, Vector(counts, None)), len(counts))
                 yield State(
                     frames={
                         "keys": write_frame(held, (*keys.kinds, "int")),
-                        "rows": write_frame(rows.slice(begin, end), ("int", "bool", *kinds)),
+                        "rows": write_frame(rows, ("int", "bool", *kinds)),
                     }
                 )
 

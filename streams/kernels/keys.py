@@ -16,7 +16,7 @@ import pyarrow as pa
 from foundation.arrays import BoolArray, IntArray
 from streams.expressions.typed import InputColumn, Typed, evaluator
 from streams.kernels import kernels
-from streams.vectors.arrays import Bits, Bytes, Codes, home_shift, sound
+from streams.vectors.arrays import Bits, Bytes, Codes, home_shift, resized, sound
 from streams.vectors.arrow_buffers import VALIDITY, bits, offsets, text_bytes
 from streams.vectors.batch_columns import BatchColumns
 from streams.vectors.vector import Array, Vector, holds_everywhere, to_arrow
@@ -58,11 +58,13 @@ class Ints:
         return out
 
     def _grow(self) -> None:
-        known = self._known[1 : self.count]
-        self._known = np.zeros(2 * len(self._known), dtype=np.int64)
-        self._table = np.full(2 * len(self._table), -1, dtype=np.int32)
-        out: Codes = np.empty(len(known), dtype=np.int32)
-        kernels.current().code_ints(known, every, self._table, self._known, out, 0, 1)
+        values = self._known[1 : self.count]
+        known: IntArray = np.zeros(2 * len(self._known), dtype=np.int64)
+        table: Codes = np.full(2 * len(self._table), -1, dtype=np.int32)
+        out: Codes = np.empty(len(values), dtype=np.int32)
+        kernels.current().code_ints(values, every, table, known, out, 0, 1)
+        # Only now: the other thread may read them at any moment.
+        self._known, self._table = known, table
 
     def values(self, codes: Codes) -> IntArray:
         """The integers that have these codes; 0 for NULL."""
@@ -77,8 +79,9 @@ class _Texts:
         self._ends: IntArray = np.zeros(FIRST_CODES + 1, dtype=np.int64)
         self._texts: Bytes = np.empty(FIRST_TEXT_BYTES, dtype=np.uint8)
         self._table: Codes = np.full(2 * FIRST_CODES, -1, dtype=np.int32)
-        self._decoded: Array = np.full(FIRST_CODES, "", dtype=np.object_)
-        self._decoded_count = 1
+        self._decoded: tuple[Array, int] = np.full(FIRST_CODES, "", dtype=np.object_), 1
+        """Texts by their codes, and below which code they are decoded: a pair, because the other
+        thread decodes, too."""
         self.count = 1
 
     def encode(self, array: pa.Array, wanted: BoolArray) -> Codes:
@@ -119,7 +122,6 @@ class _Texts:
             return
         self._hashes = np.append(self._hashes, np.zeros_like(self._hashes))
         self._ends = np.append(self._ends, np.zeros(len(self._hashes) // 2, dtype=np.int64))
-        self._decoded = np.append(self._decoded, np.full_like(self._decoded, ""))
         self._table = np.full(2 * len(self._table), -1, dtype=np.int32)
         mask = len(self._table) - 1
         # All different: each goes to the first free place from its own on.
@@ -131,12 +133,17 @@ class _Texts:
 
     def values(self, codes: Codes) -> Array:
         """The texts that have these codes; empty for NULL."""
-        if self._decoded_count < self.count:
-            ends: list[int] = self._ends[self._decoded_count : self.count + 1].tolist()
-            for code, (begin, end) in enumerate(pairwise(ends), self._decoded_count):
-                self._decoded[code] = self._texts[begin:end].tobytes().decode()
-            self._decoded_count = self.count
-        return self._decoded[codes]
+        decoded, begin = self._decoded
+        # No more than these: a checkpoint asks for some thousands at a time.
+        end = int(codes.max(initial=0)) + 1
+        if begin < end:
+            if len(decoded) < end:
+                decoded = resized(decoded, len(self._hashes), "")
+            ends: list[int] = self._ends[begin : end + 1].tolist()
+            for code, (start, stop) in enumerate(pairwise(ends), begin):
+                decoded[code] = self._texts[start:stop].tobytes().decode()
+            self._decoded = decoded, end
+        return decoded[codes]
 
 
 class Keys:

@@ -110,15 +110,20 @@ class SetRows:
     def save(self) -> Pieces:
         """Every row with its numbers."""
         kinds = (*self._kinds, "int", "int")
-        saved = [(*row, *counts) for row, counts in self._counts.items()]
+        # The garbage collector would visit all of a new list, but no array.
+        rows = np.fromiter(self._counts, dtype=np.object_, count=len(self._counts))
+        numbers = chain.from_iterable(self._counts.values())
+        counts = np.fromiter(numbers, dtype=np.int64, count=2 * len(rows)).reshape(-1, 2)
+
+        def frame(some: slice) -> Frame:
+            both = zip(rows[some].tolist(), counts[some].tolist(), strict=True)
+            return from_tuples([(*row, *numbers) for row, numbers in both], kinds)
 
         def pieces() -> Iterator[State]:
-            if not saved:
+            if not len(rows):
                 return
-            most = piece_rows(from_tuples(saved[:SAMPLED_ROWS], kinds))
-            for piece in row_slices(len(saved), most):
-                frame = from_tuples(saved[piece], kinds)
-                yield State(frames={"rows": write_frame(frame, kinds)})
+            for piece in row_slices(len(rows), piece_rows(frame(slice(SAMPLED_ROWS)))):
+                yield State(frames={"rows": write_frame(frame(piece), kinds)})
 
         return pieces
 

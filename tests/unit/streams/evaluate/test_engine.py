@@ -184,17 +184,23 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(
         "ISTREAM(SELECT k, min(i) AS l, sum(x) AS t FROM s [ROWS 3] GROUP BY k)",
         "RSTREAM(SELECT k, i FROM s [ROWS 3])",
         "ISTREAM(SELECT s.i AS i FROM s [PARTITION BY k ROWS 1], t [ROWS 2] WHERE s.i < t.i)",
+        "ISTREAM(SELECT k, i FROM s [PARTITION BY k ROWS 2])",
+        "ISTREAM(SELECT k, max(i) AS m, sum(i) AS t FROM s [RANGE 9 MILLISECONDS] GROUP BY k)",
+        "RSTREAM(SELECT k, max(i) AS m FROM s [RANGE 9 MILLISECONDS SLIDE 1 SECOND] GROUP BY k)",
+        "ISTREAM(SELECT i FROM s [ROWS 30] EXCEPT ALL SELECT i FROM s [ROWS 9])",
     ],
 )
 def test_a_snapshot_keeps_the_state_of_its_moment_while_the_engine_goes_on(query: str) -> None:
     engine = FragmentEngine(program(query))
     for stream in engine.positions():
-        rows = [(time, f"k{time % 2}", time, 0.5, None) for time in range(1, 200)]
-        engine.offer(stream, chunk(sensor, rows, list(range(1, 200))))
-    engine.advance(10)
-    saved = engine.snapshot()
-    before = list(saved.pieces())
-    while engine.advance(20) is not None:
+        # Enough of them for groups in arrays.
+        times = sorted([*range(1, 100)] * (30 if stream == "s" else 1))
+        rows = [(time, f"k{place % 7}", place, 0.5, None) for place, time in enumerate(times)]
+        engine.offer(stream, chunk(sensor, rows, list(range(1, 100))))
+    for _ in range(5):
+        engine.advance(10)
+    before, saved = list(engine.snapshot().pieces()), engine.snapshot()
+    while engine.advance(10) is not None:
         assert list(saved.pieces()) == before
     assert list(engine.snapshot().pieces()) != before
 
