@@ -4,7 +4,8 @@ After a start the store tells of fragments whose hosts have ended with the forme
 begin from nothing. If the leader did that as soon as two hosts are there, all of them would lie on
 these two. So it waits until the hosts of the manifest are there and have measured the network, or
 until no further host or measurement has come for a while. If everything can go on from checkpoints
-on the nodes that it ran on, nothing is placed, and nobody waits for measurements (`healing`).
+on the nodes that it ran on, nothing is placed, and nobody waits for measurements
+(`lost_fragments`).
 
 It does not wait once something runs, or has run under this leader: lost replicas are then replaced
 at once on the hosts that are left. Nor does it wait if nothing has ever run: an applied query is to

@@ -6,9 +6,9 @@ statements keep their state (`control.planning.changing`), and a statement that 
 a cut on, beyond all results that were delivered (`changing`).
 
 The fragments are created as those of a paused query are, with the savepoint's checkpoints listed,
-and go on as these do when it is resumed (`pausing`, `healing`): under the same numbers. The query's
-sinks know it by its former number, so they go on, too, and drop what they have. A fragment whose
-state cannot be used begins anew where results have come to. Which ones do is found out as the
+and go on as these do when it is resumed (`pausing`, `lost_fragments`): under the same numbers. The
+query's sinks know it by its former number, so they go on, too, and drop what they have. A fragment
+whose state cannot be used begins anew where results have come to. Which ones do is found out as the
 leader will when they go on (`resuming`), in a view in which the query is there already.
 """
 

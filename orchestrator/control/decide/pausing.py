@@ -6,8 +6,8 @@ are paused, and then they run nowhere. Nobody keeps output for them meanwhile, a
 nobody. Their checkpoints stay, and journals keep what follows these.
 
 When the query is resumed, its fragments go on as those do that have lost all replicas
-(`healing`, `resuming`): from their checkpoints, under the same numbers. Results that were given
-after a checkpoint was taken come again then, and consumers drop them.
+(`lost_fragments`, `resuming`): from their checkpoints, under the same numbers. Results that were
+given after a checkpoint was taken come again then, and consumers drop them.
 """
 
 from __future__ import annotations
