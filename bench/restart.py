@@ -14,8 +14,11 @@ the kill. Of that, `hosts` is the time until the last executor has joined, and `
 until the leader has said from which checkpoints everything goes on. What is left is reading them,
 and what came since.
 
-The cost of checkpoints is taken on two clusters in turns, one that keeps none: their processor time
-for a tuple, to which throughput on a busy machine is in inverse proportion.
+The cost of checkpoints is the processor time of all processes for a tuple, to which throughput on a
+busy machine is in inverse proportion. One cluster, which gets tuples all the time, has turns in
+which every fragment writes its checkpoint, and between them turns in which none does: what differs
+by placement, or drifts, is the same in both. A checkpoint writes the whole state, however long ago
+the last one was. So what it costs in a turn of 10 s is a third of that in the default interval.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,11 +46,12 @@ from pyarrow import parquet
 import vivace
 from bench.registry import Figures, Settings, benchmark
 from bench.report import ROOT
-from foundation.arrays import IntArray
+from foundation.arrays import FloatArray, IntArray
 from orchestrator.deploy.context import find
 from orchestrator.edges.sinks import read_back
 from orchestrator.embedded.ports import free_port
 from orchestrator.errors import VivaceError
+from orchestrator.records.checkpoints import CHECKPOINT_EVERY_MS
 from streams.vectors.reserved import TIMESTAMP
 
 TUPLES_PER_S = 5000
@@ -60,12 +64,15 @@ KILLS, QUICK_KILLS = 10, 3
 FLOWS_S = 2.0, 8.0
 """A kill comes so long after results flow again."""
 
-COST_S = 30.0
-"""Stretches in which a cluster's processor time is measured: as long as the default interval, so
-that each has a checkpoint of every fragment."""
+COST_TURN_S = 10.0
+BEFORE_S = 1.0
+"""A turn with checkpoints begins so long before they are due."""
 
-COST_TURNS, QUICK_COST_TURNS = 4, 1
-"""Such stretches with checkpoints, and as many without, in turns."""
+COST_TURNS, QUICK_COST_TURNS = 24, 8
+"""Turns with checkpoints; each lies between two without."""
+
+LEAST_TURNS = 4
+"""How many of them there must be in which every fragment has written, and none beside them."""
 
 WINDOW_MS = 200
 FILES = 4
@@ -103,6 +110,10 @@ statements: |
 """
 
 
+FRAGMENTS = 3
+"""Of these statements."""
+
+
 @dataclass(slots=True)
 class Restarts:
     """What was found of one system."""
@@ -136,7 +147,7 @@ def restart(settings: Settings) -> Figures:
         if "spark" in kinds:
             found |= _spark(Path(folder), settings).figures("spark")
         if "cost" in kinds:
-            found["checkpoint.cost_pct"] = _cost_pct(Path(folder), settings)
+            found |= _cost(Path(folder), settings)
     return found
 
 
@@ -148,8 +159,7 @@ class Pusher:
             "numbers"
         )
         self._keys, self._fill = keys, keys if fill else 0
-        self._ends, self._goes_on = threading.Event(), threading.Event()
-        self._goes_on.set()
+        self._ends = threading.Event()
         self.acknowledged = 0
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._push, daemon=True)
@@ -161,8 +171,6 @@ class Pusher:
                 self._send(FILL)
             due_s = time.monotonic()
             while not self._ends.is_set():
-                if not self._goes_on.wait(LOOK_S):
-                    continue
                 self._send(BATCH)
                 # What could not be sent while the cluster was away is not sent faster later.
                 due_s = max(due_s + BATCH / TUPLES_PER_S, time.monotonic() - 1.0)
@@ -179,14 +187,6 @@ class Pusher:
         """Fail if the client has given up."""
         if self._failure is not None:
             raise VivaceError(f"nothing is pushed any more: {self._failure}")
-
-    def pause(self) -> None:
-        """Send nothing until `go_on`."""
-        self._goes_on.clear()
-
-    def go_on(self) -> None:
-        """Send again."""
-        self._goes_on.set()
 
     def end(self) -> int:
         """Stop; returns how many numbers were acknowledged."""
@@ -274,44 +274,106 @@ def _column(rows: pa.Table | pa.RecordBatch, name: str) -> IntArray:
     return np.asarray(rows.column(name).to_pylist(), dtype=np.int64)
 
 
-def _cost_pct(folder: Path, settings: Settings) -> float:
-    """By how much checkpoints at their default interval raise the cluster's processor time."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A turn of `_cost`.
+
+    Attributes
+    ----------
+    began_s, ended_s
+        By the clock of the machine.
+    tuple_us
+        Processor time for a tuple.
+    written
+        Number of checkpoints that were written.
+    """
+
+    began_s: float
+    ended_s: float
+    tuple_us: float
+    written: int
+
+
+def _cost(folder: Path, settings: Settings) -> dict[str, float]:
     keys = QUICK_KEYS if settings.quick else KEYS
-    with contextlib.ExitStack() as stack:
-        # `up --data` keeps checkpoints without being asked; in the second cluster none is due.
-        measured: list[_Cost] = []
-        for name, every in (("with", "30 s"), ("without", "24 h")):
-            made = _cluster(folder / name, f"state: {{folder: state, every: {every}}}")
-            measured.append(_Cost(stack.enter_context(made), keys))
-        for turn in range(QUICK_COST_TURNS if settings.quick else COST_TURNS):
-            settings.say(f"cost: turn {turn + 1}")
-            # Who comes first may have it easier, or harder.
-            for each in measured if turn % 2 == 0 else reversed(measured):
-                each.measure()
-        for each in measured:
-            each.pusher.end()
-        with_s, without_s = (each.taken_s / each.tuples for each in measured)
-    return 100 * (with_s / without_s - 1)
+    count = 2 * (QUICK_COST_TURNS if settings.quick else COST_TURNS) + 1
+    state = f"state: {{folder: state, every: {2 * COST_TURN_S:g} s}}"
+    with _cluster(folder / "cost", state) as cluster:
+        pusher = Pusher(cluster.port, keys, fill=True)
+        _await(lambda: cluster.last() >= keys, pusher.check)
+        processes = [*cluster.processes()]
+        # The first turn is one without: checkpoints are due at whole intervals.
+        ends_s = (time.time() // (2 * COST_TURN_S) + 2) * 2 * COST_TURN_S - BEFORE_S
+        time.sleep(ends_s - COST_TURN_S - time.time())
+        turns: list[Turn] = []
+        for number in range(count):
+            settings.say(f"cost: turn {number + 1} of {count}")
+            began_s, before, taken_s = time.time(), pusher.acknowledged, _processor_s(processes)
+            time.sleep(max(ends_s + number * COST_TURN_S - began_s, 0.0))
+            tuples, taken_s = pusher.acknowledged - before, _processor_s(processes) - taken_s
+            pusher.check()
+            turns.append(
+                Turn(
+                    began_s=began_s,
+                    ended_s=time.time(),
+                    tuple_us=1e6 * taken_s / tuples,
+                    written=cluster.written_since(began_s),
+                )
+            )
+        acknowledged = pusher.end()
+        _await(lambda: cluster.last() >= acknowledged - 1, pusher.check)
+        cluster.down()
+        delivered = read_back(cluster.data / "archive", "newest")
+    arrived_us = delivered.completed_column("arrived_us")
+    latencies_ms = (arrived_us - delivered.completed_column("ingestion_time_us")) / 1e3
+    return cost_figures(turns, arrived_us / 1e6, latencies_ms)
 
 
-class _Cost:
-    """The processor time of a cluster that has all its keys, and gets tuples in its turns only."""
+def cost_figures(
+    turns: Sequence[Turn], arrived_s: FloatArray, latencies_ms: FloatArray
+) -> dict[str, float]:
+    """What checkpoints cost at their default interval, of turns without and with them alternately.
 
-    def __init__(self, cluster: _Cluster, keys: int) -> None:
-        self.cluster, self.pusher = cluster, Pusher(cluster.port, keys, fill=True)
-        self.taken_s, self.tuples = 0.0, 0
-        _await(lambda: cluster.last() >= keys, self.pusher.check)
-        self.pusher.pause()
+    Parameters
+    ----------
+    turns
+        The first one and every second one after it are without.
+    arrived_s, latencies_ms
+        When results came, and how long after their tuples.
+    """
+    costs_pct: list[float] = []
+    with_, without = list[Turn](), list[Turn]()
+    for before, turn, after in zip(turns[:-2:2], turns[1::2], turns[2::2], strict=True):
+        if turn.written >= FRAGMENTS and not before.written and not after.written:
+            beside_us = (before.tuple_us + after.tuple_us) / 2
+            costs_pct.append(100 * (turn.tuple_us / beside_us - 1))
+            with_.append(turn)
+            without += [before, after]
+    if len(with_) < LEAST_TURNS:
+        raise VivaceError(f"only {len(with_)} turns had all checkpoints, and none beside them")
 
-    def measure(self) -> None:
-        """Add a turn."""
-        before, taken_s = self.pusher.acknowledged, self.cluster.processor_s()
-        self.pusher.go_on()
-        time.sleep(COST_S)
-        self.pusher.pause()
-        _await(lambda: self.cluster.last() >= self.pusher.acknowledged - 1, self.pusher.check)
-        self.taken_s += self.cluster.processor_s() - taken_s
-        self.tuples += self.pusher.acknowledged - before
+    def latency_ms(some: Sequence[Turn]) -> float:
+        within = [(arrived_s >= each.began_s) & (arrived_s < each.ended_s) for each in some]
+        return float(np.quantile(latencies_ms[np.logical_or.reduce(within)], 0.99))
+
+    default_s = CHECKPOINT_EVERY_MS / 1e3
+    low, middle, high = np.quantile(costs_pct, (0.25, 0.5, 0.75)) * COST_TURN_S / default_s
+    return {
+        "checkpoint.cost_pct": float(middle),
+        "checkpoint.cost_pct_quarter": float(low),
+        "checkpoint.cost_pct_three_quarters": float(high),
+        "checkpoint.cost_turns": len(with_),
+        "checkpoint.tuple_us": median(each.tuple_us for each in with_),
+        "checkpoint.without.tuple_us": median(each.tuple_us for each in without),
+        "checkpoint.latency_ms_p99": latency_ms(with_),
+        "checkpoint.without.latency_ms_p99": latency_ms(without),
+    }
+
+
+def _processor_s(processes: Sequence[psutil.Process]) -> float:
+    """Processor time that processes have taken so far."""
+    taken = [each.cpu_times() for each in processes]
+    return sum(each.user + each.system for each in taken)
 
 
 class _Cluster:
@@ -358,10 +420,13 @@ class _Cluster:
                 each.kill()
         _await(lambda: not any(True for _ in self.processes()))
 
-    def processor_s(self) -> float:
-        """Processor time that its processes have taken so far."""
-        taken = [each.cpu_times() for each in self.processes()]
-        return sum(each.user + each.system for each in taken)
+    def written_since(self, began_s: float) -> int:
+        """How many checkpoints have been written since."""
+        count = 0
+        for file in (self.data / "state").glob("*/*.checkpoint"):
+            with contextlib.suppress(FileNotFoundError):
+                count += file.stat().st_mtime >= began_s
+        return count
 
     def processes(self) -> Iterator[psutil.Process]:
         for process in psutil.process_iter(["cmdline", "status"]):

@@ -33,7 +33,7 @@ def main(folder: Path, keys: int, tuples_per_s: int) -> None:
             work_dir=work,
             executors=1,
             executor_memory_mb=1024,
-            extra=SPARK_SETTINGS,
+            extra={**SPARK_SETTINGS, "spark.sql.shuffle.partitions": "1"},
         )
     )
     source = session.readStream.format("rate").option("rowsPerSecond", tuples_per_s).load()
