@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,6 +65,9 @@ COMMANDS = {
 CHILD = "web.child"
 """What web starts for what-if."""
 
+PARTS = (*COMMANDS, "executor.host", CHILD)
+"""All parts of pods."""
+
 MIB = 2**20
 
 
@@ -85,15 +89,17 @@ def pod_memory(settings: Settings) -> Figures:
             with running(manifests, Path(folder), progress) as cluster:
                 settings.say(f"{example}: runs")
                 end_s = time.monotonic() + (QUICK_S if settings.quick else RUN_S)
-                # Its process is web's.
-                connect(cluster.api, cluster.token).what_if(load=1.5)
-                while time.monotonic() < end_s:
-                    seen.look()
-                    time.sleep(LOOK_S)
+                with ThreadPoolExecutor(1) as aside:
+                    # Its process is web's, and may end with it.
+                    asked = aside.submit(connect(cluster.api, cluster.token).what_if, load=1.5)
+                    while time.monotonic() < end_s or not asked.done():
+                        seen.look()
+                        time.sleep(LOOK_S)
+                asked.result()
         for part, size in _greatest(seen.parts).items():
             key = f"{part}_mib"
             figures[key] = max(figures.get(key, 0.0), size)
-        pods = _pods(seen, api.cluster_sizes(manifests), example)
+        pods = pod_figures(seen, api.cluster_sizes(manifests), example)
         figures |= {f"{example}.{key}": each for key, each in pods.items()}
     return figures
 
@@ -132,15 +138,17 @@ def _greatest(sizes: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
     return {part: max(each.values()) for part, each in sorted(sizes.items())}
 
 
-def _pods(seen: PodSizes, told: api.SizeDocument, example: str) -> dict[str, float]:
+def pod_figures(seen: PodSizes, told: api.SizeDocument, example: str) -> dict[str, float]:
     """What each kind of pod took, and what it may.
 
     Raises
     ------
     VivaceError
-        One took more.
+        One took more, or a process of one was never seen.
     """
     parts, heaps = _greatest(seen.parts), _greatest(seen.heaps)
+    if unseen := {*PARTS} - parts.keys():
+        raise VivaceError(f"pod_memory: {example}: no process was seen of {sorted(unseen)}")
     figures: dict[str, float] = {}
     for pod in told.processes:
         mine = f"{pod.process}."

@@ -127,7 +127,11 @@ def _comment(lines: list[str], line: int) -> tuple[str, dict[str, str]]:
 def schema(values: tuple[ChartValue, ...]) -> dict[str, Any]:
     """The schema of the values, strict at every level that the chart itself defines."""
     (pods,) = [value for value in values if value.name == "pods"]
-    pod = {"description": pods.about, **_object(pods.inner)}
+    pod: dict[str, Any] = {"description": pods.about, **_object(pods.inner)}
+    # What a component's own `pod` leaves out, it has from `pods`.
+    fields: dict[str, dict[str, Any]] = pod["properties"]
+    for field in fields.values():
+        field.pop("required", None)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the chart vivace",

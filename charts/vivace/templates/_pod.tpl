@@ -2,20 +2,24 @@
 A pod's template, for whatever makes it. Takes a dictionary:
 
   root, component, which  whose pod it is; `which` site or application, or empty
-  own                     what the chart itself says of fields of `pods`, which these win over
+  own                     what the chart itself says of fields of `pods` that values leave empty
+  tolerations             the chart's own, beside those of values
   pods                    values of the component and its parts, in the order in which they win
   args                    what the image's entry point runs
   env                     variables, name: value; a dictionary as value is a `valueFrom`
   mounts                  names of the volumes below
   files                   the ConfigMap with the cluster's files, if it is another one
   ports                   names of ports, as `vivace.ports` has them; or `{name, port}`
+  probes                  how it is asked whether it lives and is ready, if not by `health`
   resources, checksum     of what it reads when it starts
   spec, container, labels further fields, which win
 */}}
 {{- define "vivace.pod" -}}
 {{- $root := .root -}}
-{{- $pod := mergeOverwrite (deepCopy (.own | default dict)) (deepCopy $root.Values.pods) -}}
+{{- $pod := deepCopy $root.Values.pods -}}
 {{- range .pods }}{{- $pod = mergeOverwrite $pod (deepCopy .) -}}{{- end -}}
+{{- $pod = merge $pod (.own | default dict) -}}
+{{- $_ := set $pod "tolerations" (concat (.tolerations | default list) $pod.tolerations) -}}
 {{- $container := include "vivace.container" (set . "merged" $pod) | fromYaml -}}
 {{- $spec := include "vivace.podSpec" . | fromYaml -}}
 metadata:
@@ -109,8 +113,9 @@ volumeMounts:
 {{- with $pod.volumeMounts }}
 {{ toYaml . }}
 {{- end }}
-{{- if has "health" (.ports | default list) }}
-{{- include "vivace.probes" (list $pod.probes (dict "httpGet" (dict "path" "/livez" "port" "health")) (dict "httpGet" (dict "path" "/readyz" "port" "health"))) }}
+{{- $pages := list (dict "httpGet" (dict "path" "/livez" "port" "health")) (dict "httpGet" (dict "path" "/readyz" "port" "health")) }}
+{{- with .probes | default (has "health" (.ports | default list) | ternary $pages list) }}
+{{- include "vivace.probes" (prepend . $pod.probes) }}
 {{- end }}
 {{- with .container }}
 {{ toYaml . }}

@@ -6,7 +6,8 @@ Nothing but the files below `secrets` has a secret in it, and nobody but their o
 
 Whoever reaches Spark's master with its secret can have it run programs on all machines. So masters,
 workers, drivers and executors prove to each other that they know one, and encrypt what they
-exchange. The pages of masters and workers can be read on their own machine only.
+exchange. The pages of masters and workers can be read on their own machine only: Spark serves them
+at `SPARK_LOCAL_IP`. All else of a worker and its executors listens at the machine's address.
 """
 
 from __future__ import annotations
@@ -178,6 +179,7 @@ class Standalone:
     def processes(self, machine: Address) -> Iterator[MachineProcess]:
         """What a machine runs."""
         layout = self.layout
+        own_pages = {"SPARK_LOCAL_IP": LOOPBACK}
         if machine in layout.servers:
             yield MachineProcess(name="zookeeper", command=self._server())
         if machine in layout.masters:
@@ -185,7 +187,7 @@ class Standalone:
             yield MachineProcess(
                 name="master",
                 command=f'"$SPARK_HOME/bin/spark-class" {_spark("master.Master")} {options}',
-                variables={"SPARK_LOCAL_IP": LOOPBACK},
+                variables=own_pages,
             )
         memory = layout.cores * self.manifest.executor_memory_bytes // 2**20
         room = f"--cores {layout.cores} --memory {memory}m"
@@ -194,6 +196,7 @@ class Standalone:
             name="worker",
             command=f'"$SPARK_HOME/bin/spark-class" {_spark("worker.Worker")} {pages} {room} '
             f'--work-dir "$data/worker" {self.master}',
+            variables=own_pages,
         )
         for name in _on(layout.coordinators, machine):
             yield MachineProcess(name=name, command=_python("deploy.coordinator"))

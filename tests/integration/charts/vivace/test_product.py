@@ -6,18 +6,26 @@ import json
 import math
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from orchestrator.api import cluster_sizes
 from orchestrator.deploy.config import VARIABLES, read_config
 from orchestrator.embedded.packages import source_root
 from orchestrator.manifest import load
 from orchestrator.spark.hosts.kubernetes import APPLICATION_LABEL, MOST_LABEL, label_value
 from scripts.chart_docs import CHART
 from streams.scheduling.run_queue import Policy
-from tests.integration.charts.vivace.rendering import COMPONENT, SCENARIOS, labels_of, render
+from tests.integration.charts.vivace.rendering import (
+    COMPONENT,
+    SCENARIOS,
+    Rendered,
+    labels_of,
+    render,
+)
 from tests.platform.quantities import amount
 
 pytestmark = [pytest.mark.chart, pytest.mark.slow]
@@ -49,18 +57,18 @@ def test_each_process_reads_its_configuration(file: Path, tmp_path: Path) -> Non
             assert config.own_application().name == labels_of(pod)["vivace-application"]
 
 
+def manifest_files(found: Rendered, folder: Path) -> Iterator[Path]:
+    """The manifests of a release, as files."""
+    for name in ("-cluster", "-queries"):
+        for file, text in found.one("ConfigMap", name)["data"].items():
+            (folder / file).write_text(text)
+            if file.endswith(".yaml") and file != "vivace.yaml":
+                yield folder / file
+
+
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_streams_and_queries_of_examples_fit_their_cluster(file: Path, tmp_path: Path) -> None:
-    found = render(tmp_path, file)
-    files = {
-        **found.one("ConfigMap", "-cluster")["data"], **found.one("ConfigMap", "-queries")["data"]
-    }  # fmt: skip
-    paths: list[Path] = []
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-        if name.endswith(".yaml") and name != "vivace.yaml":
-            paths.append(tmp_path / name)
-    manifests = load(paths)
+    manifests = load([*manifest_files(render(tmp_path, file), tmp_path)])
     assert manifests.cluster is not None
     assert manifests.streams
     assert manifests.queries
@@ -78,27 +86,52 @@ def test_the_chart_has_each_setting_of_the_manifest_that_it_does_not_make_itself
     assert {*settings["scheduling"]["enum"]} == {None, *(policy.value for policy in Policy)}
 
 
-def test_the_page_says_what_the_default_requests(tmp_path: Path) -> None:
-    found = render(tmp_path, {})
+def requests_of(found: Rendered) -> dict[str, tuple[int, float, float]]:
+    """Component → how many pods it has, and what each requests: processors and MiB."""
     manifest = yaml.safe_load(found.one("ConfigMap", "-cluster")["data"]["cluster.yaml"])
-    values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
-    executors = len(manifest["nodes"])
-    cores = executors * amount(values["executors"]["cpu"]["request"])
+    spark = yaml.safe_load(found.one("ConfigMap", "-cluster")["data"]["vivace.yaml"])
+    cores = amount(spark["sparkSettings"]["spark.kubernetes.executor.request.cores"])
     # Spark writes its sizes as Java does.
-    sizes = [int(values["executors"][each].removesuffix("m")) for each in ("memory", "overhead")]
-    memory = executors * sum(sizes) * 2**20
+    sizes = (manifest["executorMemory"], spark["sparkSettings"]["spark.executor.memoryOverhead"])
+    mib = sum(int(size.removesuffix("m")) for size in sizes)
+    asked = {"executor": (len(manifest["nodes"]), float(cores), float(mib))}
     for owner, pod in found.pods():
         kind, _, name = owner.partition(" ")
         if kind in ("Deployment", "StatefulSet"):
             each = found.find(kind, name)
             assert each is not None
             requests = pod["spec"]["containers"][0]["resources"]["requests"]
-            cores += each["spec"]["replicas"] * amount(requests["cpu"])
-            memory += each["spec"]["replicas"] * amount(requests["memory"])
-    page = (source_root() / "docs" / "operations" / "install-kubernetes.md").read_text("utf-8")
+            component = labels_of(pod)[COMPONENT]
+            before = asked.get(component, (0, 0.0, 0.0))[0]
+            mib = float(amount(requests["memory"]) / 2**20)
+            count = before + each["spec"]["replicas"]
+            asked[component] = (count, float(amount(requests["cpu"])), mib)
+    return asked
+
+
+def test_the_pages_say_what_the_default_requests(tmp_path: Path) -> None:
+    asked = requests_of(render(tmp_path, {})).values()
+    cores = sum(count * each for count, each, _ in asked)
+    memory_gib = math.ceil(sum(count * each for count, _, each in asked) / 2**10)
+    folder = source_root() / "docs" / "operations"
+    page = (folder / "install-kubernetes.md").read_text("utf-8")
     said = re.search(r"It requests ([0-9.]+) cores and ([0-9]+) GiB", page)
     assert said is not None
-    assert (float(said[1]), int(said[2])) == (cores, math.ceil(memory / 2**30))
+    assert (float(said[1]), int(said[2])) == (cores, memory_gib)
+    other = re.search(r"request ([0-9.]+)\s+processors", (folder / "size.md").read_text("utf-8"))
+    assert other is not None
+    assert float(other[1]) == cores
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_each_pod_of_an_example_requests_what_vivace_size_says(file: Path, tmp_path: Path) -> None:
+    found = render(tmp_path, file)
+    sizes = cluster_sizes(load([*manifest_files(found, tmp_path)]))
+    asked = requests_of(found)
+    for each in sizes.processes:
+        _, cores, mib = asked[each.process]
+        assert cores == each.cores, each.process
+        assert mib >= each.limit_mib, each.process
 
 
 def test_the_chart_is_of_the_products_version() -> None:

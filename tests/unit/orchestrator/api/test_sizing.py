@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.pod_memory import CHILD, COMMANDS
+from bench.pod_memory import PARTS
 from bench.state_memory import STATEMENTS
 from orchestrator.api.sizing import HEADROOM, STEP_MIB, cluster_sizes, memory_sizes
 from orchestrator.errors import EXIT_REFUSED, InvalidInput
@@ -58,7 +58,7 @@ def process(document: SizeDocument, name: str) -> ProcessSize:
 
 
 def test_the_benchmarks_print_exactly_what_is_read() -> None:
-    of_processes = {f"{part}_mib" for part in (*COMMANDS, "executor.host", CHILD)}
+    of_processes = {f"{part}_mib" for part in PARTS}
     of_states = {f"{way.replace(' ', '_')}.tuple_bytes" for way in STATEMENTS}
     assert memory_sizes().keys() == of_processes | of_states
 

@@ -70,6 +70,16 @@ def test_files_of_a_machine(tmp_path: Path, pytestconfig: pytest.Config) -> None
     assert shown == GOLDEN.read_text()
 
 
+def test_pages_of_spark_are_served_to_their_own_machine_alone(tmp_path: Path) -> None:
+    out, _ = rendered(tmp_path)
+    script = texts(out / "a")["start"]
+    for process in ("master", "worker"):
+        (steps,) = re.findall(
+            rf"^        {process}\)$(.*?)^ *;;$", script, re.MULTILINE | re.DOTALL
+        )
+        assert "export SPARK_LOCAL_IP=127.0.0.1" in steps, process
+
+
 def test_scripts_are_valid_and_refuse_what_the_machine_does_not_have(tmp_path: Path) -> None:
     out, document = rendered(tmp_path)
     for machine in document.machines:
