@@ -47,7 +47,6 @@ import vivace
 from bench.registry import Figures, Settings, benchmark
 from bench.report import ROOT
 from foundation.arrays import FloatArray, IntArray
-from orchestrator.deploy.context import find
 from orchestrator.edges.sinks import read_back
 from orchestrator.embedded.ports import free_port
 from orchestrator.errors import VivaceError
@@ -385,6 +384,9 @@ class _Cluster:
         self._manifest, self._rest = folder / "cluster.yaml", folder / "rest.yaml"
         self._manifest.write_text(CLUSTER.format(state=state))
         self._rest.write_text(REST.format(port=self.port))
+
+    def begin(self) -> None:
+        """Start it, and its query."""
         self.await_start(self.start())
         self._vivace("apply", "-f", str(self._rest))
 
@@ -413,12 +415,16 @@ class _Cluster:
         return max((each for each in numbers if each is not None), default=-1)
 
     def kill(self) -> None:
-        """Kill every process, the first one first, so that none is started again."""
-        first = psutil.Process(find(None, self._home).pid)
-        for each in [first, *first.children(recursive=True), *self.processes()]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
-        _await(lambda: not any(True for _ in self.processes()))
+        """Kill every process, the oldest first: it starts others again."""
+
+        def none_is_left() -> bool:
+            found = sorted(self.processes(), key=lambda each: each.create_time())
+            for each in found:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
+            return not found
+
+        _await(none_is_left)
 
     def written_since(self, began_s: float) -> int:
         """How many checkpoints have been written since."""
@@ -429,9 +435,13 @@ class _Cluster:
         return count
 
     def processes(self) -> Iterator[psutil.Process]:
-        for process in psutil.process_iter(["cmdline", "status"]):
+        """All of them that run."""
+        for process in psutil.process_iter(["cmdline", "environ", "status"]):
             line = " ".join(process.info["cmdline"] or [])
-            if str(self.data) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+            environment: dict[str, str] = process.info["environ"] or {}
+            if process.info["status"] != psutil.STATUS_ZOMBIE and (
+                str(self.data) in line or environment.get("VIVACE_HOME") == str(self._home)
+            ):
                 yield process
 
     def _vivace(self, *words: str) -> str:
@@ -458,6 +468,7 @@ class _Cluster:
 def _cluster(folder: Path, state: str) -> Generator[_Cluster]:
     cluster = _Cluster(folder, state)
     try:
+        cluster.begin()
         yield cluster
     finally:
         if any(True for _ in cluster.processes()):
