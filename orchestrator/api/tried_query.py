@@ -28,8 +28,7 @@ from streams.plan.compiler import compile_statement
 from streams.plan.program import STEP_BITS, Program
 
 MOST_ROUNDS = 100_000
-"""How often a loop may come round after the last input. As many releases of a periodic statement
-follow the newest tuple."""
+"""How often a loop may come round after the last input."""
 
 NAME = "query"
 """Of a query that is no manifest's, and of the only stream of a statement without a name."""
@@ -160,6 +159,7 @@ class TriedQuery:
         """How long it is tried after its last input; None: until it gives no results any more.
 
         A loop may give results for ever: a delay brings tuples back, or a window that they leave.
+        A periodic statement shows empty windows for ever, or up to its ETIME.
         """
         steps_ms = [
             length >> STEP_BITS
@@ -169,7 +169,11 @@ class TriedQuery:
             for length in (each.delay, *(one.range_ms or 0 for one in each.program.windows))
             if length >> STEP_BITS
         ]
-        return max(self.reach_ms, MOST_ROUNDS * min(steps_ms)) if steps_ms else None
+        periodic = [one.releases for one in self.programs.values() if one.releases is not None]
+        if not steps_ms and not periodic:
+            return None
+        ends_ms = sum(max(one.begins_ms, one.ends_ms or 0) for one in periodic)
+        return max(self.reach_ms + ends_ms, MOST_ROUNDS * min(steps_ms, default=0))
 
 
 def asked_query(query: str | None, files: Sequence[Path]) -> AskedQuery:
@@ -230,8 +234,8 @@ def _only(known: Collection[str], path: Path | None) -> str:
 def _from_text(file: str, text: str, manifests: Manifests) -> AskedQuery:
     begins_at = 0
     if text.strip() and _begins_registered.match(text) is None:
-        # On lines of their own, so that columns stay what they are.
-        text, begins_at = f"REGISTER QUERY {NAME}\n{text.rstrip().removesuffix(';')}\n;", 1
+        # On a line of its own, so that columns stay what they are.
+        text, begins_at = f"REGISTER QUERY {NAME}\n{text}", 1
     record = QueryRecord(
         name=NAME, statements=text, outputs={}, deadline_ms=0.0, recovery_bound_ms=0.0
     )

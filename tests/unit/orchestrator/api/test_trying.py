@@ -66,6 +66,7 @@ class TestQuery:
         [
             ("SELECT sensor FROM readings [NOW]", r"line 1, column 1: .* RSTREAM\(…\) around it"),
             ("RSTREAM(SELECT sensor FROM readings [NOW]", "line 1, column 8: '\\(' is not closed"),
+            ("RSTREAM(SELECT sensor FROM readings [NOW]) RTSPEC PERIOD 2", "column 59: the text ends"),
         ],
     )
     def test_what_lacks_its_stream_or_its_end_is_told_so(
@@ -414,6 +415,24 @@ def test_what_a_statement_fails_on_ends_it_or_is_left_out_if_the_query_says_so(
     (warm,) = found.outputs
     assert [row["n"] for row in warm.first_rows] == [12, 14]
     assert warm.rejected == 1
+
+
+class TestPeriodic:
+    COUNT = "RSTREAM(SELECT count(*) AS n FROM readings [RANGE 2 SECONDS]) RTSPEC {} SECONDS"
+
+    @pytest.mark.parametrize(
+        ("clauses", "counts"),
+        [
+            ("PERIOD 2", [1, 1, 1, 0, 0]),
+            ("ETIME 20 SECONDS PERIOD 4", [1, 1, 0, 0, 0, 0]),
+            ("STIME 20 SECONDS PERIOD 2", [0, 0, 0, 0, 0]),
+        ],
+    )
+    def test_releases_end_after_windows_and_what_rtspec_says(
+        self, readings: Path, clauses: str, counts: list[int]
+    ) -> None:
+        (output,) = tried(self.COUNT.format(clauses), f"readings={readings}").outputs
+        assert [row["n"] for row in output.first_rows] == counts
 
 
 class TestLoop:
