@@ -158,7 +158,7 @@ def deferred() -> dict[str, float]:
 def violations(flat: Mapping[str, float]) -> Iterator[str]:
     """What the figures should show and do not: Ideal misses least, BTS no more than TAAT, BTS1 and
     ATS1 no more than BTS and ATS, `measured` at most a point more than the best fixed k; and the
-    law with the digest's sign never leaves k = 1."""
+    law with minus signs (`law_minus`) never leaves k = 1."""
     flat = {key: value for key, value in flat.items() if not key.startswith("real.")}
     runs = {key.rsplit(".", 2)[0] for key in flat if key.endswith(".measured.sdmr_pct")}
     for run in sorted(runs):

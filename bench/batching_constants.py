@@ -2,7 +2,7 @@
 
 - `fig3`: tuples of a stream that arrive in 0.1 s at λ = 0.5, the reading of λ's unit.
 - `fig4`: the miss ratio of BTS by Φ and k. The paper finds that a small Φ needs k > 1, and that
-  Φ = 0.1 s with k = 1 is best.
+  Φ = 0.1 s is best.
 - `fig5`, `fig6`: the miss ratio of ATS by K_P and by K_I, under the law of Algorithm 2 as printed
   (`ats-algorithm`, the only one of the three readings that can both raise and lower k), and the
   largest k that it came to.

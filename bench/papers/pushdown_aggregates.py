@@ -101,8 +101,8 @@ PAPER = Paper(
             title="What evaluation holds before the emission, 4,000 tuples of Fig. 5",
             where="§5",
             rests_on=(
-                "The 4 bytes are one integer; ours is all of Python's and Arrow's memory for eight "
-                "aggregates' worth of state. n/2 follows from a window that moves by half, which "
+                "The 4 bytes are one integer; ours is all of Python's and Arrow's memory for four "
+                "aggregates. n/2 follows from a window that moves by half, which "
                 "contradicts the window that is emptied: ours is emptied, so n tuples are held."
             ),
             rows=(

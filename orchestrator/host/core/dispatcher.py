@@ -552,9 +552,10 @@ class Dispatcher:
         alone = all(len(each.assignment.readers_ms) == 1 for each in here[:-1])
         # A standby has a lag, whatever its results show.
         releases = periods[-1] if alone and deadline_ms is not None else None
-        period_ms = here[-1].assignment.period_ms
-        if period_ms is None:
-            period_ms = 0.0 if releases is None else releases.period_ms
+        period_ms = 0.0
+        if releases is not None:
+            period_ms = here[-1].assignment.period_ms or releases.period_ms
+        period_us = round(period_ms * 1000)
         return _Task(
             name=operators[0],
             operators=operators,
@@ -565,11 +566,11 @@ class Dispatcher:
                 standby_lag_us=1000
                 * min(self._replicas[name].assignment.standby_lag_ms for name in operators),
             ),
-            patience_us=max(round(waits_ms * 1000), BEHIND_US),
+            patience_us=max(round(waits_ms * 1000), BEHIND_US) + period_us,
             policy=self._measured if policy == MEASURED else self._policy_of(policy),
             policy_name=policy,
             releases=releases,
-            period_us=round(period_ms * 1000),
+            period_us=period_us,
             importance=max((each.importance for each in periods if each is not None), default=0),
         )
 
@@ -596,7 +597,9 @@ class Dispatcher:
         if released_us is None:
             released_us = now_us
             if task.releases is not None:
-                # No result waits for it before the next release.
+                # No result waits for it before the next release. It is due from when it came: what
+                # is left of a backlog is no younger than what went before.
+                released_us = task.entered[0].at_us if task.entered else now_us
                 waits_us += task.period_us
         if self._policy is Policy.FIFO:
             released_us = now_us

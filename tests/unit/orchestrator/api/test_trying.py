@@ -66,7 +66,7 @@ class TestQuery:
         [
             ("SELECT sensor FROM readings [NOW]", r"line 1, column 1: .* RSTREAM\(…\) around it"),
             ("RSTREAM(SELECT sensor FROM readings [NOW]", "line 1, column 8: '\\(' is not closed"),
-            ("RSTREAM(SELECT sensor FROM readings [NOW]) RTSPEC PERIOD 2", "column 59: the text ends"),
+            (f"{HOT} RTSPEC PERIOD 2", "line 1, column 88: the text ends"),
         ],
     )
     def test_what_lacks_its_stream_or_its_end_is_told_so(

@@ -659,6 +659,34 @@ def test_input_between_releases_is_due_a_period_of_the_clock_later(
     assert host.steps()[0] == first
 
 
+def test_a_backlog_between_releases_is_due_a_period_after_it_came() -> None:
+    """Else work that is always in time holds it up, batch by batch, until its stream waits."""
+    host = QuietHost(
+        fragment("periodic", sub_deadline_ms=20.0, real_time="RTSPEC PERIOD 1 SECOND"),
+        fragment("other", "t", sub_deadline_ms=500.0),
+    )
+    host.arrive("s", chunk(0, [(1, 1)]))
+    host.steps()
+    host.arrive("s", chunk(1, [(2 + n, 1) for n in range(2 * TIMESTAMPS_PER_DISPATCH)]))
+    host.now_us = 590 * MS
+    assert host.step() is not None
+    host.now_us = 600 * MS
+    host.arrive("t", chunk(0, [(1, 1)]))
+    # 1,020 is before 600 + 500.
+    assert host.steps() == ["periodic", "other"]
+
+
+def test_a_host_is_not_behind_with_input_that_is_due_a_period_later() -> None:
+    host = QuietHost(
+        fragment("periodic", sub_deadline_ms=20.0, real_time="RTSPEC PERIOD 3 SECONDS")
+    )
+    host.arrive("s", chunk(0, [(1, 1)]))
+    host.steps()
+    host.arrive("s", chunk(1, [(2, 1)]))
+    assert not host.dispatcher.is_behind("periodic", 3000 * MS)
+    assert host.dispatcher.is_behind("periodic", 3000 * MS + BEHIND_US + 1)
+
+
 def test_only_releases_count_as_arrivals_that_can_be_late() -> None:
     host = QuietHost(fragment("a", sub_deadline_ms=5.0, real_time=PERIOD))
     host.arrive("s", chunk(0, [(1, 1)]))
