@@ -300,16 +300,16 @@ def _cost(folder: Path, settings: Settings) -> dict[str, float]:
     with _cluster(folder / "cost", state) as cluster:
         pusher = Pusher(cluster.port, keys, fill=True)
         _await(lambda: cluster.last() >= keys, pusher.check)
-        processes = [*cluster.processes()]
         # The first turn is one without: checkpoints are due at whole intervals.
         ends_s = (time.time() // (2 * COST_TURN_S) + 2) * 2 * COST_TURN_S - BEFORE_S
         time.sleep(ends_s - COST_TURN_S - time.time())
         turns: list[Turn] = []
         for number in range(count):
             settings.say(f"cost: turn {number + 1} of {count}")
-            began_s, before, taken_s = time.time(), pusher.acknowledged, _processor_s(processes)
+            began_s, before, used_s = time.time(), pusher.acknowledged, cluster.processor_s()
             time.sleep(max(ends_s + number * COST_TURN_S - began_s, 0.0))
-            tuples, taken_s = pusher.acknowledged - before, _processor_s(processes) - taken_s
+            tuples, now_used_s = pusher.acknowledged - before, cluster.processor_s()
+            taken_s = sum(each_s - used_s.get(pid, 0.0) for pid, each_s in now_used_s.items())
             pusher.check()
             turns.append(
                 Turn(
@@ -367,12 +367,6 @@ def cost_figures(
         "checkpoint.latency_ms_p99": latency_ms(with_),
         "checkpoint.without.latency_ms_p99": latency_ms(without),
     }
-
-
-def _processor_s(processes: Sequence[psutil.Process]) -> float:
-    """Processor time that processes have taken so far."""
-    taken = [each.cpu_times() for each in processes]
-    return sum(each.user + each.system for each in taken)
 
 
 class _Cluster:
@@ -433,6 +427,15 @@ class _Cluster:
             with contextlib.suppress(FileNotFoundError):
                 count += file.stat().st_mtime >= began_s
         return count
+
+    def processor_s(self) -> dict[int, float]:
+        """Process → processor time that it has taken so far."""
+        found: dict[int, float] = {}
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                taken = process.cpu_times()
+                found[process.pid] = taken.user + taken.system
+        return found
 
     def processes(self) -> Iterator[psutil.Process]:
         """All of them that run."""
