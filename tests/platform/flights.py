@@ -25,7 +25,7 @@ from orchestrator.edges.sinks import Delivered, read_back
 from orchestrator.embedded.java import Java
 from orchestrator.embedded.packages import pyspark_folder, source_root
 from orchestrator.manifest import Manifests, load
-from orchestrator.records import ClocksRecord, HistoryEvent, ReplicaId
+from orchestrator.records import ClocksRecord, ReplicaId
 from orchestrator.store.protocol import HistoryEntry, Store
 from tests.aircraft_answer import brute_force
 from tests.platform.client import PATIENCE_S
@@ -100,10 +100,10 @@ def await_one_life(pods: ClusterPods) -> None:
         pods.rig.wait(lambda n=name: pods.one_life(n), "executors are ready", 3 * PATIENCE_S)
 
 
-def failovers(history: Sequence[HistoryEntry]) -> list[HistoryEvent]:
+def failovers(history: Sequence[HistoryEntry]) -> list[str]:
     """Those that a host's end has caused."""
     return [
-        each.event
+        f"{each.event.kind} {each.event.subject}: {each.event.detail}"
         for each in history
         if each.event.kind in FAILOVERS and SUSPECTED not in each.event.detail
     ]
@@ -177,8 +177,9 @@ class Flights:
         before = self.reached_ms()
         self.pods.rig.wait(lambda: self.reached_ms() > before + 1000 * SPEED, "outputs go on")
         reached, delivered = self.reached_ms(), self.delivered()
-        for each in delivered.values():
-            assert sequence_faults(each) == SequenceFaults(lost=0, repeated=0)
+        faults = {stream: sequence_faults(each) for stream, each in delivered.items()}
+        none = SequenceFaults(lost=0, repeated=0)
+        assert set(faults.values()) == {none}, f"{faults}; {failovers(self.store.history())}"
         rows = delivered["alerts"].rows.to_pylist()
         found = sorted((row["_ts"], row["first"], row["second"]) for row in rows)
         assert [row for row in found if row[0] <= reached] == [
