@@ -83,6 +83,7 @@ LOOK_S = 0.1
 CLUSTER = """\
 kind: Cluster
 name: bench-restart
+admission: off
 nodes: [{{name: n1, region: here}}, {{name: n2, region: here}}]
 sites: [{{name: desk, region: here}}]
 {state}
