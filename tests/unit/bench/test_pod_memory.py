@@ -31,8 +31,11 @@ def test_pods_that_take_less_have_their_figures(told: SizeDocument) -> None:
 
 
 def test_a_pod_that_takes_more_fails(told: SizeDocument) -> None:
+    (limit_mib,) = (each.limit_mib for each in told.processes if each.process == "coordinator")
+    seen = sizes(40.0)
+    seen.parts["coordinator.coordinator"][1] = limit_mib + 1.0
     with pytest.raises(VivaceError, match="a pod of coordinator took"):
-        pod_figures(sizes(180.0), told, "aircraft")
+        pod_figures(seen, told, "aircraft")
 
 
 def test_a_process_that_nobody_has_seen_fails(told: SizeDocument) -> None:
