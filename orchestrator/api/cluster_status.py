@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from foundation.timestamps import timestamp_text
 from ha.roles import ReplicaRole
 from orchestrator.api import standing_by
 from orchestrator.api.automation import summary
@@ -18,7 +19,6 @@ from orchestrator.control.observe.clocks import cluster_now_us
 from orchestrator.control.observe.latencies import latency_uncertainty_ms
 from orchestrator.control.observe.published import PublishedFigures, read_figures
 from orchestrator.control.observe.view import ClusterView, read_view
-from orchestrator.documents.units import timestamp_text
 from orchestrator.records import (
     FragmentRecord,
     HistoryEvent,

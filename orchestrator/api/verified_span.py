@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from foundation.timestamps import timestamp_text
 from orchestrator.api.verified_input import KeptInput, Unverifiable
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.documents.units import timestamp_text
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.errors import InvalidInput
 from streams.language import parse

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 _quantity = re.compile(
     r"\s*([+-]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9].*?)\s*"
@@ -109,19 +109,6 @@ def timestamp_ms(text: str) -> int:
     if time.tzinfo is None:
         raise UnitError("does not say its time zone", f'Write it as in "{example}".')
     return round(time.timestamp() * 1000)
-
-
-def timestamp_text(at_ms: int) -> str:
-    """A timestamp as people write it; in ms if no calendar reaches so far.
-
-    >>> timestamp_text(1_633_608_001_500)
-    '2021-10-07T12:00:01.500Z'
-    """
-    try:
-        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
-    except OverflowError:
-        return f"{at_ms} ms"
-    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03}Z"
 
 
 def _parse(text: str, what: str, units: Mapping[str, float], example: str, most: float) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
+from foundation.timestamps import timestamp_text
 from streams.evaluate.rejected_count import RejectedCount
 from streams.vectors.chunk import NO_WATERMARK
 from streams.vectors.state import Pieces, SnapshotError, State
@@ -60,8 +61,8 @@ class Rejected:
             f"{rows.num_rows} of {stream}: {shown(rows)}" for stream, rows in self.tuples.items()
         ]
         blamed += ["all that its windows held"] if self.state else []
-        when = "at" if self.tuples else "after"
-        return f"{when} {self.timestamp_ms} ms, {self.reason}; tuples {', '.join(blamed)}"
+        when = f"{'at' if self.tuples else 'after'} {timestamp_text(self.timestamp_ms)}"
+        return f"{when}, {self.reason}; tuples {', '.join(blamed)}"
 
 
 class RejectedCounter:

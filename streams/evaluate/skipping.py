@@ -29,6 +29,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from foundation.timestamps import timestamp_text
 from streams.evaluate.limited_releases import LimitedReleases
 from streams.evaluate.protocol import Evaluation, Pass, Showing
 from streams.evaluate.rejected import Rejected, RejectedCounter, said, shown_apart
@@ -268,4 +269,4 @@ def failure(
             return str(found)
     counts = {stream: 0 if rows is None else rows.num_rows for stream, rows in given.taken.items()}
     tuples = ", ".join(f"{count} of {stream}" for stream, count in counts.items())
-    return f"up to {given.until_ms} ms, {said(error)}; tuples {tuples}"
+    return f"up to {timestamp_text(given.until_ms)}, {said(error)}; tuples {tuples}"

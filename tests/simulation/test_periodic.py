@@ -104,7 +104,7 @@ def test_the_history_tells_of_the_end_once(killed_ms: int | None, tmp_path: Path
     scenario.run_for(LED_S)
     scenario.finish()
     assert ended(scenario) == [
-        "at 3000 ms, its ETIME; it evaluates nothing more, and keeps no state"
+        "at 1970-01-01T00:00:03.000Z, its ETIME; it evaluates nothing more, and keeps no state"
     ]
 
 

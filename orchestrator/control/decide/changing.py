@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from foundation.timestamps import timestamp_text
 from ha.beginning import Beginning
 from ha.roles import ReplicaRole
 from orchestrator.control.decide.checkpoints import stored_of
@@ -147,7 +148,9 @@ def _restart(pending: PendingDecision, record: FragmentRecord, restart: PlannedR
     fragment = view.dataflow.fragments.get(record.fragment)
     detail = f"{restart.why}; epoch {epoch} begins from nothing"
     if begins is not None and not restart.all_input:
-        detail += f" after {begins.delivered_ms} ms, up to where results were delivered"
+        detail += (
+            f" after {timestamp_text(begins.delivered_ms)}, up to where results were delivered"
+        )
     pending.change_fragment(
         record,
         STATEMENT_CHANGED,
@@ -185,7 +188,7 @@ def _agree(
         pending.change_fragment(
             record,
             STATEMENT_CHANGED,
-            f"after {cut_ms} ms; it {whose}",
+            f"after {timestamp_text(cut_ms)}; it {whose}",
             former=(*before, ended),
             functions=record.functions if fragment is None else dict(fragment.functions),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from foundation.timestamps import timestamp_text
 from orchestrator.control.decide.decision import PendingDecision
 
 ENDED = "statement ended"
@@ -38,5 +39,6 @@ def note_releases(pending: PendingDecision) -> None:
         if said[1] is None:
             pending.put_fragment(msgspec.structs.replace(record, **fields), None)
         else:
-            detail = f"at {said[1]} ms, its ETIME; it evaluates nothing more, and keeps no state"
+            at = timestamp_text(said[1])
+            detail = f"at {at}, its ETIME; it evaluates nothing more, and keeps no state"
             pending.change_fragment(record, ENDED, detail, **fields)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from foundation.timestamps import timestamp_text
 from ha import messages
 from ha.failure_detector import FailureDetector
 from ha.memory import MemoryBudget
@@ -468,10 +469,8 @@ class HostCore:
         if evaluated.cut and hosted.replica.feeds_subscribers:
             self.counters["tuples_cut"] += sum(evaluated.cut.values())
             told = ", ".join(f"{count} of {name}" for name, count in evaluated.cut.items())
-            at_ms = evaluated.watermarks_ms[-1]
-            detail = (
-                f"{told} dropped up to {at_ms} ms: a millisecond had too many instants or tuples"
-            )
+            at = timestamp_text(evaluated.watermarks_ms[-1])
+            detail = f"{told} dropped up to {at}: a millisecond had too many instants or tuples"
             self._outbox.report("loop cut", hosted.assignment.fragment, detail)
 
     def wanted(self) -> list[Wanted]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foundation.timestamps import timestamp_text
 from ha.failure_detector import FailureDetector
 from ha.messages import Data, Subscribed
 from ha.roles import ReplicaRole
@@ -50,13 +51,13 @@ class Discontinuities:
         cursor = subscription.readers[reader]
         # Of several generations in a row, an earlier one may have come further.
         complete_ms = cursor.complete_ms
-        detail = f"generation {cursor.generation} ended at watermark {complete_ms} ms, "
+        detail = f"generation {cursor.generation} ended at {timestamp_text(complete_ms)}, "
         detail += f"generation {answer.generation} follows"
         cursor.cross(answer.position, answer.generation)
         lost = 0
         if answer.position.watermark_ms > complete_ms:
             lost = answer.position.next_seq
-            detail += f" after watermark {answer.position.watermark_ms} ms, tuple {lost}"
+            detail += f" after {timestamp_text(answer.position.watermark_ms)}, tuple {lost}"
         self._note_lost(reader, answer.stream, lost, detail)
 
     def skip(self, subscription: Subscription, reader: str, data: Data, now_us: int) -> bool:

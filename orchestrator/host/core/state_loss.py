@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foundation.timestamps import timestamp_text
 from ha.messages import Ack, Contradiction, Subscribe
 from ha.roles import ReplicaRole, RoleEvent
 from orchestrator.host.core.dispatcher import Dispatcher
@@ -146,7 +147,8 @@ class StateLoss:
         self, hosted: HostedReplica, whose: str, output_ms: int, now_us: int
     ) -> None:
         """Give up the state of a primary that cannot continue what its predecessor has sent."""
-        detail = f"{whose} output up to {output_ms} ms, and the input that it came from is lost"
+        until = timestamp_text(output_ms)
+        detail = f"{whose} output up to {until}, and the input that it came from is lost"
         self.disown(hosted, detail, now_us)
 
     def disown(self, hosted: HostedReplica, detail: str, now_us: int) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foundation.timestamps import timestamp_text
 from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.core.events import Outbox
@@ -75,8 +76,8 @@ class StatementChanges:
         hosted.holding = None
         hosted.replica.hold(None)
         former = hosted.assignment.former
-        if former:
-            detail = f"the former statement counts until {former[-1].until_ms} ms"
+        if former and (until_ms := former[-1].until_ms) is not None:
+            detail = f"the former statement counts until {timestamp_text(until_ms)}"
             self.outbox.report("statement changes", hosted.assignment.fragment, detail)
 
     def _begin(self, hosted: HostedReplica, change: int, now_us: int) -> None:

@@ -44,6 +44,7 @@ import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
+from foundation.timestamps import timestamp_text
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.open_folders import FilesGone, check_open
 from orchestrator.edges.sources.live.journal_entries import (
@@ -473,7 +474,8 @@ class Journal:
             It is no longer kept.
         """
         if watermark_ms < self.retained.watermark_ms:
-            raise DriverError(f"the journal {self._folder} begins after {watermark_ms} ms")
+            asked = timestamp_text(watermark_ms)
+            raise DriverError(f"the journal {self._folder} begins after {asked}")
         with self._changing:
             following = next(self._following(watermark_ms), None)
         if following is None:

@@ -51,19 +51,22 @@ def test_an_error_tells_timestamp_input_and_tuples() -> None:
     with pytest.raises(EvaluationError) as raised:
         failing.advance(100)
     assert str(raised.value) == (
-        "q cannot be evaluated at 5 ms, FragileError: 13 is unlucky; tuples 2 of s: "
+        "q cannot be evaluated at 1970-01-01T00:00:00.005Z, FragileError: 13 is unlucky; "
+        "tuples 2 of s: "
         '[{"_ts":5,"k":"b","i":13},{"_ts":5,"k":"a","i":3}]'
     )
 
 
 def test_an_error_that_comes_from_a_state_tells_which_tuples_were_evaluated() -> None:
     failing = engine(TUMBLING, s=[row(1, FATAL)])
-    with pytest.raises(EvaluationError, match=r"after 1 ms, FragileError.*all that its windows"):
+    with pytest.raises(
+        EvaluationError, match=r"after .*00\.001Z, FragileError.*all that its windows"
+    ):
         failing.advance(100)
     # Of a state from before nothing is known.
     failing = engine(TUMBLING, s=[row(1, FATAL), row(3, 4), row(12, 4)])
     failing.advance(2)
-    with pytest.raises(EvaluationError, match=r"up to 30 ms, FragileError.*; tuples 1 of s"):
+    with pytest.raises(EvaluationError, match=r"up to .*00\.030Z, FragileError.*; tuples 1 of s"):
         failing.advance(100)
 
 
@@ -146,7 +149,9 @@ def test_a_statement_that_fails_without_tuples_fails(monkeypatch: pytest.MonkeyP
         raise ValueError("always")
 
     monkeypatch.setattr(Stateless, "run", fail)
-    with pytest.raises(EvaluationError, match=r"up to 30 ms, ValueError: always; tuples 1 of s"):
+    with pytest.raises(
+        EvaluationError, match=r"up to .*00\.030Z, ValueError: always; tuples 1 of s"
+    ):
         skipping.advance(100)
 
 
