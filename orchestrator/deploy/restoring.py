@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from foundation.timestamps import timestamp_text
 from orchestrator.checkpoints.checkpoint_file import CheckpointRefused, write
 from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder
 from orchestrator.checkpoints.remote_folder import NO_KEYS, SecretInUri, check_uri
@@ -247,11 +248,14 @@ def _source_obstacle(
             "that --data names.",
         )
     if begin.watermark_ms > first.watermark_ms or end.watermark_ms < last.watermark_ms:
+        has, needs = (
+            f"from {timestamp_text(one.watermark_ms)} to {timestamp_text(other.watermark_ms)}"
+            for one, other in ((begin, end), (first, last))
+        )
         return RestoreObstacle(
             stream=spec.name,
             subject=subject,
-            problem=f"has a journal in {where} from {begin.watermark_ms} to {end.watermark_ms} ms, "
-            f"and the savepoint needs it from {first.watermark_ms} to {last.watermark_ms} ms on",
+            problem=f"has a journal in {where} {has}, and the savepoint needs it {needs} on",
             remedy="Copy the journal that the former site has, as it is now.",
         )
     reached_ms[spec.name] = end.watermark_ms
@@ -320,10 +324,10 @@ def _ahead(
         )
     for name in sorted(_entering(stream, flow)):
         if name in reached_ms and kept.position.watermark_ms > reached_ms[name]:
+            has, reached = map(timestamp_text, (kept.position.watermark_ms, reached_ms[name]))
             return (
-                f"has results up to {kept.position.watermark_ms} ms, and the journal of stream "
-                f"{name} goes only up to {reached_ms[name]} ms: other tuples would get the same "
-                "numbers"
+                f"has results up to {has}, and the journal of stream {name} goes only up to "
+                f"{reached}: other tuples would get the same numbers"
             )
     return None
 
@@ -411,7 +415,8 @@ def restore(
         )
         _put(store, FRAGMENTS.key(each.key), alone)
     for each in index.running_queries:
-        _put(store, RUNNING_QUERIES.key(each.name), each)
+        began = msgspec.structs.replace(each, began_us=now_us)
+        _put(store, RUNNING_QUERIES.key(each.name), began)
     for each in index.streams:
         _put(store, STREAMS.key(each.name), each)
     for each in index.queries:

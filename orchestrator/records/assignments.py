@@ -150,6 +150,9 @@ class SinkAssignment(Record, frozen=True, kw_only=True):
     life: int = 0
     """Identifies the query among all that had its name: what a sink has kept of a former query is
     no part of this one's output."""
+    measured_from_us: int = 0
+    """Input that entered before, cluster clock, µs, says nothing of the latency: its query began
+    from a savepoint at that time."""
     overflow: Overflow = Overflow.WAIT
     late: Late = Late.KEEP
     """Whether results that arrive after the deadline are dropped."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from foundation.bounds import MAX_RTT_MS
+from foundation.timestamps import timestamp_text
 from ha.roles import ReplicaRole
 from orchestrator.records.base import FailureLabels, NodeKind, Record
 from orchestrator.records.checkpoints import StoredCheckpoint
@@ -238,7 +239,8 @@ class LostInput(Record, frozen=True, kw_only=True):
     @property
     def span(self) -> str:
         """Which tuples, for people."""
-        return f"tuples with timestamps after {self.after_ms} ms up to {self.until_ms} ms"
+        after, until = timestamp_text(self.after_ms), timestamp_text(self.until_ms)
+        return f"tuples with timestamps after {after} up to {until}"
 
     @property
     def detail(self) -> str:
@@ -256,10 +258,12 @@ class SinkStatus(Record, frozen=True, kw_only=True):
     latency_ms_p50: float | None
     latency_ms_p99: float | None
     latency_histogram: Histogram | None = None
-    """Of all completed timestamps."""
+    """Of all completed timestamps but those `made_again`."""
     deadline_misses: int
     completed_timestamps: int
-    """Timestamps whose results are complete; latency is measured for each."""
+    """Timestamps whose results are complete; latency is measured for each, unless `made_again`."""
+    made_again: int = 0
+    """Timestamps of input that had entered before the query began from a savepoint."""
     late_rows: int = 0
     """Tuples among `rows` that arrived after the deadline."""
     late_dropped: int = 0
@@ -365,7 +369,7 @@ class InputStatus(Record, frozen=True, kw_only=True):
     journal_bytes: int | None = None
     """Size of its journal; None: it has none."""
     retained_ms: int | None = None
-    """Event time after which its journal has the stream."""
+    """Event time after which its journal has the stream; None: it has no journal, or all of it."""
 
     @property
     def refused(self) -> int:

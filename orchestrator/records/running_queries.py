@@ -73,6 +73,8 @@ class RunningQueryRecord(Record, frozen=True, kw_only=True):
     """Number of the last change in place, issued by the store; 0: there was none."""
     savepoint: str = ""
     """The savepoint that it has begun from; empty: none."""
+    began_us: int | None = None
+    """When it began from a savepoint, cluster clock, µs; None: it did not."""
     life: int | None = None
     """What its sinks know it by, if it goes on where a deleted query was; None: the store's number
     of its creation."""

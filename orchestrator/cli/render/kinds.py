@@ -390,6 +390,12 @@ OUTPUTS = Kind[api.OutputStatus](
             when=lambda outputs: any(output.late_dropped for output in outputs),
         ),
         ListedColumn(
+            title="made\nagain",
+            cell=lambda output: count(output.made_again),
+            order=lambda output: output.made_again,
+            when=lambda outputs: any(output.made_again for output in outputs),
+        ),
+        ListedColumn(
             title="late\nrecently",
             cell=lambda o: "–" if o.recent_miss_pct is None else f"{o.recent_miss_pct:.1f} %",
             order=lambda output: output.recent_miss_pct,

@@ -414,6 +414,7 @@ def _sinks(planning: Planning, node: NodeRecord, before: Assignment) -> tuple[Si
             deadline_ms=_deadline_ms(view, stream),
             sink=None if node.kind is NodeKind.OBSERVER else _sink(view, stream),
             life=0 if node.kind is NodeKind.OBSERVER else _life(view, stream),
+            measured_from_us=_measured_from_us(view, stream),
             overflow=_overflow(view, stream),
             late=Late.KEEP if node.kind is NodeKind.OBSERVER else _late(view, stream),
         )
@@ -421,6 +422,13 @@ def _sinks(planning: Planning, node: NodeRecord, before: Assignment) -> tuple[Si
     ]
     kept = [sink for sink in before.sinks if sink.stream in unreadable]
     return tuple(sorted([*kept, *made], key=lambda sink: sink.stream))
+
+
+def _measured_from_us(view: ClusterView, stream: str) -> int:
+    """When the stream's query began from a savepoint; 0: it did not."""
+    maker = view.dataflow.fragments.get(stream)
+    running = None if maker is None else view.running_records.get(maker.query)
+    return 0 if running is None else running.began_us or 0
 
 
 def _sink(view: ClusterView, stream: str) -> DriverSpec | None:

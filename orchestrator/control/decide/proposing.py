@@ -362,6 +362,8 @@ def _create(pending: PendingDecision, proposal: ProposalRecord) -> None:
         if query.name in view.queries:
             continue
         before, wanted = view.running_queries.get(query.name), running.get(query.name)
+        if wanted is not None and wanted.savepoint:
+            wanted = msgspec.structs.replace(wanted, began_us=pending.now_us)
         if wanted != (None if before is None else before.record):
             version = None if before is None else before.version
             pending.write(RUNNING_QUERIES.key(query.name), wanted, version)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from foundation.arrays import IntArray
+from foundation.timestamps import timestamp_text
 from ha.beginning import Beginning
 from ha.cursor import Receipt, StreamCursor, past
 from ha.handover import Handover
@@ -463,10 +464,10 @@ class HostedSource:
         )
         if self._shedder is not None:
             return None
+        after, until = map(timestamp_text, (self._withheld_from_ms, self.log.end.watermark_ms))
         return (
-            f"{self._withheld_tuples} tuples with timestamps after {self._withheld_from_ms} ms up "
-            f"to {self.log.end.watermark_ms} ms came while the buffer was full of what consumers "
-            "had yet to process"
+            f"{self._withheld_tuples} tuples with timestamps after {after} up to {until} came "
+            "while the buffer was full of what consumers had yet to process"
         )
 
     @property
@@ -525,9 +526,10 @@ class HostedSink:
         self._all_latencies = Durations(LEAST_LATENCY_US)
         self._percentiles_ms: tuple[float, ...] = ()
         self._ranked = 0
-        """How many timestamps were completed when percentiles were computed."""
+        """How many latencies were measured when percentiles were computed."""
         self._rows = 0
         self._completed_timestamps = 0
+        self._made_again = 0
         self._misses = 0
         self._lost = 0
         self._lost_before = 0
@@ -671,21 +673,24 @@ class HostedSink:
 
     def _measure(self, chunk: Chunk, now_us: int) -> None:
         """Count the arrived tuples, and measure how late they are."""
-        latencies_us = now_us - chunk.ingestion_times_us
-        self._latencies.add(latencies_us)
-        self._all_latencies.add_all(latencies_us)
         self._rows += chunk.rows.num_rows
         self._completed_timestamps += len(chunk.watermarks_ms)
-        self._misses += int(np.count_nonzero(latencies_us > self.assignment.deadline_ms * 1000))
+        is_new = chunk.ingestion_times_us >= self.assignment.measured_from_us
+        self._made_again += int(np.count_nonzero(~is_new))
+        latencies_us = now_us - chunk.ingestion_times_us
         answered_by = np.searchsorted(chunk.watermarks_ms, chunk.timestamps)
-        self._late_rows.observe(latencies_us[answered_by], now_us)
+        self._late_rows.observe(latencies_us[answered_by[is_new[answered_by]]], now_us)
+        latencies_us = latencies_us[is_new]
+        self._latencies.add(latencies_us)
+        self._all_latencies.add_all(latencies_us)
+        self._misses += int(np.count_nonzero(latencies_us > self.assignment.deadline_ms * 1000))
 
     def status(self, now_us: int) -> SinkStatus:
         """Figures of the sink for the host's record."""
         position = self.cursor.position
-        fresh = self._completed_timestamps - self._ranked
+        fresh = self._completed_timestamps - self._made_again - self._ranked
         if fresh and fresh >= FRESH_SHARE * self._latencies.count:
-            self._ranked = self._completed_timestamps
+            self._ranked += fresh
             self._percentiles_ms = self._latencies.percentiles_ms(50, 99)
         p50, p99 = self._percentiles_ms or (None, None)
         return SinkStatus(
@@ -697,6 +702,7 @@ class HostedSink:
             latency_histogram=self._all_latencies.histogram,
             deadline_misses=self._misses,
             completed_timestamps=self._completed_timestamps,
+            made_again=self._made_again,
             late_rows=self._late_rows.misses,
             late_dropped=self._late_dropped,
             miss_pct=self._late_rows.ratio_pct or 0.0,

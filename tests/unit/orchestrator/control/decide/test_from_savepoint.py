@@ -89,7 +89,10 @@ def test_it_goes_on_where_it_is_told_in_its_generation(saved: SavedCluster) -> N
     view = saved.view
     assert view.life_of(QUERY) == index[0].generation < view.number_of(view.queries[QUERY])
     assert proposal.checkpoints
-    assert view.running_queries[QUERY].record.savepoint == "before"
+    running = view.running_queries[QUERY].record
+    assert running.savepoint == "before"
+    sinks = [sink for found in view.assignments.values() for sink in found.record.sinks]
+    assert {sink.measured_from_us for sink in sinks} == {running.began_us} != {None}
 
 
 def saved_fragments(saved: SavedCluster) -> tuple[FragmentRecord, ...]:

@@ -73,8 +73,8 @@ def test_input_that_nobody_keeps_is_counted_and_said_once() -> None:
     (report,) = [each for each in host.take(Report) if each.kind == "input lost"]
     assert (report.subject, report.detail) == (
         "f",
-        "up to 4 tuples with timestamps after 25 ms up to 60 ms of s have no results, and no "
-        "producer keeps them",
+        "up to 4 tuples with timestamps after 1970-01-01T00:00:00.025Z up to "
+        "1970-01-01T00:00:00.060Z of s have no results, and no producer keeps them",
     )
     assert lost_by(host) == {"s": LostInput(after_ms=25, until_ms=60, tuples=4)}
     assert host.core.counters["tuples_lost"] == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from ha.cursor import Receipt
 from ha.messages import Data
@@ -44,6 +45,21 @@ def test_latency_is_counted_for_every_completed_timestamp_and_late_ones_as_misse
     assert (status.completed_timestamps, status.rows, status.deadline_misses) == (2, 1, 1)
     assert status.latency_ms_p50 == pytest.approx(7)
     assert (status.next_seq, status.watermark_ms) == (1, 20)
+
+
+def test_results_of_input_from_before_the_query_began_from_a_savepoint_have_no_latency() -> None:
+    """They are made again hours after their input entered, and were delivered elsewhere."""
+    made = sink()
+    made.use(structs.replace(made.assignment, measured_from_us=15_000))
+    made.receive(data(chunk(0, [(10, 3)])), 22_000)
+    status = made.status(0)
+    assert (status.completed_timestamps, status.made_again, status.rows) == (1, 1, 3)
+    assert (status.latency_ms_p99, status.deadline_misses, status.late_rows) == (None, 0, 0)
+    made.receive(data(chunk(3, [(14, 2), (20, 1)])), 28_000)
+    status = made.status(0)
+    assert (status.completed_timestamps, status.made_again, status.rows) == (3, 2, 6)
+    assert status.latency_ms_p99 == pytest.approx(8)
+    assert (status.deadline_misses, status.late_rows) == (1, 1)
 
 
 def test_repeated_tuples_are_dropped_and_counted() -> None:
