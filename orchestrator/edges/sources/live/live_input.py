@@ -451,10 +451,11 @@ class JournaledInput(LiveInput):
     def status(self) -> InputStatus:
         """What did not enter, what waits, and what is kept."""
         assert self._journal is not None
+        retained_ms = self._journal.retained.watermark_ms
         return msgspec.structs.replace(
             super().status,
             journal_bytes=self._journal.size_bytes,
-            retained_ms=self._journal.retained.watermark_ms,
+            retained_ms=None if retained_ms == NO_WATERMARK else retained_ms,
         )
 
     def due_position(self, start_at_us: int, now_us: int) -> Position:
