@@ -7,6 +7,7 @@ from nothing does so in a new generation, and the history says why.
 
 from __future__ import annotations
 
+from foundation.timestamps import timestamp_text
 from ha.beginning import Beginning
 from orchestrator.control.decide.checkpoints import drop_newer, spelled, stored_of
 from orchestrator.control.decide.decision import PendingDecision
@@ -118,6 +119,8 @@ def _lost(pending: PendingDecision, record: FragmentRecord) -> str:
         return f"its query begins from savepoint {savepoint}"
     if record.paused:
         return "its query is resumed"
+    if pending.view.stands_still:
+        return "the cluster begins again"
     return f"{end_of(pending, record)} and nobody can take over"
 
 
@@ -127,7 +130,7 @@ def _where(begins: Beginning) -> str:
         return "with all input that is kept: nobody knows what was delivered"
     windows_ms = begins.delivered_ms - begins.after_ms
     reach = f", windows of {windows_ms} ms before that" if windows_ms else ""
-    return f"after {begins.delivered_ms} ms, up to where results were delivered{reach}"
+    return f"after {timestamp_text(begins.delivered_ms)}, up to where results were delivered{reach}"
 
 
 def _yet_to_begin(pending: PendingDecision, record: FragmentRecord) -> str:

@@ -21,6 +21,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
     cold: dict[str, ColdSecondary] = {}
     unprotected: dict[str, int] = {}
     unlisted: dict[str, UnlistedReplica] = {}
+    stands_still = _stands_still(view, before)
     for name, found in view.fragments.items():
         record = found.record
         known = before.fragments.get(name) if before is not None else None
@@ -43,7 +44,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
             if seen is None or seen != replace(only, primary_report=seen.primary_report):
                 seen = only
             unlisted[name] = seen
-        if not (record.paused or view.protected(record)):
+        if not (record.paused or stands_still or view.protected(record)):
             since_us = before.unprotected_since_us.get(name) if before else None
             if since_us is None:
                 since_us = _lost_us(None if known is None else known.record, record, now_us)
@@ -55,6 +56,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
     return replace(
         view,
         incomplete=lacking,
+        stands_still=stands_still,
         begins=begins(view, lacking, before, now_us),
         orphaned_since_us=orphaned,
         cold=cold,
@@ -66,6 +68,14 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
             frozenset[str]() if before is None else before.overloaded,
             emulated=view.settings.emulate_costs,
         ),
+    )
+
+
+def _stands_still(view: ClusterView, before: ClusterView | None) -> bool:
+    if before is not None and not before.stands_still and view.executors:
+        return False
+    return not any(
+        view.alive(each) for it in view.fragments.values() for each in it.record.replicas
     )
 
 

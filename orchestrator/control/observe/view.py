@@ -182,6 +182,8 @@ class ClusterView:
         Nodes and machines that have been busier lately than they may be (`measured_load`).
     incomplete
         What is missing of the manifest's hosts; None: nothing, or nobody has looked yet.
+    stands_still
+        Whether nothing has run since the cluster was started, or has lost all its nodes.
     begins
         Whether nothing runs yet, and the leader waits for that (`beginning`).
     entering
@@ -230,6 +232,7 @@ class ClusterView:
     unprotected_since_us: Mapping[str, int] = field(default_factory=_nothing)
     overloaded: frozenset[str] = frozenset()
     incomplete: Incomplete | None = None
+    stands_still: bool = False
     begins: bool = False
     entering: Mapping[str, EnteringStream] = field(init=False)
     dataflow: Dataflow = field(init=False)

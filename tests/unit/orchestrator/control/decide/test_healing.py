@@ -92,6 +92,28 @@ def test_time_without_protection_is_told_from_the_loss_to_the_warm_secondary(
     assert "silent" in details(cluster, "redundancy lost")[-1]
 
 
+def test_the_time_when_nothing_ran_is_no_time_without_protection(cluster: ObedientCluster) -> None:
+    """Some hours after a loss, everything ends, and is started again later."""
+    lose_secondary(cluster)
+    cluster.settle()
+    cluster.now_us += 3_600_000_000
+    names = [*cluster.hosts]
+    cluster.down()
+    known = len(cluster.store.history())
+    for name in names:
+        cluster.up(name)
+    cluster.settle()
+    told = [each.event for each in cluster.store.history()[known:]]
+    restored = [each for each in told if each.kind == "redundancy restored"]
+    assert len(restored) == len(cluster.view().fragments)
+    assert {each.lasted_ms for each in restored} == {0.0}
+    assert all(
+        each.detail.startswith("the cluster begins again; epoch")
+        for each in told
+        if each.kind == "state lost"
+    )
+
+
 def test_time_without_protection_ends_when_the_secondary_is_warm_and_not_when_the_leader_looks(
     cluster: ObedientCluster,
 ) -> None:

@@ -56,6 +56,7 @@ def test_what_goes_on_where_it_was_waits_for_no_measurement(saved: SavedCluster)
     assert places(saved) == before
     restored = events(saved.cluster, "restored")
     assert len(restored) == len(before)
+    assert all(each.startswith("the cluster begins again; epoch") for each in restored)
     assert all("as before" in each for each in restored)
     assert events(saved.cluster, "state lost") == []
     assert "nothing needs a new place" in events(saved.cluster, "start")[-1]
