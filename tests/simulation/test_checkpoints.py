@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.sinks.delivered import GENERATION, Delivered
 from orchestrator.records import StateSpec
 from orchestrator.simulation.world.scenario import Scenario
+from tests import pairs
 from tests.long_tests import mostly_long
 from tests.pairs import NODES, SETTLE_S, SITES, Input, answer
 from tests.simulation.test_everything_dies import Kind, entering, kill_for_a_while, replicas_of
@@ -23,7 +26,12 @@ EVERY_MS = 2000.0
 
 
 def begin(
-    folder: Path, recording: Input, seed: int, kind: Kind = Kind.JOURNAL, after_s: float = 6.0
+    folder: Path,
+    recording: Input,
+    seed: int,
+    kind: Kind = Kind.JOURNAL,
+    after_s: float = 6.0,
+    others: Mapping[str, Kind] = {},
 ) -> Scenario:
     manifests = recording.manifests(folder)
     cluster = manifests.cluster
@@ -31,7 +39,8 @@ def begin(
     state = StateSpec(folder="state", every_ms=EVERY_MS)
     cluster = structs.replace(cluster, record=structs.replace(cluster.record, state=state))
     manifests = structs.replace(manifests, cluster=cluster)
-    streams = [entering(m.record, folder, kind) for m in manifests.streams]
+    entered = [m.record for m in manifests.streams]
+    streams = [entering(each, folder, others.get(each.name, kind)) for each in entered]
     scenario = Scenario(
         manifests, seed=seed, streams=streams, check_invariants=True, settle_s=SETTLE_S
     )
@@ -163,3 +172,27 @@ def test_a_folder_that_takes_nothing_harms_nothing_that_runs(tmp_path: Path) -> 
     assert not any("checkpoint" in each for each in problems(scenario))
     assert listed(scenario) != before
     assert_exact(scenario, recording)
+
+
+def test_what_a_reader_of_a_sensor_cannot_have_again_costs_its_producer_no_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pairs` begins from nothing and would have minutes of `strong`, which counts for ever."""
+    counted = "ISTREAM(SELECT key, count(*) AS twice FROM west [RANGE UNBOUNDED] GROUP BY key)"
+    written = "RSTREAM(SELECT key, value * 2 AS twice FROM west [NOW] WHERE value >= 20)"
+    statements = pairs.STATEMENTS.replace(written, counted).replace("3 SECONDS", "5 MINUTES")
+    monkeypatch.setattr(pairs, "STATEMENTS", statements)
+    recording = Input.random(seed=60, seconds=SECONDS)
+    scenario = begin(tmp_path, recording, 0, others={"east": Kind.SENSOR}, after_s=9.0)
+    kill_for_a_while(scenario, (*NODES, *SITES))
+    told = [each.event for each in scenario.store.history()]
+    states = {
+        kind: {e.subject for e in told if e.kind == kind} for kind in ("restored", "state lost")
+    }
+    # The sink has counts from after the last checkpoint of these, whose numbers others would get.
+    assert states["state lost"] == {"pairing.pairs", "pairing.pair_counts"}
+    assert "pairing.strong" in states["restored"]
+    kept = scenario.deliveries["pairs"]
+    rows = Delivered.from_deliveries(kept, kept[0].chunk.rows.schema).rows.to_pylist()
+    found = {row["key"]: row["twice"] for row in sorted(rows, key=itemgetter("twice"))}
+    assert found == Counter(key for _, key, _ in recording.west)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from foundation.timestamps import timestamp_text
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.resuming import Resumption, retained_ms
 from orchestrator.records import (
@@ -79,7 +80,7 @@ def _with_news(
             known[status.stored.name] = status.stored
     kept = [each for name, each in known.items() if name not in unusable]
     kept = [each for each in kept if each.generation == record.generation]
-    return tuple(sorted(kept, key=lambda each: (each.output.watermark_ms, each.at_us)))
+    return tuple(sorted(kept, key=_age))
 
 
 def _is_of(status: ReplicaStatus, record: FragmentRecord, since: int) -> bool:
@@ -102,7 +103,7 @@ def _drop_unneeded(pending: PendingDecision) -> None:
         if key in sets.unreadable:
             # Nothing could go on from one of them now. They are too few to cost anything.
             since = listed[-spec.keep :]
-        elif sets.chosen and recent.is_enough and key in recent.oldest:
+        elif sets.chosen and recent.is_enough and key in recent.oldest.keys() - recent.excused:
             since = tuple(each for each in listed if not _is_older(each, recent.oldest[key]))
         else:
             since = listed[-MOST_KEPT:]
@@ -122,7 +123,11 @@ def _counts(record: FragmentRecord) -> bool:
 
 
 def _is_older(one: StoredCheckpoint, other: StoredCheckpoint) -> bool:
-    return one.output.watermark_ms < other.output.watermark_ms
+    return _age(one) < _age(other)
+
+
+def _age(checkpoint: StoredCheckpoint) -> tuple[int, int]:
+    return checkpoint.output.watermark_ms, checkpoint.at_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +140,16 @@ class _Sets:
         Fragment → checkpoint, of each set; the newest set first.
     unreadable
         Fragments that can go on from no checkpoint, because their input cannot be had again.
+    excused
+        These, and those that lead to them: what they need of the latter when they begin from
+        nothing is not known yet.
     is_enough
         Whether there are as many as are to be kept.
     """
 
     chosen: list[dict[str, StoredCheckpoint]]
     unreadable: set[str]
+    excused: set[str]
     is_enough: bool
 
     @property
@@ -161,7 +170,6 @@ def _sets(pending: PendingDecision, spec: StateSpec, keys: set[str]) -> _Sets:
         chosen = resumption.of_everything(keys)
         if not sets:
             unreadable = resumption.unreadable - chosen.keys()
-            # What they need of their producers when they begin from nothing is not known yet.
             excused = unreadable | resumption.above(unreadable)
         if any(key not in chosen and key not in excused for key in keys):
             break
@@ -173,7 +181,7 @@ def _sets(pending: PendingDecision, spec: StateSpec, keys: set[str]) -> _Sets:
             else [one for one in each if _is_older(one, chosen[key])]
             for key, each in stored.items()
         }
-    return _Sets(sets, unreadable, len(sets) == spec.keep)
+    return _Sets(sets, unreadable, excused, len(sets) == spec.keep)
 
 
 def needed_ms(pending: PendingDecision) -> dict[str, int]:
@@ -206,9 +214,10 @@ def name_gaps(pending: PendingDecision) -> None:
     for stream, since_ms in needed_ms(pending).items():
         kept_ms = retained_ms(pending.view, stream)
         if kept_ms is not None and kept_ms > since_ms:
+            begins, needed = timestamp_text(kept_ms), timestamp_text(since_ms)
             pending.problems.append(
-                f"stream {stream}: its journal begins after {kept_ms} ms, and checkpoints need it "
-                f"from {since_ms} ms on. If everything died now, its queries would begin anew. "
+                f"stream {stream}: its journal begins after {begins}, and checkpoints need it "
+                f"from {needed} on. If everything died now, its queries would begin anew. "
                 "Raise `retain` of the stream, or of `state` in the cluster's manifest"
             )
 
@@ -229,4 +238,4 @@ def spelled(checkpoint: StoredCheckpoint, now_us: int) -> str:
     """A checkpoint in an event of the history."""
     age_s = max(now_us - checkpoint.at_us, 0) / 1e6
     text = f"checkpoint {checkpoint.name}, {age_s:.0f} s old, "
-    return text + f"output up to {checkpoint.output.watermark_ms} ms"
+    return text + f"output up to {timestamp_text(checkpoint.output.watermark_ms)}"

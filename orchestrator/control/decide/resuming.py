@@ -13,27 +13,54 @@ checkpoint names. A producer must be able to send them:
 So checkpoints are chosen from the outputs up, the newest that will do. A fragment for which there
 is none begins from nothing. So does a lost fragment if a producer that runs could not go back far
 enough, and if what it reads is read once.
+
+A reader that begins from nothing needs what its sinks lack, and its windows before that. If no
+checkpoint of a producer reaches back so far, the producer begins from nothing, too, and makes all
+of it again out of its own input. Where time does not bound what its results depend on, it would
+lose its state by that. It keeps the state then, and the reader lacks some input, which is counted.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from foundation.timestamps import timestamp_text
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.undelivered import undelivered
 from orchestrator.control.observe.dataflow import Fragment
 from orchestrator.control.observe.view import ClusterView
-from orchestrator.records import StoredCheckpoint
+from orchestrator.records import FragmentRecord, StoredCheckpoint
 from streams.vectors.chunk import NO_WATERMARK
 
 
 def retained_ms(view: ClusterView, stream: str) -> int | None:
-    """Event time after which the journal of a stream begins; None: it has none, or is away."""
+    """Event time after which the journal of a stream begins; None: it has none, or all of the
+    stream, or its site is away."""
     entering = view.entering.get(stream)
     site = None if entering is None else view.hosts.get(entering.feeding_site)
     source = None if site is None else site.sources.get(stream)
     return None if source is None or source.input is None else source.input.retained_ms
+
+
+@dataclass(slots=True)
+class _Needs:
+    """The event times after which readers need the output of a fragment.
+
+    Attributes
+    ----------
+    resumed_ms
+        Those that go on from checkpoints.
+    begun_ms
+        Those that begin from nothing.
+    awaited
+        Whether a site has yet to say more about the latter.
+    """
+
+    resumed_ms: float = math.inf
+    begun_ms: float = math.inf
+    awaited: bool = False
 
 
 @dataclass(slots=True)
@@ -59,7 +86,10 @@ class Resumption:
 
     def of_everything(self, keys: Collection[str] | None = None) -> dict[str, StoredCheckpoint]:
         """Those from which all fragments would go on if everything died now; or only some of them,
-        if the others do not run."""
+        if the others do not run.
+
+        What readers need that begin from nothing is not known before that.
+        """
         lost = set(self.pending.fragments if keys is None else keys)
         return self._choose(lost, frozenset(), begins_known=False)[0]
 
@@ -106,36 +136,51 @@ class Resumption:
         *,
         begins_known: bool,
     ) -> StoredCheckpoint | None:
-        pending = self.pending
-        record = pending.fragments[fragment.key]
-        until_ms: int | None = None
-        for reader in pending.view.dataflow.fragments.values():
-            if fragment.name not in reader.inputs or reader.key not in pending.fragments:
-                continue
-            needs_ms: int | None = None
-            if (resumed := chosen.get(reader.key)) is not None:
-                generation, position = resumed.inputs[fragment.name]
-                # A checkpoint of a former generation needs nothing of this one.
-                if generation == record.generation:
-                    needs_ms = position.watermark_ms
-            elif reader.key in lost and pending.fragments[reader.key].restart is None:
-                begins = undelivered(pending, pending.fragments[reader.key]) if begins_known else ""
-                if begins is not None:
-                    needs_ms = NO_WATERMARK if isinstance(begins, str) else begins.after_ms
-            if needs_ms is not None:
-                until_ms = needs_ms if until_ms is None else min(until_ms, needs_ms)
+        record = self.pending.fragments[fragment.key]
+        needs = self._needs(fragment, record, chosen, lost, begins_known=begins_known)
         listed = self.stored.get(fragment.key, ())
         why = "there is none" if not listed else "none reaches back to what its consumers need"
+        furthest: StoredCheckpoint | None = None
         for each in reversed(listed):
             if each.generation != record.generation or each.inputs.keys() != fragment.inputs.keys():
                 why = "those that there are were taken of another statement"
             elif (unread := self.why_unreadable(each, now=begins_known)) is not None:
                 why = unread
                 self.unreadable.add(fragment.key)
-            elif until_ms is None or each.log_base.watermark_ms <= until_ms:
-                return each
+            elif each.log_base.watermark_ms <= needs.resumed_ms:
+                if each.log_base.watermark_ms <= needs.begun_ms:
+                    return each
+                furthest = each
+        if furthest is not None and fragment.is_endless and not needs.awaited:
+            return furthest
         self.reasons[fragment.key] = why
         return None
+
+    def _needs(
+        self,
+        fragment: Fragment,
+        record: FragmentRecord,
+        chosen: Mapping[str, StoredCheckpoint],
+        lost: Collection[str],
+        *,
+        begins_known: bool,
+    ) -> _Needs:
+        needs, fragments = _Needs(), self.pending.fragments
+        for reader in self.pending.view.dataflow.fragments.values():
+            if fragment.name not in reader.inputs or reader.key not in fragments:
+                continue
+            if (resumed := chosen.get(reader.key)) is not None:
+                generation, position = resumed.inputs[fragment.name]
+                # A checkpoint of a former generation needs nothing of this one.
+                if generation == record.generation:
+                    needs.resumed_ms = min(needs.resumed_ms, position.watermark_ms)
+            elif begins_known and reader.key in lost and fragments[reader.key].restart is None:
+                begins = undelivered(self.pending, fragments[reader.key])
+                if isinstance(begins, str):
+                    needs.awaited, needs.begun_ms = True, NO_WATERMARK
+                elif begins is not None:
+                    needs.begun_ms = min(needs.begun_ms, begins.after_ms)
+        return needs
 
     def why_unreadable(self, checkpoint: StoredCheckpoint, *, now: bool) -> str | None:
         """Why the input that follows a checkpoint cannot be had again; None: it can.
@@ -155,7 +200,7 @@ class Resumption:
                 return f"stream {stream} has begun anew"
             kept_ms = retained_ms(self.pending.view, stream) if now else None
             if kept_ms is not None and position.watermark_ms < kept_ms:
-                return f"the journal of stream {stream} begins after {kept_ms} ms"
+                return f"the journal of stream {stream} begins after {timestamp_text(kept_ms)}"
         return None
 
     def above(self, keys: Collection[str]) -> set[str]:

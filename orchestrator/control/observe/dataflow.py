@@ -110,6 +110,8 @@ class Fragment:
         Whether it gives the tuples that its statement rejects, in place of results.
     reach_ms
         How long before a timestamp its results depend on input, as far as time bounds that.
+    is_endless
+        Whether time does not bound that.
     keeps
         Input streams of which it keeps tuples for later timestamps.
     keeps_groups
@@ -129,6 +131,7 @@ class Fragment:
     functions: Mapping[str, str] = field(default_factory=dict[str, str])
     rejected: bool = False
     reach_ms: int = 0
+    is_endless: bool = False
     keeps: tuple[str, ...] = ()
     keeps_groups: bool = False
     is_loop: bool = False
@@ -448,6 +451,7 @@ def _in_order(
                 functions=program.functions,
                 rejected=rejected,
                 reach_ms=program.bounded_reach_ms,
+                is_endless=program.reach_ms is None,
                 keeps=program.keeps,
                 is_loop=program.loop is not None,
                 releases=program.shown_at,

@@ -58,19 +58,24 @@ def marked(view: ClusterView, key: str, **fields: object) -> ClusterView:
     return replace(view, fragments={**view.fragments, key: changed})
 
 
-def checkpoint(view: ClusterView, record: FragmentRecord, interval: int) -> StoredCheckpoint:
+def checkpoint(
+    view: ClusterView, record: FragmentRecord, interval: int, at_us: int
+) -> StoredCheckpoint:
     """It has output of half a second."""
     before = view.checkpoints[record.key].record.stored[0]
     return structs.replace(
         before,
-        name=f"{record.generation}-{EVERY_MS * interval}-n1.checkpoint",
+        name=f"{record.generation}-{EVERY_MS * interval}-{at_us}-n1.checkpoint",
+        at_us=at_us,
         inputs={name: (of, at(interval)) for name, (of, _) in before.inputs.items()},
         log_base=StoredPosition(next_seq=10 * interval - 5, watermark_ms=EVERY_MS * interval - 500),
         output=at(interval),
     )
 
 
-def written(view: ClusterView, interval: int) -> tuple[ClusterView, PendingDecision]:
+def written(
+    view: ClusterView, interval: int, at_us: int = 0
+) -> tuple[ClusterView, PendingDecision]:
     """Each fragment that runs has written a checkpoint, and the leader has decided."""
     nodes = dict(view.nodes)
     for found in view.fragments.values():
@@ -79,7 +84,7 @@ def written(view: ClusterView, interval: int) -> tuple[ClusterView, PendingDecis
             continue
         node = nodes[record.primary.node]
         status = structs.replace(
-            node.record.replicas[record.fragment], stored=checkpoint(view, record, interval)
+            node.record.replicas[record.fragment], stored=checkpoint(view, record, interval, at_us)
         )
         replicas = {**node.record.replicas, record.fragment: status}
         nodes[record.primary.node] = replace(
@@ -112,6 +117,17 @@ def lengths(view: ClusterView) -> dict[str, int]:
 def test_two_sets_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     view, _ = passed(begun(tmp_path, monkeypatch), range(2, INTERVALS))
     assert set(lengths(view).values()) <= {2, 3}
+
+
+def test_two_sets_stay_where_output_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = begun(tmp_path, monkeypatch)
+    for at_us in range(INTERVALS):
+        view, _ = written(view, 2, at_us)
+    assert set(lengths(view).values()) == {2}
+    kept = {each.at_us for found in view.checkpoints.values() for each in found.record.stored}
+    assert kept == {INTERVALS - 2, INTERVALS - 1}
 
 
 def test_a_stream_that_is_read_once_has_others_keep_no_more(
