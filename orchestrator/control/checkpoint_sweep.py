@@ -9,6 +9,7 @@ to copy stays until that is done.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -21,7 +22,8 @@ SWEEP_EVERY_S = 20.0
 
 UNLISTED_S = 600.0
 
-_order = re.compile(r"(\d+)-(-?\d+)-")
+_order = re.compile(r"(\d+)-(-?\d+)-(?:(\d+)-)?")
+"""Generation, output watermark and time; names had no time before."""
 
 _log = logging.getLogger(__name__)
 
@@ -79,15 +81,21 @@ class CheckpointSweep:
         for key, names in files.items():
             stored = lists[key].stored if key in lists else ()
             listed = {each.name for each in stored}
-            oldest = (stored[0].generation, stored[0].output.watermark_ms) if stored else None
+            oldest = None
+            if stored:
+                oldest = stored[0].generation, stored[0].output.watermark_ms, stored[0].at_us
             for name in names:
                 if name in listed or (order := _order.match(name)) is None:
                     continue
                 since_s = before.get((key, name), now_s)
                 self._unlisted_s[key, name] = since_s
-                is_older = oldest is not None and (int(order[1]), int(order[2])) < oldest
+                is_older = oldest is not None and _age(order) < oldest
                 if is_older or now_s - since_s > UNLISTED_S:
                     yield key, name
+
+
+def _age(named: re.Match[str]) -> tuple[int, int, float]:
+    return int(named[1]), int(named[2]), int(named[3]) if named[3] else math.inf
 
 
 def _held(store: Store) -> set[tuple[str, str]] | None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from foundation.timestamps import timestamp_text
 from ha.roles import ReplicaRole
 from orchestrator.host.core.dispatcher import Dispatcher
 from orchestrator.host.core.events import (
@@ -108,7 +109,8 @@ class Checkpoints:
             hosted.stored_for_us = wanted_us
         a, output = hosted.assignment, hosted.replica.log.end
         stored = StoredCheckpoint(
-            name=f"{a.generation}-{output.watermark_ms}-{self.node}.checkpoint",
+            # Of output that stands still, later ones have less of the log: no name comes again.
+            name=f"{a.generation}-{output.watermark_ms}-{at_us}-{self.node}.checkpoint",
             at_us=at_us,
             generation=snapshot.generation,
             inputs={
@@ -141,7 +143,8 @@ class Checkpoints:
             return
         hosted.storing.discard(event.stored.name)
         hosted.stores_us, hosted.stored = None, event.stored
-        detail = f"{event.stored.bytes} bytes, up to {event.stored.output.watermark_ms} ms"
+        until = timestamp_text(event.stored.output.watermark_ms)
+        detail = f"{event.stored.bytes} bytes, up to {until}"
         self.outbox.report("checkpoint kept", event.fragment, detail)
 
     def on_failed(self, event: CheckpointFailed) -> None:

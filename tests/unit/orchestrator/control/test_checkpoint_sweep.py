@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import structs
+
 from orchestrator.checkpoints.checkpoint_folder import CheckpointFolder
 from orchestrator.control.checkpoint_sweep import UNLISTED_S, CheckpointSweep
 from orchestrator.records import (
@@ -59,6 +61,17 @@ def test_what_is_older_than_the_list_goes_and_what_is_newer_has_time(tmp_path: P
     assert swept.left() == [kept.name, new.name]
     swept.now_s += UNLISTED_S + 1
     assert swept.left() == [kept.name]
+
+
+def test_of_output_that_stands_still_the_times_say_what_is_older(tmp_path: Path) -> None:
+    made = [
+        structs.replace(stored(7, 2000), name=f"7-2000-{at_us}-n1.checkpoint", at_us=at_us)
+        for at_us in (98, 99, 100, 101)
+    ]
+    without = stored(7, 2000)
+    swept = Swept(tmp_path, without, *made)
+    swept.list(made[2])
+    assert swept.left() == sorted([made[2].name, made[3].name, without.name])
 
 
 def test_files_of_a_fragment_that_is_gone_go_after_a_while(tmp_path: Path) -> None:

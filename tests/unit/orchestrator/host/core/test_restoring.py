@@ -13,6 +13,7 @@ from orchestrator.host.core.events import (
     WriteCheckpoint,
 )
 from orchestrator.records import StateSpec
+from orchestrator.records.checkpoints import CHECKPOINT_EVERY_MS
 from tests.driven_host import (
     MS,
     SETTINGS,
@@ -90,3 +91,22 @@ def test_a_checkpoint_that_is_written_while_its_fragment_goes_back_is_not_report
     host.handle(CheckpointRead(fragment="f", name=NAME, snapshot=checkpoint()))
     host.handle(CheckpointWritten(fragment="f", stored=write.stored))
     assert host.core.replica_statuses(host.now_us)["f"].stored is None
+
+
+def test_no_name_of_a_checkpoint_comes_again_while_output_stands_still() -> None:
+    """The later one has less of the log. Readers that the leader chose by the list would lack
+    what the file has no more."""
+    host = Driven("one", structs.replace(SETTINGS, state=StateSpec(folder="state")))
+    host.assign(assignment_of(assigned("primary", peer_replica=None)))
+    host.hear("site", subscribed())
+    host.hear("site", data(chunk(0, [(10, 2), (20, 2), (30, 2)])))
+    host.work()
+    written: list[WriteCheckpoint] = []
+    for _ in range(3):
+        host.wait(CHECKPOINT_EVERY_MS)
+        (write,) = host.take(WriteCheckpoint)
+        written.append(write)
+        host.handle(CheckpointWritten(fragment="f", stored=write.stored))
+        host.commands.clear()
+    assert len({each.stored.output.watermark_ms for each in written}) == 1
+    assert len({each.stored.name for each in written}) == 3
