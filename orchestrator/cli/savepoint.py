@@ -142,7 +142,11 @@ def details(savepoint: SavepointStatus) -> RenderableType:
         path = f"{folder}/{savepoint.name}{question}{options}" if folder else savepoint.name
         path = f"'{path}'" if question else path
         begin = f"vivace up -f CLUSTER.yaml --data NEW-FOLDER --from {path}"
-        shown += ["", f"Next: `{begin}` begins there."]
+        shown += [
+            "",
+            f"Next: `{begin}` begins there. If both clusters would write to one sink, such as a "
+            "Kafka topic, end this one first: `vivace down`.",
+        ]
     return Group(*shown)
 
 

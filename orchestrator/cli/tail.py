@@ -24,7 +24,13 @@ from orchestrator.cli.render.rows import RowPrinter
 def command(
     stream: Annotated[str, Argument(help="A stream from outside, or what a query makes.")],
     limit: Annotated[
-        int | None, Option("--limit", "-n", min=1, help="End after so many tuples.")
+        int | None,
+        Option(
+            "--limit",
+            "-n",
+            min=1,
+            help="End after so many tuples. Where fewer are kept, wait for the others.",
+        ),
     ] = None,
     cluster: ClusterOption = None,
     form: FormOption = OutputForm.TABLE,
