@@ -116,16 +116,19 @@ class CheckpointFolder:
         self.delete(key, first)
         for at, name in [*self._all()]:
             if at == key:
-                self._remove(key, name)
+                self.discard(key, name)
         if not self._is_remote:
             with contextlib.suppress(FileNotFoundError):
                 (Path(self._path) / path_part(key)).rmdir()
 
     def names(self) -> dict[str, list[str]]:
-        """Fragment → names of its checkpoints. Raises `OSError`."""
+        """Fragment → names of its checkpoints, and of what was or is being written.
+
+        Raises `OSError`.
+        """
         found: dict[str, list[str]] = {}
         for key, name in self._all():
-            if name.endswith(SUFFIX):
+            if name.endswith(SUFFIX) or (name.startswith(".") and f"{SUFFIX}." in name):
                 found.setdefault(key, []).append(name)
         return {key: sorted(names) for key, names in found.items()}
 
@@ -149,8 +152,11 @@ class CheckpointFolder:
             else:
                 self._file(key, name).unlink()
 
-    def _remove(self, key: str, name: str) -> None:
-        """Remove a file of any name, such as one that was never written as a whole."""
+    def discard(self, key: str, name: str) -> None:
+        """Remove a file of any name, such as one that was never written as a whole.
+
+        Raises `OSError`.
+        """
         with contextlib.suppress(FileNotFoundError):
             if (remote := self._remote()) is not None:
                 remote.delete_file(f"{self._path}/{path_part(key)}/{name}")

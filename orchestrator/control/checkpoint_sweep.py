@@ -68,7 +68,7 @@ class CheckpointSweep:
                 for key, name in self._unneeded(folder.names(), lists):
                     is_held = held is None or (key, name) in held
                     if not is_held and key not in unread and self._leads():
-                        folder.delete(key, name)
+                        folder.discard(key, name)
                         self._unlisted_s.pop((key, name), None)
             except OSError as error:
                 _log.warning("the folder of checkpoints, %s: %s", state.folder, error)
@@ -85,11 +85,13 @@ class CheckpointSweep:
             if stored:
                 oldest = stored[0].generation, stored[0].output.watermark_ms, stored[0].at_us
             for name in names:
-                if name in listed or (order := _order.match(name)) is None:
+                order, is_partial = _order.match(name), name.startswith(".")
+                if name in listed or (order is None and not is_partial):
                     continue
                 since_s = before.get((key, name), now_s)
                 self._unlisted_s[key, name] = since_s
-                is_older = oldest is not None and _age(order) < oldest
+                at = None if order is None else _age(order)
+                is_older = at is not None and oldest is not None and at < oldest
                 if is_older or now_s - since_s > UNLISTED_S:
                     yield key, name
 

@@ -121,7 +121,8 @@ def _carry_on(pending: PendingDecision, query: str) -> None:
     records = [record for record in pending.fragments.values() if record.query == query]
     records = [each for each in records if each.key not in pending.planning.reconstructed]
     for record in records:
-        if record.restart is not None and not record.paused:
+        # One that is lost begins anew as others do then (`lost_fragments`).
+        if record.restart is not None and pending.view.alive(record.primary) and not record.paused:
             _restart(pending, record, record.restart)
     changing = [record for record in records if record.changing is not None]
     if changing:
@@ -147,10 +148,9 @@ def _restart(pending: PendingDecision, record: FragmentRecord, restart: PlannedR
     epoch += 1
     fragment = view.dataflow.fragments.get(record.fragment)
     detail = f"{restart.why}; epoch {epoch} begins from nothing"
-    if begins is not None and not restart.all_input:
-        detail += (
-            f" after {timestamp_text(begins.delivered_ms)}, up to where results were delivered"
-        )
+    if begins is not None and begins.after_ms != NO_WATERMARK:
+        delivered = timestamp_text(begins.delivered_ms)
+        detail += f" after {delivered}, up to where results were delivered"
     pending.change_fragment(
         record,
         STATEMENT_CHANGED,
@@ -183,12 +183,14 @@ def _agree(
     for record in changing:
         *before, last = record.former
         whose = "keeps its state" if last.keeps else "begins anew"
+        after = f"after {timestamp_text(cut_ms)}"
+        where = "from the first tuple on" if cut_ms == NO_WATERMARK else after
         ended = msgspec.structs.replace(last, until_ms=cut_ms)
         fragment = pending.view.dataflow.fragments.get(record.fragment)
         pending.change_fragment(
             record,
             STATEMENT_CHANGED,
-            f"after {timestamp_text(cut_ms)}; it {whose}",
+            f"{where}; it {whose}",
             former=(*before, ended),
             functions=record.functions if fragment is None else dict(fragment.functions),
         )
@@ -266,13 +268,15 @@ def _drop_ended(pending: PendingDecision, record: FragmentRecord) -> None:
 
 
 def _may_be_of(pending: PendingDecision, record: FragmentRecord, former: FormerStatement) -> bool:
-    """Whether a state may be of a former statement: of a replica, or in a checkpoint."""
-    until_ms = former.until_ms
+    """Whether a state may be of a former statement: of a replica, in a checkpoint, or in a
+    savepoint, which has a fragment's record as it is once all its files are copied."""
+    view, until_ms = pending.view, former.until_ms
     if until_ms is None or any(
         each.output.watermark_ms <= until_ms for each in stored_of(pending, record.key)
     ):
         return True
-    view = pending.view
+    if any(each.record.copies(record.key) for each in view.savepoints.values()):
+        return True
     statuses = [view.status(replica, record.fragment) for replica in record.replicas]
     if not all(view.alive(replica) for replica in record.replicas) or len(statuses) < 2:
         return True

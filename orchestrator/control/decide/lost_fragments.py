@@ -7,6 +7,8 @@ from nothing does so in a new generation, and the history says why.
 
 from __future__ import annotations
 
+import msgspec
+
 from foundation.timestamps import timestamp_text
 from ha.beginning import Beginning
 from orchestrator.control.decide.checkpoints import drop_newer, spelled, stored_of
@@ -20,6 +22,7 @@ from orchestrator.control.decide.placing import (
 )
 from orchestrator.control.decide.resuming import Resumption
 from orchestrator.control.decide.undelivered import undelivered
+from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.records import (
     FragmentRecord,
@@ -28,6 +31,7 @@ from orchestrator.records import (
     Restoration,
     StoredCheckpoint,
 )
+from placement.errors import PlacementError
 from streams.vectors.chunk import NO_WATERMARK
 
 
@@ -82,11 +86,11 @@ def go_on_in_place(pending: PendingDecision) -> None:
         return
     resumption = Resumption(pending, {key: stored_of(pending, key) for key in pending.fragments})
     chosen = resumption.of(lost)
-    if chosen.keys() != lost or not all(_is_back(view, pending.fragments[key]) for key in lost):
+    records = {key: pending.fragments[key] for key in chosen}
+    if chosen.keys() != lost or not all(_in_place(view, each) for each in records.values()):
         return
-    for key, checkpoint in chosen.items():
-        record = pending.fragments[key]
-        _resume_in_place(pending, record, checkpoint, record.restarts)
+    for key, record in records.items():
+        _resume(pending, record, chosen[key], record.restarts)
 
 
 def warm_successor(pending: PendingDecision, record: FragmentRecord) -> ReplicaId | None:
@@ -164,8 +168,9 @@ def _can_begin(pending: PendingDecision, record: FragmentRecord) -> bool:
 
 def _resume_all(pending: PendingDecision, lost: set[str], restarts: Restarts | None) -> None:
     """Have lost fragments go on from checkpoints, and others go back as far as they must."""
+    _name_unplaced(pending, lost)
     resumption = Resumption(pending, {key: stored_of(pending, key) for key in pending.fragments})
-    chosen = resumption.of(lost)
+    chosen = resumption.of(lost - pending.unplaced)
     pending.not_resumed |= resumption.reasons
     for fragment in pending.view.dataflow.fragments.values():
         if (checkpoint := chosen.get(fragment.key)) is None:
@@ -173,17 +178,45 @@ def _resume_all(pending: PendingDecision, lost: set[str], restarts: Restarts | N
         record = pending.fragments[fragment.key]
         if fragment.key in lost:
             _resume(pending, record, checkpoint, restarts)
-        elif not _has_gone_back(pending, record, checkpoint):
+        elif not _goes_back_already(pending, record, checkpoint):
             _go_back(pending, record, checkpoint)
 
 
-def _is_back(view: ClusterView, record: FragmentRecord) -> bool:
-    """Whether the nodes of a fragment's replicas can be used again, each in a new process."""
+def _name_unplaced(pending: PendingDecision, lost: set[str]) -> None:
+    """Note the lost fragments for which there is no place now: nobody is to go back for them."""
+    view, flow = pending.view, pending.view.dataflow.fragments
+    planning, elsewhere = pending.planning.fork(), list[FragmentRecord]()
+    for record in [pending.fragments[each.key] for each in flow.values() if each.key in lost]:
+        if (there := _in_place(view, record)) is None:
+            planning.running.pop(record.fragment, None)
+            elsewhere.append(record)
+        else:
+            planning.note(there)
+    for query in dict.fromkeys(record.query for record in elsewhere):
+        try:
+            planning.place(query, relaxed=True, without_sites=True)
+        except (PlacementError, InvalidQuery) as error:
+            pending.problems.append(str(error))
+            # Not for ever: the next decision tries again.
+            pending.unplaced |= {record.key for record in elsewhere if record.query == query}
+
+
+def _in_place(view: ClusterView, record: FragmentRecord) -> FragmentRecord | None:
+    """A lost or paused fragment on the nodes that it ran on, or is to begin on; None: they cannot
+    be used."""
     usable = view.executors.keys() - view.closed
-    return not record.paused and all(
-        view.dead(each) and each.node in usable and not view.suspected(each.node)
-        for each in (record.primary, record.secondary)
-        if each is not None
+    for each in (record.primary, record.secondary or record.primary):
+        is_free = record.paused or view.dead(each)
+        if not is_free or each.node not in usable or view.suspected(each.node):
+            return None
+    return msgspec.structs.replace(
+        record,
+        primary=view.replica(record.primary.node),
+        secondary=None if record.secondary is None else view.replica(record.secondary.node),
+        third=None,
+        took_over=None,
+        losses=(),
+        paused=False,
     )
 
 
@@ -192,18 +225,15 @@ def _renewed(pending: PendingDecision, record: FragmentRecord, epoch: int) -> Fr
 
     A paused one stays where it was, or is to begin, if it can.
     """
-    view, planning = pending.view, pending.planning
-    if record.paused and all(
-        view.alive(each) and each.node not in view.closed
-        for each in (record.primary, record.secondary or record.primary)
-    ):
+    planning = pending.planning
+    if record.paused and (there := _in_place(pending.view, record)) is not None:
         return FragmentRecord(
             query=record.query,
             fragment=record.fragment,
             epoch=epoch,
             generation=epoch,
-            primary=record.primary,
-            secondary=record.secondary,
+            primary=there.primary,
+            secondary=there.secondary,
             timing=record.timing,
             lacked=record.lacked,
             functions=dict(planning.flow.fragments[record.fragment].functions),
@@ -217,13 +247,13 @@ def _renewed(pending: PendingDecision, record: FragmentRecord, epoch: int) -> Fr
     return renewed
 
 
-def _has_gone_back(
+def _goes_back_already(
     pending: PendingDecision, record: FragmentRecord, checkpoint: StoredCheckpoint
 ) -> bool:
-    """Whether this decision has a fragment go on from that checkpoint already."""
-    restored = record.restored
-    is_same = restored is not None and restored.checkpoint == checkpoint.name
-    return is_same and record.key in pending.resumed
+    """Whether a fragment that runs is to go on from that checkpoint, and has yet to hear of it."""
+    goes_back = Restoration(epoch=record.epoch, checkpoint=checkpoint.name)
+    reports = pending.view.reports_of(record.fragment).values()
+    return record.restored == goes_back and all(each.epoch < record.epoch for each in reports)
 
 
 def _resume(
@@ -234,53 +264,26 @@ def _resume(
 ) -> None:
     """Have a lost fragment go on from a checkpoint in the same generation: where it was, or else
     where it is placed now."""
-    if _is_back(pending.view, record):
-        _resume_in_place(pending, record, checkpoint, restarts)
-        return
-    if (renewed := _renewed(pending, record, newest_epoch(pending, record) + 1)) is None:
-        # Not for ever: others are placed by this decision, and the next one tries again.
+    epoch = newest_epoch(pending, record) + 1
+    there = _in_place(pending.view, record)
+    if (placed := there or _renewed(pending, record, epoch)) is None:
         pending.unplaced.add(record.key)
         return
-    detail = f"{_lost(pending, record)}; epoch {renewed.epoch} goes on from "
-    detail += f"{spelled(checkpoint, pending.now_us)}, on {renewed.primary.node}"
+    detail = f"{_lost(pending, record)}; epoch {epoch} goes on from "
+    detail += f"{spelled(checkpoint, pending.now_us)}, on {placed.primary.node}"
     pending.change_fragment(
-        renewed,
+        placed,
         "restored",
-        detail,
+        detail if there is None else f"{detail} as before",
+        epoch=epoch,
         generation=record.generation,
-        restored=Restoration(epoch=renewed.epoch, checkpoint=checkpoint.name),
+        restored=Restoration(epoch=epoch, checkpoint=checkpoint.name),
         restarts=restarts,
         begins=record.begins,
         counts_from_ms=record.counts_from_ms,
         ended_ms=record.ended_ms,
         former=record.former,
         restart=record.restart,
-    )
-    _note_resumed(pending, record, checkpoint)
-
-
-def _resume_in_place(
-    pending: PendingDecision,
-    record: FragmentRecord,
-    checkpoint: StoredCheckpoint,
-    restarts: Restarts | None,
-) -> None:
-    """Have a fragment go on from a checkpoint on the nodes that it ran on, in new processes."""
-    view, epoch = pending.view, newest_epoch(pending, record) + 1
-    detail = f"{_lost(pending, record)}; epoch {epoch} goes on from "
-    detail += f"{spelled(checkpoint, pending.now_us)}, on {record.primary.node} as before"
-    pending.change_fragment(
-        record,
-        "restored",
-        detail,
-        primary=view.replica(record.primary.node),
-        secondary=None if record.secondary is None else view.replica(record.secondary.node),
-        third=None,
-        took_over=None,
-        losses=(),
-        epoch=epoch,
-        restored=Restoration(epoch=epoch, checkpoint=checkpoint.name),
-        restarts=restarts,
     )
     _note_resumed(pending, record, checkpoint)
 
@@ -325,8 +328,7 @@ def _start_over(
     detail += f"begins from nothing on {renewed.primary.node}"
     if begins is not None:
         detail += f", {_where(begins)}"
-    consented = record.restart if record.paused else None
-    if consented is not None:
+    if (consented := record.restart) is not None:
         detail += f": {consented.why}"
     elif (why := pending.not_resumed.get(record.key)) is not None:
         detail += f"; it goes on from no checkpoint: {why}"

@@ -119,7 +119,10 @@ class Resumption:
             if fragment.key not in wanted or fragment.key not in self.pending.fragments:
                 continue
             found = None
-            if fragment.key not in refused:
+            restart = self.pending.fragments[fragment.key].restart
+            if restart is not None and fragment.key in lost and begins_known:
+                self.reasons[fragment.key] = restart.why
+            elif fragment.key not in refused:
                 found = self._newest(fragment, chosen, lost, begins_known=begins_known)
             if found is not None:
                 chosen[fragment.key] = found

@@ -81,6 +81,17 @@ def test_files_of_a_fragment_that_is_gone_go_after_a_while(tmp_path: Path) -> No
     assert swept.left() == []
 
 
+def test_what_a_process_was_writing_when_it_was_killed_goes_after_a_while(tmp_path: Path) -> None:
+    kept = stored(7, 2000)
+    swept = Swept(tmp_path, kept)
+    swept.list(kept)
+    partial = tmp_path / "q.f" / f".{stored(7, 1000).name}.0a1b2c3d"
+    partial.write_bytes(b"x")
+    assert swept.left() == [partial.name, kept.name], "somebody may be writing it"
+    swept.now_s += UNLISTED_S + 1
+    assert swept.left() == [kept.name]
+
+
 def test_whoever_does_not_lead_removes_nothing_and_forgets_what_it_saw(tmp_path: Path) -> None:
     swept = Swept(tmp_path, stored(7, 1000))
     swept.left()

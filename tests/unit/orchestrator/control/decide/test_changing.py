@@ -18,9 +18,12 @@ from orchestrator.records import (
     QueryManifest,
     QueryRecord,
     Restoration,
+    SavepointPiece,
+    SavepointRecord,
+    SavepointState,
     StatementEffect,
 )
-from orchestrator.store.protocol import FRAGMENTS
+from orchestrator.store.protocol import FRAGMENTS, SAVEPOINTS
 from streams.vectors.chunk import NO_WATERMARK
 from tests.obedient_cluster import EXECUTORS, ObedientCluster, aircraft, short_reigns
 
@@ -199,6 +202,33 @@ def test_the_cut_is_the_greatest_promise_and_one_for_all(cluster: ObedientCluste
     reach(cluster, dict.fromkeys(EXECUTORS, 5000))
     cluster.settle()
     assert all(not record.former for record in fragments(cluster.view()).values())
+
+
+def test_a_savepoint_that_is_being_copied_has_the_former_statements_that_its_states_are_of(
+    cluster: ObedientCluster,
+) -> None:
+    """Its index gets the fragments' records once all files are copied, which may take longer than
+    the lists of checkpoints go back."""
+    reach(cluster, dict.fromkeys(EXECUTORS, 1000))
+    proposed(cluster, rewritten(running(cluster), KEPT))
+    cluster.consent()
+    cluster.settle()
+    piece = SavepointPiece(
+        fragment="proximity.north_tracks", checkpoint="1-1000-n1", at_us=1, bytes=1
+    )
+    key = SAVEPOINTS.key("before")
+    copying = SavepointRecord(
+        name="before", asked_us=1, state=SavepointState.COPYING, pieces=(piece,)
+    )
+    cluster.store.create(key, copying)
+    reach(cluster, dict.fromkeys(EXECUTORS, 5000))
+    cluster.settle()
+    former = {name: each.former for name, each in fragments(cluster.view()).items()}
+    assert [name for name in former if former[name]] == ["proximity.north_tracks"]
+    kept = msgspec.structs.replace(copying, state=SavepointState.KEPT)
+    cluster.store.update(key, kept, 0)
+    cluster.settle()
+    assert not any(each.former for each in fragments(cluster.view()).values())
 
 
 def test_the_cut_lies_after_what_a_site_had_of_a_fragment_that_went_back(
