@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from foundation.timestamps import timestamp_text
 from orchestrator.control.decide.admission import admit
 from orchestrator.control.decide.changing import REPORTS_MS
 from orchestrator.control.observe.view import ClusterView
@@ -197,7 +198,9 @@ def test_the_cut_is_the_greatest_promise_and_one_for_all(cluster: ObedientCluste
     assert whole.subject == "query proximity"
     assert "alerts begins anew: its windows differ" in whole.detail
     told_of = {event.subject: event.detail for event in events if event.kind == "statement changed"}
-    assert told_of["proximity.alerts"] == f"after {cuts.pop()} ms; it begins anew"
+    (cut_ms,) = cuts
+    assert cut_ms is not None
+    assert told_of["proximity.alerts"] == f"after {timestamp_text(cut_ms)}; it begins anew"
     # Nothing can be of the former statements once all have come further.
     reach(cluster, dict.fromkeys(EXECUTORS, 5000))
     cluster.settle()
