@@ -131,7 +131,7 @@ class SavepointRecord(Record, frozen=True, kw_only=True):
         copied = sum(each.bytes for each in self.pieces if each.crc32 is not None)
         return copied + self._journal_bytes
 
-    def copies(self, fragment: str) -> bool:
+    def is_copying(self, fragment: str) -> bool:
         """Whether the checkpoint of a fragment is chosen, and the savepoint not kept yet."""
         copying = self.state is SavepointState.COPYING
         return copying and any(each.fragment == fragment for each in self.pieces)

@@ -275,7 +275,7 @@ def _may_be_of(pending: PendingDecision, record: FragmentRecord, former: FormerS
         each.output.watermark_ms <= until_ms for each in stored_of(pending, record.key)
     ):
         return True
-    if any(each.record.copies(record.key) for each in view.savepoints.values()):
+    if any(each.record.is_copying(record.key) for each in view.savepoints.values()):
         return True
     statuses = [view.status(replica, record.fragment) for replica in record.replicas]
     if not all(view.alive(replica) for replica in record.replicas) or len(statuses) < 2:
