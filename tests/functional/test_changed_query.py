@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.documents.units import timestamp_ms
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.sinks.delivered import GENERATION
 from streams.vectors.reserved import TIMESTAMP
@@ -83,7 +84,7 @@ def test_a_changed_having_and_deadline_lose_and_repeat_nothing(
     history = json.loads(ok(vivace, "history", "--json", "--limit", "1000"))["history"]
     (event,) = (each for each in history if each["kind"] == "statement changed")
     assert event["subject"] == "lanes.counts"
-    cut_ms = int(event["detail"].split()[1])
+    cut_ms = timestamp_ms(event["detail"].split()[1].rstrip(";"))
     wait_until(lambda: newest_ms() > cut_ms + 2 * WINDOW_MS)
     acknowledged = pusher.end()
     wait_until(lambda: delivered(data, "each").rows.num_rows == acknowledged)

@@ -98,7 +98,7 @@ def test_a_server_that_is_away_costs_nothing_and_everything_killed_goes_on_from_
     counts = {
         each: content for each, content in server.objects("state").items() if ".counts" in each
     }
-    damaged = max(counts, key=lambda each: int(each.split("-")[1]))
+    damaged = max(counts, key=lambda each: [int(part) for part in each.split("-")[1:3]])
     server.put("state", damaged, counts[damaged][:-9])
     killed = pusher.acknowledged
     ok(vivace, "up", "--file", cluster, "--data", data)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from orchestrator.control.observe.view import read_view
+from orchestrator.documents.units import timestamp_ms
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.sinks.delivered import Delivered
 from orchestrator.records import (
@@ -107,7 +108,7 @@ class Change:
 def cut_ms(scenario: Scenario) -> int:
     """The event time at which the statements changed, by the history."""
     found = {
-        int(entry.event.detail.split()[1])
+        timestamp_ms(entry.event.detail.split()[1].rstrip(";"))
         for entry in scenario.store.history()
         if entry.event.kind == "statement changed" and entry.event.detail.startswith("after ")
     }
@@ -229,7 +230,7 @@ def test_a_change_is_undone_by_the_former_manifest(scenario: Scenario, recording
         assert_in_force(scenario, query)
     cuts = sorted(
         {
-            int(entry.event.detail.split()[1])
+            timestamp_ms(entry.event.detail.split()[1].rstrip(";"))
             for entry in scenario.store.history()
             if entry.event.kind == "statement changed"
         }
