@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 
 def timestamp_text(at_ms: int) -> str:
-    """A timestamp as people write it; in ms if no calendar reaches so far.
+    """A timestamp as people write it.
+
+    Before all calendars, as before the first tuple, it is "the beginning"; after them it is in ms.
 
     >>> timestamp_text(1_633_608_001_500)
     '2021-10-07T12:00:01.500Z'
@@ -14,5 +16,5 @@ def timestamp_text(at_ms: int) -> str:
     try:
         at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
     except OverflowError:
-        return f"{at_ms} ms"
+        return "the beginning" if at_ms < 0 else f"{at_ms} ms"
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03}Z"

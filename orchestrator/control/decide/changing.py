@@ -183,14 +183,12 @@ def _agree(
     for record in changing:
         *before, last = record.former
         whose = "keeps its state" if last.keeps else "begins anew"
-        after = f"after {timestamp_text(cut_ms)}"
-        where = "from the first tuple on" if cut_ms == NO_WATERMARK else after
         ended = msgspec.structs.replace(last, until_ms=cut_ms)
         fragment = pending.view.dataflow.fragments.get(record.fragment)
         pending.change_fragment(
             record,
             STATEMENT_CHANGED,
-            f"{where}; it {whose}",
+            f"after {timestamp_text(cut_ms)}; it {whose}",
             former=(*before, ended),
             functions=record.functions if fragment is None else dict(fragment.functions),
         )
