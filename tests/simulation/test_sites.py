@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from foundation.timestamps import timestamp_text
 from ha.roles import ReplicaRole
 from orchestrator.control.observe.view import read_view
 from orchestrator.drills.links import CUT_LINK_MS
@@ -151,7 +152,7 @@ def test_what_came_due_while_a_site_with_a_shedder_was_away_counts_as_lost(tmp_p
     assert lost.subject == "west"
     assert lost.detail.startswith(f"{len(gone)} tuples")
     for stamp in (skipped.after_ms, skipped.until_ms):
-        assert str(stamp) in lost.detail
+        assert timestamp_text(stamp) in lost.detail
     scenario.finish()
     # Nothing else is missing.
     kept = [row for row in recording.west if row not in gone]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from foundation.timestamps import timestamp_text
 from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.observe.view import read_view
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
@@ -82,7 +83,7 @@ def test_both_replicas_leave_out_the_same_tuples_while_one_of_them_dies(
     events = [each.event for each in scenario.store.history()]
     assert not [each for each in events if each.kind in ("replica failed", "state lost")]
     told = [each.detail for each in events if each.kind == "tuples rejected"]
-    assert f"{len(left_out)} in all; last at {max(fatal)} ms, FragileError" in told[-1]
+    assert f"{len(left_out)} in all; last at {timestamp_text(max(fatal))}, FragileError" in told[-1]
     assert len(told) == len(set(told)) <= len(fatal)
 
 
@@ -96,7 +97,8 @@ def test_by_default_it_starts_over_some_times_then_stays_stopped(
     scenario.run_for(1)
     # What fails, when and with which tuples is said at once.
     said = [p for node in read_view(scenario.store).hosts.values() for p in node.problems]
-    wanted = f"pairing.strong cannot be evaluated at {every.west[0][0]} ms, FragileError: 13"
+    first = timestamp_text(every.west[0][0])
+    wanted = f"pairing.strong cannot be evaluated at {first}, FragileError: 13"
     assert any(wanted in each and 'tuples 1 of west: [{"_ts"' in each for each in said)
     scenario.run_for(110)
     events = [each.event for each in scenario.store.history() if each.event.subject == STRONG]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from orchestrator.edges.drivers import DriverError
 from orchestrator.edges.events import SourceEmitted
 from orchestrator.edges.sources.formats.rejections import RejectedInput
+from orchestrator.edges.sources.live import journal
 from orchestrator.edges.sources.live.ingestion import BatchOutcome, Full, Ingestion, OtherRows, Push
 from orchestrator.edges.sources.live.journal import Journal
 from orchestrator.edges.sources.live.live_input import JournaledInput, LiveInput
@@ -205,6 +206,18 @@ def test_a_batch_is_answered_when_it_is_in_the_journal(
     assert again.end == Position(next_seq=1, watermark_ms=4)
     assert [batch.column(0).to_pylist() for batch in again.take_waiting()] == [[10]]
     again.close()
+
+
+def test_a_journal_that_has_dropped_something_says_where_it_begins(
+    opened: Callable[..., JournaledInput], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "SEGMENT_BYTES", 2**14)
+    source = opened()
+    assert source.status.retained_ms is None
+    for begin_ms in range(0, 100_000, 1000):
+        source.push(rows(*range(begin_ms, begin_ms + 1000)))
+        emitted(source)
+    assert source.status.retained_ms == source.retained.watermark_ms > 0
 
 
 def test_before_the_stream_starts_what_another_process_took_in_comes_first(
