@@ -6,7 +6,8 @@ one keeps the newest tuple of each of a million keys, one counts in windows. In 
 acknowledged number must have its results once, as in a cluster that was never disturbed; since they
 are numbered, it is known without one which these are.
 
-Spark Structured Streaming is killed alike: it reads its own source of numbers, and counts them by
+The aircraft example is killed alike, while its receivers push what they hear; `vivace verify`
+judges it. So is Spark Structured Streaming: it reads its own source of numbers, and counts them by
 key in windows.
 
 Resuming takes from the start of the first process to the first result of a number that came after
@@ -25,18 +26,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 import psutil
@@ -44,8 +43,19 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import vivace
+from bench.killed_cluster import (
+    FLOWS_S,
+    PATIENCE_S,
+    KilledCluster,
+    Restarts,
+    await_,
+    kill_again,
+    killed_cluster,
+    kills,
+)
 from bench.registry import Figures, Settings, benchmark
 from bench.report import ROOT
+from bench.restart_aircraft import aircraft
 from foundation.arrays import FloatArray, IntArray
 from orchestrator.edges.sinks import read_back
 from orchestrator.embedded.ports import free_port
@@ -58,10 +68,6 @@ BATCH = 50
 KEYS, QUICK_KEYS = 1_000_000, 100_000
 FILL = 20_000
 """Tuples of a batch by which every key gets its first one; fewer than there are keys."""
-
-KILLS, QUICK_KILLS = 10, 3
-FLOWS_S = 2.0, 8.0
-"""A kill comes so long after results flow again."""
 
 COST_TURN_S = 10.0
 BEFORE_S = 1.0
@@ -76,9 +82,6 @@ LEAST_TURNS = 4
 WINDOW_MS = 200
 FILES = 4
 """Of those that Spark has committed, the newest ones, which tell how far it has come."""
-
-PATIENCE_S = 240.0
-LOOK_S = 0.1
 
 CLUSTER = """\
 kind: Cluster
@@ -114,38 +117,21 @@ FRAGMENTS = 3
 """Of these statements."""
 
 
-@dataclass(slots=True)
-class Restarts:
-    """What was found of one system."""
-
-    resume_s: list[float] = field(default_factory=list[float])
-    steps_s: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
-    """Step of resuming → when it was done each time, after the start of the first process."""
-    lost: int = 0
-    repeated: int = 0
-
-    def figures(self, system: str) -> Figures:
-        """Flat figures."""
-        return {
-            **{f"{system}.{name}_s_median": median(each) for name, each in self.steps_s.items()},
-            f"{system}.resume_s_median": median(self.resume_s),
-            f"{system}.resume_s_max": max(self.resume_s),
-            f"{system}.kills": len(self.resume_s),
-            f"{system}.lost": self.lost,
-            f"{system}.repeated": self.repeated,
-        }
+KINDS = "ours", "spark", "aircraft", "cost"
 
 
-@benchmark("restart", kinds=("ours", "spark", "cost"))
+@benchmark("restart", kinds=KINDS)
 def restart(settings: Settings) -> Figures:
     """Seconds until results flow again when every process was killed, and what was lost."""
-    kinds = settings.only or ("ours", "spark", "cost")
+    kinds = settings.only or KINDS
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="vivace-bench-restart-") as folder:
         if "ours" in kinds:
             found |= _ours(Path(folder), settings)
         if "spark" in kinds:
             found |= _spark(Path(folder), settings).figures("spark")
+        if "aircraft" in kinds:
+            found |= aircraft(Path(folder), settings)
         if "cost" in kinds:
             found |= _cost(Path(folder), settings)
     return found
@@ -198,53 +184,32 @@ class Pusher:
 
 def _ours(folder: Path, settings: Settings) -> dict[str, float]:
     keys = QUICK_KEYS if settings.quick else KEYS
-    rng, found = np.random.default_rng(51), Restarts()
-    with _cluster(folder / "ours", "state: {folder: state, every: 10 s}") as cluster:
-        pusher = Pusher(cluster.port, keys, fill=True)
-        _await(lambda: pusher.acknowledged > keys and cluster.last() >= keys, pusher.check)
-        most_bytes = retained_bytes = 0
-        for kill in range(1, 1 + (QUICK_KILLS if settings.quick else KILLS)):
-            time.sleep(rng.uniform(*FLOWS_S))
-            settings.say(f"ours: kill {kill}, {pusher.acknowledged:,} numbers")
-            most_bytes = max(most_bytes, _size(cluster.data / "state"))
-            retained_bytes = max(retained_bytes, _size(cluster.data / "archive" / "journal"))
-            cluster.kill()
-            before, began_s, began_us = pusher.acknowledged, time.monotonic(), time.time() * 1e6
-            starting = cluster.start()
-            _await(lambda before=before: cluster.last() >= before, pusher.check)
-            found.resume_s.append(time.monotonic() - began_s)
-            cluster.await_start(starting)
-            steps_s = _steps_s(cluster.events(), began_us)
-            for name, step_s in steps_s.items():
-                found.steps_s.setdefault(name, []).append(step_s)
-            line = ", ".join(f"{name} {step_s:.1f} s" for name, step_s in steps_s.items())
-            settings.say(f"ours: {line}, resumed {found.resume_s[-1]:.1f} s")
+    found = Restarts()
+    with _cluster(folder / "ours", "state: {folder: state, every: 10 s}") as (cluster, port):
+        pusher = Pusher(port, keys, fill=True)
+        await_(lambda: pusher.acknowledged > keys and _counted(cluster) >= keys, pusher.check)
+        anew = kill_again(
+            cluster,
+            found,
+            settings,
+            lambda: pusher.acknowledged,
+            lambda: _counted(cluster),
+            pusher.check,
+            seed=51,
+        )
         acknowledged = pusher.end()
-        _await(lambda: cluster.last() >= acknowledged - 1, pusher.check)
-        anew = [each for each in cluster.events() if each["kind"] in ("state lost", "input lost")]
-        for each in anew:
-            settings.say(f"ours: {each['kind']} {each['subject']}: {each['detail']}")
+        await_(lambda: _counted(cluster) >= acknowledged - 1, pusher.check)
         cluster.down()
-        differing = _judge(cluster.data / "archive", acknowledged, keys, found)
+        differing = _judge(cluster.archive, acknowledged, keys, found)
     return {
         **found.figures("restart"),
         "restart.differing": differing,
         "restart.tuples": acknowledged,
         "restart.began_anew": len(anew),
         "restart.violations": found.lost + found.repeated + differing,
-        "checkpoint.bytes": most_bytes,
-        "retained.bytes": retained_bytes,
+        "checkpoint.bytes": found.checkpoint_bytes,
+        "retained.bytes": found.retained_bytes,
     }
-
-
-def _steps_s(events: list[dict[str, Any]], began_us: float) -> dict[str, float]:
-    """When the steps of resuming were done, by the history."""
-    steps = {"hosts": "node joined", "decided": "restored"}
-    times_us = {
-        name: [e["at_us"] for e in events if e["kind"] == kind and e["at_us"] > began_us]
-        for name, kind in steps.items()
-    }
-    return {name: (max(each) - began_us) / 1e6 for name, each in times_us.items() if each}
 
 
 def _judge(archive: Path, acknowledged: int, keys: int, found: Restarts) -> int:
@@ -298,9 +263,9 @@ def _cost(folder: Path, settings: Settings) -> dict[str, float]:
     keys = QUICK_KEYS if settings.quick else KEYS
     count = 2 * (QUICK_COST_TURNS if settings.quick else COST_TURNS) + 1
     state = f"state: {{folder: state, every: {2 * COST_TURN_S:g} s}}"
-    with _cluster(folder / "cost", state) as cluster:
-        pusher = Pusher(cluster.port, keys, fill=True)
-        _await(lambda: cluster.last() >= keys, pusher.check)
+    with _cluster(folder / "cost", state) as (cluster, port):
+        pusher = Pusher(port, keys, fill=True)
+        await_(lambda: _counted(cluster) >= keys, pusher.check)
         # The first turn is one without: checkpoints are due at whole intervals.
         ends_s = (time.time() // (2 * COST_TURN_S) + 2) * 2 * COST_TURN_S - BEFORE_S
         time.sleep(ends_s - COST_TURN_S - time.time())
@@ -317,13 +282,13 @@ def _cost(folder: Path, settings: Settings) -> dict[str, float]:
                     began_s=began_s,
                     ended_s=time.time(),
                     tuple_us=1e6 * taken_s / tuples,
-                    written=cluster.written_since(began_s),
+                    written=_written_since(cluster, began_s),
                 )
             )
         acknowledged = pusher.end()
-        _await(lambda: cluster.last() >= acknowledged - 1, pusher.check)
+        await_(lambda: _counted(cluster) >= acknowledged - 1, pusher.check)
         cluster.down()
-        delivered = read_back(cluster.data / "archive", "newest")
+        delivered = read_back(cluster.archive, "newest")
     arrived_us = delivered.completed_column("arrived_us")
     latencies_ms = (arrived_us - delivered.completed_column("ingestion_time_us")) / 1e3
     return cost_figures(turns, arrived_us / 1e6, latencies_ms)
@@ -370,113 +335,31 @@ def cost_figures(
     }
 
 
-class _Cluster:
-    """A cluster that `vivace up` runs, and that can be killed as a whole."""
-
-    def __init__(self, folder: Path, state: str) -> None:
-        self.data, self._home, self.port = folder / "data", folder / "home", free_port()
-        folder.mkdir()
-        self._manifest, self._rest = folder / "cluster.yaml", folder / "rest.yaml"
-        self._manifest.write_text(CLUSTER.format(state=state))
-        self._rest.write_text(REST.format(port=self.port))
-
-    def begin(self) -> None:
-        """Start it, and its query."""
-        self.await_start(self.start())
-        self._vivace("apply", "-f", str(self._rest))
-
-    def start(self) -> subprocess.Popen[str]:
-        """Begin to start it."""
-        return self._begin("up", "-f", str(self._manifest), "--data", str(self.data))
-
-    def await_start(self, starting: subprocess.Popen[str]) -> None:
-        """Wait until `vivace up` has ended."""
-        self._end(starting)
-
-    def down(self) -> None:
-        """End it."""
-        self._vivace("down")
-
-    def events(self) -> list[dict[str, Any]]:
-        """Its history."""
-        return json.loads(self._vivace("history", "--json", "--limit", "1000"))["history"]
-
-    def last(self) -> int:
-        """The newest number that a window has counted."""
-        try:
-            numbers = read_back(self.data / "archive", "counts").rows["last"].to_pylist()
-        except FileNotFoundError:
-            return -1
-        return max((each for each in numbers if each is not None), default=-1)
-
-    def kill(self) -> None:
-        """Kill every process, the oldest first: it starts others again."""
-
-        def none_is_left() -> bool:
-            found = sorted(self.processes(), key=lambda each: each.create_time())
-            for each in found:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    each.kill()
-            return not found
-
-        _await(none_is_left)
-
-    def written_since(self, began_s: float) -> int:
-        """How many checkpoints have been written since."""
-        count = 0
-        for file in (self.data / "state").glob("*/*.checkpoint"):
-            with contextlib.suppress(FileNotFoundError):
-                count += file.stat().st_mtime >= began_s
-        return count
-
-    def processor_s(self) -> dict[int, float]:
-        """Process → processor time that it has taken so far."""
-        found: dict[int, float] = {}
-        for process in self.processes():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                taken = process.cpu_times()
-                found[process.pid] = taken.user + taken.system
-        return found
-
-    def processes(self) -> Iterator[psutil.Process]:
-        """All of them that run."""
-        for process in psutil.process_iter(["cmdline", "environ", "status"]):
-            line = " ".join(process.info["cmdline"] or [])
-            environment: dict[str, str] = process.info["environ"] or {}
-            if process.info["status"] != psutil.STATUS_ZOMBIE and (
-                str(self.data) in line or environment.get("VIVACE_HOME") == str(self._home)
-            ):
-                yield process
-
-    def _vivace(self, *words: str) -> str:
-        return self._end(self._begin(*words))
-
-    def _begin(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", "from orchestrator.command import main; main()", *words],
-            cwd=ROOT,
-            env={**os.environ, "VIVACE_HOME": str(self._home)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def _end(self, process: subprocess.Popen[str]) -> str:
-        out, told = process.communicate(timeout=PATIENCE_S)
-        if process.returncode:
-            raise VivaceError(f"vivace ended with {process.returncode}: {told.strip()}")
-        return out
-
-
 @contextmanager
-def _cluster(folder: Path, state: str) -> Generator[_Cluster]:
-    cluster = _Cluster(folder, state)
+def _cluster(folder: Path, state: str) -> Generator[tuple[KilledCluster, int]]:
+    """A cluster, and the port at which its site takes numbers."""
+    port = free_port()
+    manifest, rest = CLUSTER.format(state=state), REST.format(port=port)
+    with killed_cluster(folder, manifest, rest) as cluster:
+        yield cluster, port
+
+
+def _counted(cluster: KilledCluster) -> int:
+    """The newest number that a window has counted."""
     try:
-        cluster.begin()
-        yield cluster
-    finally:
-        if any(True for _ in cluster.processes()):
-            cluster.kill()
+        numbers = read_back(cluster.archive, "counts").rows["last"].to_pylist()
+    except FileNotFoundError:
+        return -1
+    return max((each for each in numbers if each is not None), default=-1)
+
+
+def _written_since(cluster: KilledCluster, began_s: float) -> int:
+    """How many checkpoints have been written since."""
+    count = 0
+    for file in (cluster.data / "state").glob("*/*.checkpoint"):
+        with contextlib.suppress(FileNotFoundError):
+            count += file.stat().st_mtime >= began_s
+    return count
 
 
 def _spark(folder: Path, settings: Settings) -> Restarts:
@@ -501,14 +384,14 @@ def _spark(folder: Path, settings: Settings) -> Restarts:
 
     process = start()
     try:
-        _await(lambda: _last(made / NUMBERS) >= 0 and _last(made / COUNTS, "tuples") >= 0)
-        for number in range(1, 1 + (QUICK_KILLS if settings.quick else KILLS)):
+        await_(lambda: _last(made / NUMBERS) >= 0 and _last(made / COUNTS, "tuples") >= 0)
+        for number in range(1, 1 + kills(settings)):
             time.sleep(rng.uniform(*FLOWS_S))
             settings.say(f"Spark: kill {number}")
             kill(process)
             before, began_s = _last(made / NUMBERS), time.monotonic()
             process = start()
-            _await(lambda before=before: _last(made / NUMBERS) > before)
+            await_(lambda before=before: _last(made / NUMBERS) > before)
             found.resume_s.append(time.monotonic() - began_s)
     finally:
         kill(process)
@@ -534,20 +417,3 @@ def _committed(folder: Path) -> list[str]:
         for line in log.read_text().splitlines()[1:]:
             names[json.loads(line)["path"].rpartition("/")[2]] = None
     return [*names]
-
-
-def _await(done: Callable[[], bool], check: Callable[[], None] = lambda: None) -> None:
-    until_s = time.monotonic() + PATIENCE_S
-    while not done():
-        check()
-        if time.monotonic() > until_s:
-            raise VivaceError(f"nothing has come for {PATIENCE_S:g} s")
-        time.sleep(LOOK_S)
-
-
-def _size(folder: Path) -> int:
-    total = 0
-    for file in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            total += file.stat().st_size if file.is_file() else 0
-    return total

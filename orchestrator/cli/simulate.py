@@ -178,6 +178,8 @@ def _view(campaign: api.Campaign) -> RenderableType:
                 f"All seeds before {campaign.before_seed} were played."
             )
         )
+    if not campaign.played:
+        return Group(*parts)
     parts.append(
         Text.assemble(
             ("✗ ", "red") if campaign.failures else ("✓ ", "green"),
