@@ -24,7 +24,11 @@ def test_of_no_schedule_it_says_that_it_was_interrupted_and_praises_nothing(
         processes=2,
         failures=(),
     )
-    monkeypatch.setattr(api, "simulate", lambda *_: campaign)
+
+    def simulated(*_: object) -> api.Campaign:
+        return campaign
+
+    monkeypatch.setattr(api, "simulate", simulated)
     with pytest.raises(KeyboardInterrupt):
         simulate.command(seeds=300)
     said = capsys.readouterr().out
