@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ TOGETHER = 10
 SECONDS = 9
 BURST_S = (3.0, 5.0)
 DEADLINE_MS = 1000
+SLOW_US = 300_000
 NODES = ("a", "b", "c", "d")
 
 MANIFESTS = """\
@@ -156,6 +158,23 @@ def test_a_burst_is_dropped_as_far_as_it_is_overdue_and_hardly_anything_is_late(
     assert found.late_pct < 5
     assert_accounted_for(found)
     assert sum(int(each.split()[0]) for each in found.told) == found.overdue
+
+
+def test_links_too_slow_for_any_deadline_are_no_overload(tmp_path: Path) -> None:
+    before: list[int] = []
+
+    def slow_down(scenario: Scenario) -> None:
+        for here, there in permutations([*NODES, "edge"], 2):
+            scenario.world.links.slow_down(here, there, SLOW_US)
+        # Until that is measured, hosts that answer late count as busy, or dead.
+        scenario.run_for(1.2)
+        edge = scenario.world.hosts["edge"].core.replica_manager
+        before.append(edge.sources["readings"].status.overdue)
+
+    found = played(tmp_path, burst=1, meanwhile=slow_down)
+    assert found.late_pct > 0
+    assert [found.overdue] == before
+    assert_accounted_for(found)
 
 
 def test_a_query_that_keeps_has_everything_delivered_late(tmp_path: Path) -> None:

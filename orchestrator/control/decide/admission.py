@@ -472,10 +472,10 @@ def _check_overdue(planning: Planning, manifest: QueryManifest) -> None:
     if query.overdue is not Overdue.DROP:
         return
     able = {name for name, spec in planning.specs.items() if spec.overdue is Overdue.DROP}
-    ways, interval_ms = ways_of(planning), planning.view.settings.ack_interval_ms
+    ways = ways_of(planning)
     for output in query.outputs:
         deadline_ms = query.deadline_of(output)
-        found = (ways.least_ms(stream, output, interval_ms) for stream in sorted(able))
+        found = (ways.least_ms(stream, output) for stream in sorted(able))
         least_ms = max((ms for ms in found if ms is not None), default=0.0)
         if deadline_ms >= least_ms:
             continue

@@ -18,7 +18,9 @@ counts; of several outputs, the one that can be waited for longest.
 
 Credit travels with acknowledgements, and over each fragment anew. Waiting therefore says something
 about overload only if it lasts longer than some of them take: deadlines shorter than `least_ms` are
-refused.
+refused. Links may become slower later, until no output can be in time, and tuples are late without an
+overload. Where a tuple may wait for less than a round trip and an acknowledgement interval, only
+what has waited for `ACKNOWLEDGEMENTS` of them is dropped: that is more than slow links explain.
 """
 
 from __future__ import annotations
@@ -102,6 +104,8 @@ class Ways:
         Of each fragment.
     link_overhead_ms
         What a link between two nodes costs besides its latency, ms.
+    ack_interval_ms
+        Time between two acknowledgements.
     """
 
     flow: Dataflow
@@ -110,42 +114,49 @@ class Ways:
     where: Mapping[str, str]
     sub_deadlines_ms: Mapping[str, float]
     link_overhead_ms: float
+    ack_interval_ms: float
 
     def may_wait_ms(self, stream: str) -> float | None:
         """How long tuples of a stream may wait where they enter; None if nothing leaves of it."""
         found: list[float] = []
-        takes_ms = {stream: 0.0}
+        takes_ms, credit_ms = {stream: 0.0}, 0.0
         for name, fragment in self.flow.fragments.items():
             reached = [each for each in fragment.inputs if each in takes_ms]
             if not reached:
                 continue
             node = self.where.get(name)
+            if stream in reached:
+                credit_ms = max(credit_ms, self._credit_ms(stream, node))
             came_ms = max(takes_ms[one] + self._link_ms(one, node) for one in reached)
             takes_ms[name] = came_ms + QUEUED_SHARE * self.sub_deadlines_ms.get(name, 0.0)
             query = self.queries[fragment.query]
             if (site := query.outputs.get(name)) is not None:
                 taken_ms = takes_ms[name] + self._link_ms(name, site)
                 found.append(query.deadline_of(name) - taken_ms)
-        return max(max(found), 0.0) if found else None
+        if not found:
+            return None
+        return most_ms if (most_ms := max(found)) >= credit_ms else ACKNOWLEDGEMENTS * credit_ms
 
-    def least_ms(self, stream: str, output: str, ack_interval_ms: float) -> float | None:
+    def least_ms(self, stream: str, output: str) -> float | None:
         """The least deadline of an output with which its control of a stream makes sense; None: the
         output is not made from the stream."""
         takes_ms = {stream: 0.0}
         for name, fragment in self.flow.fragments.items():
             reached = [each for each in fragment.inputs if each in takes_ms]
             if reached:
+                node = self.where.get(name)
                 takes_ms[name] = max(
-                    takes_ms[one]
-                    + ACKNOWLEDGEMENTS
-                    * (2 * self._one_way_ms(one, self.where.get(name)) + ack_interval_ms)
-                    for one in reached
+                    takes_ms[one] + ACKNOWLEDGEMENTS * self._credit_ms(one, node) for one in reached
                 )
         return takes_ms.get(output)
 
     def _link_ms(self, stream: str, target: str | None) -> float:
         own = self.where.get(stream) == target
         return 0.0 if own else self._one_way_ms(stream, target) + self.link_overhead_ms
+
+    def _credit_ms(self, stream: str, target: str | None) -> float:
+        """How long it takes until a producer hears that a consumer has room again."""
+        return 2 * self._one_way_ms(stream, target) + self.ack_interval_ms
 
     def _one_way_ms(self, stream: str, target: str | None) -> float:
         source, known = self.where.get(stream), self.network.index
@@ -167,6 +178,7 @@ def ways_of(planning: Planning) -> Ways:
         },
         sub_deadlines_ms={name: each.timing.sub_deadline_ms for name, each in running.items()},
         link_overhead_ms=planning.settings.hop_overhead_ms,
+        ack_interval_ms=planning.view.settings.ack_interval_ms,
     )
 
 

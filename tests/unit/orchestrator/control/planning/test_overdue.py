@@ -90,6 +90,7 @@ def ways(**sub_deadlines_ms: float) -> Ways:
         where={"a": "edge", "one_made": "x", "two_made": "y"},
         sub_deadlines_ms=sub_deadlines_ms,
         link_overhead_ms=5.0,
+        ack_interval_ms=50.0,
     )
 
 
@@ -102,11 +103,21 @@ def test_tuples_wait_for_what_links_and_half_of_the_sub_deadlines_leave() -> Non
     assert less.may_wait_ms("a") == pytest.approx(1000 - 2 * 15 - 400)
 
 
+@pytest.mark.parametrize(
+    ("one_way_ms", "wait_ms"), [(460, 3000 - 3 * 465 - 600), (480, 4 * (2 * 480 + 50))]
+)
+def test_what_slow_links_explain_is_not_overdue(one_way_ms: float, wait_ms: float) -> None:
+    found = ways(one_made=800.0, two_made=400.0)
+    slow = dict.fromkeys(found.network.rtt_ms, 2.0 * one_way_ms)
+    slowed = replace(found, network=replace(found.network, rtt_ms=slow))
+    assert slowed.may_wait_ms("a") == pytest.approx(wait_ms)
+
+
 def test_the_least_deadline_grows_with_each_link() -> None:
     found = ways()
-    assert found.least_ms("a", "one_made", 50.0) == pytest.approx(4 * (20 + 50))
-    assert found.least_ms("a", "two_made", 50.0) == pytest.approx(8 * (20 + 50))
-    assert found.least_ms("b", "two_made", 50.0) is None
+    assert found.least_ms("a", "one_made") == pytest.approx(4 * (20 + 50))
+    assert found.least_ms("a", "two_made") == pytest.approx(8 * (20 + 50))
+    assert found.least_ms("b", "two_made") is None
 
 
 def test_a_limit_does_not_follow_every_measurement() -> None:
