@@ -143,7 +143,9 @@ class KilledCluster:
     def _end(self, process: subprocess.Popen[str], fine: Sequence[int] = (0,)) -> str:
         out, told = process.communicate(timeout=PATIENCE_S)
         if process.returncode not in fine:
-            raise VivaceError(f"vivace ended with {process.returncode}: {told.strip()}")
+            raise VivaceError(
+                f"vivace ended with {process.returncode}: {told.strip() or out.strip()}"
+            )
         return out
 
 
