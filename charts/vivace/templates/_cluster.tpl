@@ -60,9 +60,15 @@ sites:
 {{- end }}
 {{- end -}}
 
-{{/* How many turns there may be, and so how long a process that leaves may take. */}}
+{{/* How many processes there are that take turns. */}}
+{{- define "vivace.turns" -}}
+{{ add (len .Values.applications) (len .Values.sites) }}
+{{- end -}}
+
+{{/* How long a process that leaves may take. Each pod of an application or a site has it, and so
+restarts where it changes. */}}
 {{- define "vivace.grace" -}}
-{{ mul .Values.turnSeconds (add (len .Values.applications) (len .Values.sites)) }}
+{{ mul .Values.turnSeconds (max .Values.turns (include "vivace.turns" .)) }}
 {{- end -}}
 
 {{- define "vivace.zookeeper" -}}

@@ -142,6 +142,7 @@ def _values(draw: st.DrawFn) -> dict[str, Any]:
         "networkPolicies": {"enabled": draw(st.booleans())},
         "preflight": {"enabled": draw(st.booleans())},
         "turnSeconds": draw(st.integers(0, 900)),
+        "turns": draw(st.integers(1, 9)),
     }  # fmt: skip
 
 
@@ -183,7 +184,8 @@ OTHERS: dict[str, Any] = {
     "pods.volumeMounts": [{"name": "tmp", "mountPath": "/other"}],
     "pods.topologySpreadConstraints": [{"maxSkew": 3}],
     "pods.initContainers": [{"name": "other"}], "pods.sidecars": [{"name": "other"}],
-    "queries.manifests": {"b.yaml": "kind: Stream"}, "networkPolicies.apiServer.ports": [1],
+    "queries.manifests": {"b.yaml": "kind: Stream"}, "queries.from": "beginning", "turns": 9,
+    "networkPolicies.apiServer.ports": [1],
     "networkPolicies.dnsPorts": [53, 5353],
     "networkPolicies.apiServer.cidrs": ["10.0.0.1/32"], "extraObjects": [{"kind": "Other"}],
 }  # fmt: skip
@@ -228,6 +230,8 @@ def _admitted(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
     validator: Any = Draft202012Validator(schema)
     every: dict[str, Any] = {
+        # `queries.from` may name a savepoint.
+        "cluster": {"settings": {"state": {"folder": "/checkpoints"}}},
         "monitoring": {
             each: {"enabled": True} for each in ("serviceMonitor", "rules", "dashboard")
         },
@@ -265,6 +269,65 @@ def test_queries_are_applied_from_the_files_of_the_values_and_no_others(tmp_path
     volumes = {each["name"]: each for each in job["spec"]["template"]["spec"]["volumes"]}
     mounted = volumes["manifests"]["configMap"]["items"]
     assert mounted == [{"key": file, "path": file} for file in manifests]
+
+
+def test_queries_begin_from_where_the_values_say(tmp_path: Path) -> None:
+    values: dict[str, Any] = {
+        "cluster": {"settings": {"state": {"folder": "/checkpoints"}}},
+        "queries": {"manifests": {"a.yaml": "kind: Query"}, "replace": ["warm"]},
+    }
+    for begin in ("now", "beginning", "before-upgrade"):
+        values["queries"]["from"] = begin
+        job = render(tmp_path, values).one("Job", "-apply")
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        assert container["args"] == ["apply", "--from", begin, "/etc/vivace-queries", "warm"]
+
+
+def _restarting(one: Rendered, other: Rendered) -> set[str]:
+    """Whoever has other pods in the other release; pods of Jobs are always others."""
+    before, after = dict(one.pods()), dict(other.pods())
+    assert before.keys() <= after.keys()
+    return {owner for owner, pod in before.items() if pod != after[owner]} - {
+        owner for owner in before if owner.startswith("Job ")
+    }
+
+
+MANY = [{"name": f"a{number}", "nodes": 1} for number in range(7)]
+
+COORDINATORS = "Deployment r-vivace-coordinator"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"applications": MANY[:2]}, {"applications": MANY[:3]}),
+        ({"sites": [{"name": "a"}]}, {"sites": [{"name": "a"}, {"name": "b"}]}),
+        ({"applications": MANY[:6]}, {"applications": MANY[:7]}),
+        ({"turns": 9, "applications": MANY, "sites": [{"name": "a"}]},
+         {"turns": 9, "applications": MANY, "sites": [{"name": "b"}, {"name": "a"}]}),
+    ],
+)  # fmt: skip
+def test_another_application_or_site_restarts_coordinators_and_nothing_else(
+    before: dict[str, Any], after: dict[str, Any], tmp_path: Path
+) -> None:
+    """Coordinators tell the others which nodes and sites there are."""
+    made = [render(tmp_path, values) for values in (before, after)]
+    assert _restarting(*made) == {COORDINATORS}
+
+
+def test_more_processes_than_turns_make_all_of_them_restart(tmp_path: Path) -> None:
+    """The last one would not have the time."""
+    made = [render(tmp_path, {"applications": MANY[:n], "turns": 2}) for n in (2, 3)]
+    grace = {
+        pod["spec"]["terminationGracePeriodSeconds"]
+        for owner, pod in made[1].pods()
+        if owner.startswith(("Deployment r-vivace-driver", "StatefulSet r-vivace-site"))
+    }
+    assert grace == {4 * 300 + 10}
+    assert _restarting(*made) == {
+        COORDINATORS, "Deployment r-vivace-driver-a0", "Deployment r-vivace-driver-a1",
+        "StatefulSet r-vivace-site-edge",
+    }  # fmt: skip
 
 
 def test_large_numbers_are_written_in_full(tmp_path: Path) -> None:

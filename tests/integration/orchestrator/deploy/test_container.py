@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator.embedded.packages import source_root
 from orchestrator.records import ChangedQuery, ChangedStatement, PlanDocument, StatementEffect
+from orchestrator.results.changes import Change, Effect
 
 SCRIPT = source_root() / "orchestrator" / "deploy" / "vivace-container"
 
@@ -170,13 +171,25 @@ case $1 in
         [ -e "$FOLDER/there" ] || { touch "$FOLDER/there"; echo no; exit 3; }
         echo '{"missing": []}' ;;
     apply)
-        [ "$4" = --dry-run ] || exit 0
+        [ "$6" = --dry-run ] || exit 0
         if [ -e "$FOLDER/stream" ] && [ ! -e "$FOLDER/deleted" ]; then
             echo '{"remedy": "Not changed in place: `vivace delete warm`, then apply again."}'
             exit 1
         fi
-        printf '{"plan": %s}\\n' "$(cat "$FOLDER/plan")" ;;
-    delete) touch "$FOLDER/deleted" ;;
+        if [ -e "$FOLDER/busy" ]; then
+            rm "$FOLDER/busy"
+            echo '{"problem": "the API cannot be reached"}'
+            exit 3
+        fi
+        if [ "$5" = damaged ]; then
+            [ "${7-}" = --json ] || echo "it is damaged" >&2
+            exit 2
+        fi
+        changes=$(cat "$FOLDER/changes" 2>/dev/null || true)
+        printf '{"changes": [%s], "plan": %s}\\n' "$changes" "$(cat "$FOLDER/plan")" ;;
+    delete)
+        touch "$FOLDER/deleted"
+        echo '{"kind": "Query", "name": "warm", "effect": "new"}' >"$FOLDER/changes" ;;
     drill)
         case $3 in
             fails) exit 1 ;;
@@ -215,8 +228,85 @@ def test_manifests_are_applied_once_all_hosts_are_there(programs: Programs) -> N
     assert programs.run("apply", "/m").returncode == 0
     assert programs.told.read_text().splitlines() == [
         "vivace status --json", "sleep 3", "vivace status --json",
-        "vivace apply -f /m --dry-run --json", "vivace apply -f /m",
+        "vivace apply -f /m --from now --dry-run --json", "vivace apply -f /m --from now",
     ]  # fmt: skip
+
+
+def test_statements_that_begin_anew_read_from_where_it_is_said(programs: Programs) -> None:
+    planned(programs, ("warm", "begins anew"))
+    assert programs.run("apply", "--from", "beginning", "/m", "warm").returncode == 0
+    assert programs.told.read_text().splitlines()[-2:] == [
+        "vivace apply -f /m --from beginning --dry-run --json",
+        "vivace apply -f /m --from beginning",
+    ]
+
+
+def change(effect: str, name: str = "warm") -> str:
+    return msgspec.json.encode(Change(kind="Query", name=name, effect=Effect(effect))).decode()
+
+
+@pytest.mark.parametrize("running", ["unchanged", "changed"])
+def test_a_savepoint_is_for_queries_that_do_not_run(programs: Programs, running: str) -> None:
+    planned(programs)
+    programs.file("changes", change("new"))
+    assert programs.run("apply", "--from", "before", "/m").returncode == 0
+    assert programs.told.read_text().splitlines()[-2:] == [
+        "vivace apply -f /m --from before --dry-run --json", "vivace apply -f /m --from before"
+    ]  # fmt: skip
+    # A later upgrade; by then it may be gone.
+    programs.file("changes", change(running))
+    programs.told.write_text("")
+    assert programs.run("apply", "--from", "before", "/m").returncode == 0
+    assert "before" not in programs.told.read_text()
+    assert programs.told.read_text().splitlines()[-1] == "vivace apply -f /m --from now"
+
+
+def test_a_savepoint_that_is_refused_is_not_passed_over(programs: Programs) -> None:
+    planned(programs)
+    programs.file("changes", change("new"))
+    done = programs.run("apply", "--from", "damaged", "/m")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "it is damaged"
+    assert not applied(programs)
+
+
+def test_what_of_a_savepoints_states_is_not_kept_begins_anew_only_if_it_may(
+    programs: Programs,
+) -> None:
+    planned(programs, ("warm", "begins anew"))
+    programs.file("changes", change("new"))
+    done = programs.run("apply", "--from", "before", "/m")
+    assert done.returncode == 2
+    assert "warm.hot begins anew: its\nwindows. Name the query in queries.replace" in done.stderr
+    assert programs.run("apply", "--from", "before", "/m", "warm").returncode == 0
+    assert applied(programs) == ["vivace apply -f /m --from before"]
+
+
+def test_a_query_that_was_deleted_to_begin_anew_begins_from_no_savepoint(
+    programs: Programs,
+) -> None:
+    planned(programs)
+    programs.file("stream", "")
+    assert programs.run("apply", "--from", "before", "/m", "warm").returncode == 0
+    assert applied(programs) == ["vivace apply -f /m --from now"]
+
+
+def test_what_was_refused_for_a_moment_is_looked_at_before_it_is_applied(
+    programs: Programs,
+) -> None:
+    """While the API's pods are replaced, for instance."""
+    planned(programs, ("warm", "begins anew"))
+    programs.file("busy", "")
+    done = programs.run("apply", "/m")
+    assert done.returncode == 2
+    assert "warm.hot begins anew" in done.stderr
+    assert not applied(programs)
+
+
+def applied(programs: Programs) -> list[str]:
+    """The commands that changed something."""
+    told = programs.told.read_text().splitlines()
+    return [line for line in told if " apply " in line and "--dry-run" not in line]
 
 
 def test_a_query_is_changed_in_place_but_begins_anew_only_if_it_may(programs: Programs) -> None:
@@ -227,9 +317,9 @@ def test_a_query_is_changed_in_place_but_begins_anew_only_if_it_may(programs: Pr
     done = programs.run("apply", "/m", "cold")
     assert done.returncode == 2
     assert "warm.hot begins anew: its\nwindows. Name the query in queries.replace" in done.stderr
-    assert "vivace apply -f /m" not in programs.told.read_text().splitlines()
+    assert not applied(programs)
     assert programs.run("apply", "/m", "cold", "warm").returncode == 0
-    assert programs.told.read_text().splitlines()[-1] == "vivace apply -f /m"
+    assert applied(programs) == ["vivace apply -f /m --from now"]
 
 
 @pytest.mark.parametrize(("named", "deleted"), [("warm", True), ("cold", False)])
@@ -238,10 +328,10 @@ def test_a_stream_that_differs_costs_the_queries_that_read_it_if_they_may_begin_
 ) -> None:
     planned(programs)
     programs.file("stream", "")
-    programs.run("apply", "/m", named, "other")
-    told = programs.told.read_text().splitlines()
-    assert ("vivace delete warm" in told) == deleted
-    assert told[-1] == "vivace apply -f /m"
+    done = programs.run("apply", "/m", named, "other")
+    assert (done.returncode == 0) == deleted
+    assert ("vivace delete warm" in programs.told.read_text().splitlines()) == deleted
+    assert applied(programs) == (["vivace apply -f /m --from now"] if deleted else [])
 
 
 def test_drills_end_with_the_first_that_fails(programs: Programs) -> None:
