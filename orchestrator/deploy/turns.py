@@ -27,9 +27,12 @@ from orchestrator.records import SlotRecord, TurnRecord
 from orchestrator.store.ephemeral import EphemeralRecord
 from orchestrator.store.protocol import LEADER, TURNS, RecordInvalid, Store, StoreError
 
-ALONE_S = 30.0
-"""How long a process waits while nobody leads, or the store is away: as long as it takes a platform
-to start a coordinator again."""
+ALONE_S = 180.0
+"""How long a process waits while nobody leads, or the store is away: as long as it may take a
+platform to start the only server and then a coordinator again, on a busy machine or another one. A
+platform that replaces everything ends these with all others, and whoever waited for less would end
+at the same moment as they do. Less than the five minutes in which helm expects a release to be
+gone."""
 
 LOOK_EVERY_S = 0.2
 

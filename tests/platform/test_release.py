@@ -191,7 +191,7 @@ def test_the_chart_is_installed_tested_scaled_and_removed(
 
     done = helm.run("uninstall", "r", *WAIT)
     assert done.returncode == 0, done.stderr
-    platform.wait(lambda: not platform.pods(), "all pods are gone")
+    platform.wait(lambda: not platform.pods(), "all pods are gone", 2 * PATIENCE_S)
     left = {
         f"{kind.kind} {name_of(each)}"
         for kind in KINDS

@@ -14,7 +14,7 @@ from orchestrator.records import SlotRecord
 from orchestrator.simulation.world.memory_store import MemoryServer, MemoryStore
 from orchestrator.store.protocol import LEADER, TURNS, LeaderRecord
 
-GRACE_S = 100.0
+GRACE_S = 1000.0
 
 
 @dataclass
@@ -118,6 +118,27 @@ def test_it_does_not_wait_for_long_where_nobody_can_give_it_a_turn(
     assert not waiting.turn.may_end()
     waiting.now_s = ALONE_S
     assert waiting.turn.may_end()
+
+
+def test_it_waits_while_the_only_server_and_all_coordinators_are_replaced(waiting: Waiting) -> None:
+    """An upgrade ends them together with everybody who waits. On a busy machine a leader was there
+    again after 48 s."""
+    assert not waiting.turn.may_end()
+    waiting.server.go_away()
+    waiting.now_s = 100
+    assert not waiting.turn.may_end()
+    waiting.server.come_back()
+    waiting.other.expire()
+    waiting.now_s = 150
+    assert not waiting.turn.may_end()
+    waiting.other.resume()
+    waiting.other.create(LEADER, LeaderRecord(candidate="d"), ephemeral=True)
+    assert not waiting.turn.may_end()
+    waiting.now_s = 150 + ALONE_S
+    assert not waiting.turn.may_end()
+    waiting.slot(may_end=True)
+    assert waiting.turn.may_end()
+    assert waiting.turn.has_left
 
 
 def test_sigterm_has_a_process_leave_and_others_end_it_at_once() -> None:
