@@ -95,6 +95,12 @@ class Receiver:
         self.acknowledged += end - begin
         self.newest_ms = int(times_ms[-1])
 
+    def sent_until(self, until_ms: int) -> int:
+        """How many of the tuples that were acknowledged have no later timestamp."""
+        turns, rest_ms = divmod(until_ms - self._begin_ms, self._round_ms)
+        within = int(np.searchsorted(self._times_ms, rest_ms, "right"))
+        return min(turns * len(self._times_ms) + within, self.acknowledged)
+
     def check(self) -> None:
         """Fail if the client has given up."""
         if self._failure is not None:
@@ -137,6 +143,8 @@ def aircraft(folder: Path, settings: Settings) -> dict[str, float]:
             cluster.vivace("verify", QUERY, "--all", "--json", "--sql", str(sql), fine=(0, 1))
         )
         cluster.down()
+    sent = sum(each.sent_until(verdict["until_ms"]) for each in receivers)
+    unread = sent - sum(verdict["inputs"].values())
     differing = sum(each["missing"] + each["unexpected"] for each in verdict["outputs"])
     for output in OUTPUTS:
         faults = sequence_faults(read_back(cluster.archive, output))
@@ -145,10 +153,10 @@ def aircraft(folder: Path, settings: Settings) -> dict[str, float]:
         **found.figures("aircraft"),
         "aircraft.tuples": acknowledged,
         "aircraft.results": sum(each["archived"] for each in verdict["outputs"]),
-        "aircraft.unread": acknowledged - sum(verdict["inputs"].values()),
+        "aircraft.unread": unread,
         "aircraft.differing": differing,
         "aircraft.began_anew": len(anew),
-        "aircraft.violations": found.lost + found.repeated + differing,
+        "aircraft.violations": found.lost + found.repeated + differing + abs(unread),
         "aircraft.checkpoint_bytes": found.checkpoint_bytes,
         "aircraft.retained_bytes": found.retained_bytes,
     }
