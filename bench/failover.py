@@ -65,6 +65,13 @@ def measure_ours(runs: int, settings: Settings) -> Measurement:
     return measure_vivace(settings.folder, EXECUTORS, runs, settings.say)
 
 
+def measure_checkpoints(runs: int, settings: Settings) -> Measurement:
+    """Our half, while the fragment writes checkpoints."""
+    from bench.ours_failover import measure_vivace
+
+    return measure_vivace(settings.folder, EXECUTORS, runs, settings.say, checkpoints=True)
+
+
 def measure_site(runs: int, settings: Settings) -> Measurement:
     """A site of ours, on clusters of its own; see `bench.site_failover`."""
     from bench.site_failover import measure_sites
@@ -74,6 +81,7 @@ def measure_site(runs: int, settings: Settings) -> Measurement:
 
 SYSTEMS: Mapping[str, Callable[[int, Settings], Measurement]] = {
     "ours": measure_ours,
+    "checkpoints": measure_checkpoints,
     "spark": measure_structured_streaming,
     "site": measure_site,
 }

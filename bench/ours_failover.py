@@ -53,12 +53,14 @@ ROUND_TUPLES = RECORDING_S * TUPLES_PER_S
 BURST_TUPLES = TUPLES_PER_S * INTERVAL_MS // 1000
 
 QUERY, FRAGMENT = "newest-by-key", "newest"
+CHECKPOINT_EVERY_S = 2
 
 MANIFESTS = """\
 kind: Cluster
 name: bench-failover
 nodes: [{nodes}]
 sites: [{sites}]
+{state}
 ---
 kind: Stream
 name: numbers
@@ -86,7 +88,9 @@ statements: |
 Say = Callable[[str], None]
 
 
-def measure_vivace(folder: Path, executors: int, runs: int, say: Say) -> Measurement:
+def measure_vivace(
+    folder: Path, executors: int, runs: int, say: Say, *, checkpoints: bool = False
+) -> Measurement:
     """Kill the executor that runs the primary, `runs` times, and measure the silences.
 
     Parameters
@@ -99,13 +103,16 @@ def measure_vivace(folder: Path, executors: int, runs: int, say: Say) -> Measure
         Number of kills.
     say
         Told what is being done.
+    checkpoints
+        Whether the fragment writes checkpoints, `CHECKPOINT_EVERY_S` apart.
 
     Raises
     ------
     VivaceError
         If the cluster does not start, or does not recover.
     """
-    manifests = load([write_input(folder, executors)])
+    state = folder / "state" if checkpoints else None
+    manifests = load([write_input(folder, executors, state=state)])
     with tempfile.TemporaryDirectory(prefix="vivace-bench-") as work:
 
         def progress(step: str, detail: str) -> None:
@@ -157,13 +164,17 @@ def faults(
     )
 
 
-def write_input(folder: Path, executors: int, exit_site: str = "edge") -> Path:
+def write_input(
+    folder: Path, executors: int, exit_site: str = "edge", state: Path | None = None
+) -> Path:
     """Write the recording and the manifests; returns the path of the manifests.
 
     Parameters
     ----------
     exit_site
         Where the output is delivered; the input enters at `edge`.
+    state
+        Where checkpoints are kept; None: there are none.
     """
     path = folder / "ours.parquet"
     parquet.write_table(pa.Table.from_batches([recording()]), path)
@@ -172,6 +183,9 @@ def write_input(folder: Path, executors: int, exit_site: str = "edge") -> Path:
         MANIFESTS.format(
             sites=", ".join(dict.fromkeys(["edge", exit_site])),
             exit=exit_site,
+            state=""
+            if state is None
+            else f"state: {{folder: {state}, every: {CHECKPOINT_EVERY_S} s}}",
             nodes=", ".join(f"node-{number}" for number in range(1, executors + 1)),
             # Timestamp, key and number of 8 bytes each.
             rate=24 * TUPLES_PER_S // 1000,
