@@ -63,6 +63,7 @@ def check_edges(
         A site does not respond.
     """
     lives = {each.name: each.life for each in proposal.running if each.life is not None}
+    begun = {each.name: each.savepoint for each in proposal.running}
     asked = _asked(view, manifests, flow, lives)
     changed = threading.Event()
     watch = store.watch(CHECKS, changed.set)
@@ -82,8 +83,12 @@ def check_edges(
         for placed in proposal.placements:
             for record in placed.created if placed.query in lives else ():
                 kept = found[site].generations.get(record.fragment)
-                if kept is not None and record.restart is None and kept > record.generation:
+                if kept is None or record.restart is not None:
+                    continue
+                if kept > record.generation:
                     raise _located(_ahead(record, kept), site, manifests)
+                if (fault := _departed(record, view, begun[placed.query])) is not None:
+                    raise _located(fault, site, manifests)
 
 
 def _ahead(record: FragmentRecord, generation: int) -> EdgeFault:
@@ -93,6 +98,20 @@ def _ahead(record: FragmentRecord, generation: int) -> EdgeFault:
         value=None,
         problem=f"has results of a later beginning (generation {generation}) than the savepoint "
         f"({record.generation}), and would take all that follows for repeated",
+        remedy="Begin anew, with --from now, or have the output go elsewhere.",
+    )
+
+
+def _departed(record: FragmentRecord, view: ClusterView, savepoint: str) -> EdgeFault | None:
+    found = view.savepoints.get(savepoint)
+    if found is None or (how := found.record.departed.get(record.query)) is None:
+        return None
+    return EdgeFault(
+        stream=record.fragment,
+        option=None,
+        value=None,
+        problem=f"has results of other statements than savepoint {savepoint}, after which query "
+        f"{record.query} {how}: what follows would have their numbers, and be taken for repeated",
         remedy="Begin anew, with --from now, or have the output go elsewhere.",
     )
 

@@ -29,7 +29,15 @@ from orchestrator.results.savepoints import (
     SavepointStatus,
 )
 from orchestrator.store.overtaken import until_not_overtaken
-from orchestrator.store.protocol import CHECKPOINTS, CLOCKS, CLUSTER, LEADER, SAVEPOINTS, Store
+from orchestrator.store.protocol import (
+    CHECKPOINTS,
+    CLOCKS,
+    CLUSTER,
+    LEADER,
+    PROPOSALS,
+    SAVEPOINTS,
+    Store,
+)
 
 LOOK_EVERY_S = 0.1
 
@@ -201,12 +209,15 @@ def export_savepoint(
 
 def _check_unused(store: Store, name: str) -> None:
     """Refuse to delete a savepoint whose states fragments would need if they lost their own."""
-    lists = store.list(CHECKPOINTS).records.values()
+    lists = [each.record for each in store.list(CHECKPOINTS).records.values()]
+    for found in store.list(PROPOSALS).records.values():
+        # Its queries may have no place yet.
+        lists += found.record.checkpoints if found.record.accepted else ()
     used = sorted(
         {
-            each.record.query
+            each.query
             for each in lists
-            for stored in each.record.stored
+            for stored in each.stored
             if savepoint_of(stored.name) == name
         }
     )

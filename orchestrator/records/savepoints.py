@@ -106,6 +106,9 @@ class SavepointRecord(Record, frozen=True, kw_only=True):
         Why it failed.
     emptied
         Whether the files of one that failed are removed.
+    departed
+        Query whose statements have become others since → how: results that its sinks have since
+        then are not those that its states here lead to, under the same numbers.
     """
 
     name: Name
@@ -119,6 +122,7 @@ class SavepointRecord(Record, frozen=True, kw_only=True):
     ended_us: int | None = None
     why: str = ""
     emptied: bool = False
+    departed: dict[str, str] = {}
 
     @property
     def bytes(self) -> int:

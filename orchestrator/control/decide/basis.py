@@ -150,7 +150,8 @@ def _digest_of(planning: Planning, path: str, *, timed: bool) -> str | None:
         return None if stream is None else stream.feeding_site
     if folder == SAVEPOINTS.path:
         kept = view.savepoints.get(name)
-        return None if kept is None else digest(kept.record)
+        # Carrying a proposal out may be what departs from it.
+        return None if kept is None else digest(msgspec.structs.replace(kept.record, departed={}))
     found = view.queries.get(name) if folder == QUERIES.path else view.streams.get(name)
     return None if found is None else digest(found.record)
 

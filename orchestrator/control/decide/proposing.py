@@ -36,6 +36,7 @@ from orchestrator.control.decide.plan_files import (
     rebalancing_file,
     undo_file,
 )
+from orchestrator.control.decide.savepoints import note_departures
 from orchestrator.control.observe.failure_domains import HostDomains
 from orchestrator.control.observe.named import cordon_to_write
 from orchestrator.control.observe.view import ClusterView
@@ -318,6 +319,7 @@ def _take(pending: PendingDecision, name: str, found: Versioned[ProposalRecord])
         pending.write(key, settled, version)
         proposal, version = settled, version + 1
     if proposal.is_open:
+        note_departures(pending, _departures(proposal))
         _create(pending, proposal)
         alter(pending, proposal)
         if proposal.moves is not None:
@@ -327,6 +329,21 @@ def _take(pending: PendingDecision, name: str, found: Versioned[ProposalRecord])
         pending.write(key, msgspec.structs.replace(proposal, created=True), version)
     elif name not in pending.view.requests and _is_settled(pending, proposal):
         pending.write(key, None, version)
+
+
+def _departures(proposal: ProposalRecord) -> dict[str, str]:
+    """Query whose statements become others → how."""
+    found = {
+        each.query.name: "was changed in place"
+        for each in proposal.alterations
+        if each.former or each.restarted
+    }
+    begun = {each.name: each.savepoint for each in proposal.running if each.savepoint}
+    for placed in proposal.placements:
+        if placed.query in begun and any(each.changing for each in placed.created):
+            how = f"began from savepoint {begun[placed.query]} with other statements"
+            found[placed.query] = how
+    return found
 
 
 def _changes(pending: PendingDecision, proposal: ProposalRecord) -> list[str]:

@@ -167,6 +167,35 @@ def _copy_at(view: ClusterView, site: str, stream: str) -> JournalCopy | None:
     return None if source is None or source.input is None else source.input.saved
 
 
+def note_departures(pending: PendingDecision, how: Mapping[str, str]) -> None:
+    """Note in savepoints of which queries the results are others from now on than those to which
+    their states there lead: so are those of the queries that read them.
+
+    Parameters
+    ----------
+    how
+        Query → how its statements become others.
+    """
+    view = pending.view
+    departing = {
+        reader: why
+        for name, why in how.items()
+        for reader in (
+            name,
+            *(q for q in view.queries if name in view.dataflow.upstream_queries(q)),
+        )
+    }
+    for name, found in view.savepoints.items():
+        record = found.record
+        held = {each.fragment.partition(".")[0] for each in record.pieces}
+        new = {
+            query: departing[query] for query in departing.keys() & held - record.departed.keys()
+        }
+        if new and record.state is not SavepointState.DELETED:
+            noted = msgspec.structs.replace(record, departed=record.departed | new)
+            pending.write(SAVEPOINTS.key(name), noted, found.version)
+
+
 def basis_of(view: ClusterView) -> dict[str, tuple[int, int]]:
     """What a savepoint rests on: its checkpoints are of these statements and streams."""
     found = {STREAMS.key(name).path: each.report for name, each in view.streams.items()}

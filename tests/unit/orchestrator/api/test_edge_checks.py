@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,10 +24,11 @@ from orchestrator.records import (
     QueryPlacement,
     ReplicaId,
     RunningQueryRecord,
+    SavepointRecord,
     SinkAssignment,
     Timing,
 )
-from orchestrator.store.protocol import CHECKS
+from orchestrator.store.protocol import CHECKS, SAVEPOINTS
 from tests.obedient_cluster import ObedientCluster
 from tests.streams_of_numbers import chunk
 
@@ -129,10 +131,8 @@ def going_on(generation: int) -> ProposalRecord:
     return ProposalRecord(request=1, running=(running,), placements=(placed,))
 
 
-def test_a_sink_that_has_results_of_a_later_beginning(
-    cluster: ObedientCluster, manifests: Manifests, tmp_path: Path
-) -> None:
-    folder = tmp_path / "sites"
+def keep_results(folder: Path) -> None:
+    """The sink has results of generation 9."""
     folder.mkdir(exist_ok=True)
     assigned = SinkAssignment(
         stream="alerts", columns={"number": "int"}, deadline_ms=1000.0, life=7
@@ -142,11 +142,31 @@ def test_a_sink_that_has_results_of_a_later_beginning(
     archive.keep(Deliver(stream="alerts", epoch=9, generation=9, chunk=part, lost=0, arrived_us=1))
     archive.flush()
     archive.close()
+
+
+def test_a_sink_that_has_results_of_a_later_beginning(
+    cluster: ObedientCluster, manifests: Manifests, tmp_path: Path
+) -> None:
+    keep_results(tmp_path / "sites")
     check(cluster, manifests, going_on(9))
     check(cluster, manifests, NEW)
     said = refused(cluster, manifests, going_on(5))
     assert "Query q: outputs.alerts: has results of a later beginning (generation 9)" in said
     assert "--from now" in said
+
+
+def test_a_sink_that_has_results_of_other_statements_than_the_savepoint(
+    cluster: ObedientCluster, manifests: Manifests, tmp_path: Path
+) -> None:
+    keep_results(tmp_path / "sites")
+    kept = SavepointRecord(name="before", asked_us=1, departed={"q": "was changed in place"})
+    cluster.store.create(SAVEPOINTS.key("before"), kept)
+    check(cluster, manifests, NEW)
+    said = refused(cluster, manifests, going_on(9))
+    assert "Query q: outputs.alerts: has results of other statements than savepoint before" in said
+    assert "after which query q was changed in place" in said
+    shutil.rmtree(tmp_path / "sites")
+    check(cluster, manifests, going_on(9))
 
 
 def test_a_sink_that_cannot_be_written(

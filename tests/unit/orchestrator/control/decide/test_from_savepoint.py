@@ -135,6 +135,25 @@ def test_while_it_may_fall_back_on_it_the_savepoint_is_not_deleted(saved: SavedC
     assert len([*again.check()]) == len(saved.view.fragments)
 
 
+def test_nor_is_it_deleted_while_the_query_waits_to_be_placed(saved: SavedCluster) -> None:
+    ask(saved)
+    saved.cluster.consent()
+    saved.cluster.step()
+    assert QUERY in saved.view.queries
+    assert not saved.store.list(CHECKPOINTS).records
+    reach = ClusterContext(cluster="aircraft", pid=1, started_s=0.0, folder="nowhere")
+    cluster = api.Cluster(reach, saved.store)
+    with pytest.raises(Refused, match="is what proximity would go on from"):
+        api.delete_savepoint(cluster, "before")
+    delete(saved, QUERIES.key(QUERY))
+    saved.cluster.settle()
+
+    def work(*_: str) -> None:
+        saved.work.step()
+
+    assert api.delete_savepoint(cluster, "before", work).savepoints == ()
+
+
 def test_fragments_without_their_checkpoints_are_never_there(saved: SavedCluster) -> None:
     """Whichever write is the last one."""
     assert ask(saved).refusal is None
@@ -215,3 +234,52 @@ def test_streams_that_are_read_once_leave_nothing_to_go_on_with(tmp_path: Path) 
     assert told.startswith("has no state that query proximity could go on with: ")
     assert "proximity.north_tracks: stream north is read once" in told
     assert "proximity.alerts: north_tracks, which it reads, begins anew" in told
+
+
+def departed(saved: SavedCluster, savepoint: str = "before") -> dict[str, str]:
+    return saved.view.savepoints[savepoint].record.departed
+
+
+def with_statements(saved: SavedCluster, before: str, after: str) -> ApplyRequest:
+    manifests = saved.manifests
+    (query,) = manifests.queries
+    assert before in query.record.statements
+    statements = query.record.statements.replace(before, after)
+    changed = structs.replace(query, record=structs.replace(query.record, statements=statements))
+    return ApplyRequest(streams=manifests.streams, queries=(changed,))
+
+
+def test_a_savepoint_tells_that_its_query_was_changed_in_place_since(tmp_path: Path) -> None:
+    """Sinks have results of the changed statements under the numbers that follow it."""
+    saved = SavedCluster(tmp_path / "state", source=READ_AGAIN)
+    saved.save()
+    (query,) = saved.manifests.queries
+    slower = structs.replace(query, record=structs.replace(query.record, deadline_ms=400.0))
+    for wish in (
+        structs.replace(with_statements(saved, "x", "x"), queries=(slower,)),
+        with_statements(saved, "WHERE x > 0", "WHERE x > 1"),
+    ):
+        assert not departed(saved)
+        assert saved.cluster.ask(wish).refusal is None
+        saved.cluster.consent()
+        saved.cluster.settle()
+    assert departed(saved) == {QUERY: "was changed in place"}
+    saved.save("after")
+    assert not departed(saved, "after")
+
+
+def test_every_savepoint_tells_that_the_query_began_from_one_with_other_statements(
+    tmp_path: Path,
+) -> None:
+    saved = SavedCluster(tmp_path / "state", source=READ_AGAIN)
+    saved.save()
+    saved.save("again")
+    delete(saved, QUERIES.key(QUERY))
+    saved.cluster.settle()
+    wish = with_statements(saved, "WHERE x > 0", "WHERE x > 1")
+    assert saved.cluster.ask(structs.replace(wish, savepoint="before")).refusal is None
+    saved.cluster.consent()
+    saved.cluster.settle()
+    assert all(each.restored for each in fragments(saved).values())
+    how = "began from savepoint before with other statements"
+    assert departed(saved) == departed(saved, "again") == {QUERY: how}
