@@ -77,6 +77,10 @@ LONGEST_REST_S = 1.0
 READ_WHOLE_US = 5_000_000
 """Everything is read at least this often, whatever the watches have told."""
 
+LEAP_US = 5_000_000
+"""By which the cluster's clock leaps, as a coordinator sees it: reports come less late than that.
+"""
+
 LONGEST_RETRY_S = 5.0
 """Steps in a row that meet a bug are this far apart at most."""
 
@@ -238,6 +242,7 @@ class Coordination:
         self._store = store
         self._settings = settings or DecisionSettings()
         self._before: ClusterView | None = None
+        self._ahead_us = 0
         self._missing_hosts = MissingHosts()
         self._occasions = Occasions(self._settings.drift)
         # Decisions of people and hosts should not wait for the next step.
@@ -323,7 +328,9 @@ class Coordination:
             self._read_whole_us = now_us
         view = read_view(self._reader)
         if self._clock is not None:
-            now_us = self._clock.at(now_us, view.cluster_clocks, view.nodes)
+            own_us = now_us
+            now_us = self._clock.at(own_us, view.cluster_clocks, view.nodes)
+            self._heed_leap(now_us - own_us)
         view = self._missing_hosts.restored(view, now_us)
         if view is None:
             return False
@@ -353,6 +360,14 @@ class Coordination:
         if any(unanswered(view)):
             self._on_request()
         return bool(decision.writes)
+
+    def _heed_leap(self, ahead_us: int) -> None:
+        """Forget since when something has been so, if that was by another clock: the cluster's was
+        not known before its first host was there."""
+        if abs(ahead_us - self._ahead_us) > LEAP_US:
+            self._before = None
+            self._missing_hosts.await_anew()
+        self._ahead_us = ahead_us
 
     def respond(self, responder: Responder) -> None:
         """Respond to requests of the last reading. Steps may be taken meanwhile."""

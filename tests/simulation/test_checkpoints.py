@@ -19,7 +19,15 @@ from orchestrator.simulation.world.scenario import Scenario
 from tests import pairs
 from tests.long_tests import mostly_long
 from tests.pairs import NODES, SETTLE_S, SITES, Input, answer
-from tests.simulation.test_everything_dies import Kind, entering, kill_for_a_while, replicas_of
+from tests.simulation.test_clocks import HOUR_US
+from tests.simulation.test_everything_dies import (
+    AWAY_S,
+    BACK_S,
+    Kind,
+    entering,
+    kill_for_a_while,
+    replicas_of,
+)
 
 SECONDS = 16
 EVERY_MS = 2000.0
@@ -83,6 +91,25 @@ def test_every_process_is_killed_at_once(tmp_path: Path, seed: int, kind: Kind) 
     kill_for_a_while(scenario, (*NODES, *SITES))
     assert "state lost" not in kinds(scenario)
     assert kinds(scenario).count("restored") >= len(listed(scenario))
+    assert_exact(scenario, recording)
+
+
+@pytest.mark.parametrize("kind", mostly_long([Kind.REPLAY, Kind.JOURNAL]))
+def test_after_a_power_cut_the_machine_s_clock_is_an_hour_behind(
+    tmp_path: Path, kind: Kind
+) -> None:
+    """Replays go on all the same, and not once it is as late again."""
+    recording = Input.random(seed=71, seconds=SECONDS)
+    scenario = begin(tmp_path, recording, 1, kind)
+    for node in (*NODES, *SITES):
+        scenario.world.kill(node)
+    scenario.world.set_clock("n1", -HOUR_US, 0.0)
+    scenario.world.machine_of("n1").reboot()
+    scenario.run_for(AWAY_S)
+    for node in (*NODES, *SITES):
+        scenario.world.restart(node)
+    scenario.run_for(BACK_S)
+    assert "state lost" not in kinds(scenario)
     assert_exact(scenario, recording)
 
 

@@ -155,7 +155,8 @@ def _keep_clocks(pending: PendingDecision) -> None:
     if not view.clocks_readable:
         return
     nodes = [found.record for found in view.nodes.values()]
-    pending.clocks = revised_clocks(view.cluster_clocks, nodes)
+    shown_us = [one.at_us for each in view.checkpoints.values() for one in each.record.stored]
+    pending.clocks = revised_clocks(view.cluster_clocks, nodes, max(shown_us, default=0))
     if pending.clocks != view.cluster_clocks:
         version = None if view.clocks is None else view.clocks.version
         pending.write(CLOCKS, pending.clocks, version)

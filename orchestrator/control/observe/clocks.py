@@ -10,7 +10,9 @@ other are thereby compared through hosts that do.
 Processes of one machine share its monotonic clock: among them there is nothing to estimate and no
 uncertainty, whatever their wall clock was when they started. A machine that is booted again is
 another machine. If all hosts of the reference are gone, the machine whose offset was known best
-becomes the reference, and the cluster's clock goes on.
+becomes the reference, and the cluster's clock goes on. If all machines were booted again, it begins
+anew by a wall clock, but goes back behind nothing that is known to have happened: a machine that
+had no power may have a clock that is hours behind, and replays would wait for as long.
 
 An offset stays in use as long as it agrees with what is measured now, so that the store is hardly
 written to.
@@ -37,7 +39,9 @@ ROOM = 2
 be corrected soon."""
 
 
-def revised_clocks(known: ClocksRecord, nodes: Collection[NodeRecord]) -> ClocksRecord:
+def revised_clocks(
+    known: ClocksRecord, nodes: Collection[NodeRecord], least_us: int = 0
+) -> ClocksRecord:
     """The offsets of all machines with live hosts, as measured now.
 
     Parameters
@@ -46,6 +50,8 @@ def revised_clocks(known: ClocksRecord, nodes: Collection[NodeRecord]) -> Clocks
         The present ones.
     nodes
         All live hosts.
+    least_us
+        A time that the cluster's clock has shown.
     """
     live = {node.machine for node in nodes}
     hosts = [node for node in nodes if node.kind is not NodeKind.OBSERVER]
@@ -59,6 +65,8 @@ def revised_clocks(known: ClocksRecord, nodes: Collection[NodeRecord]) -> Clocks
     else:
         first = min(hosts, key=lambda node: node.node)
         reference, ahead_us = first.machine, first.clock_ahead_us
+        if known.machines:
+            ahead_us += max(least_us - first.reported_us, 0)
     lost_us = machines[reference].uncertainty_us if candidates else 0
     if lost_us:
         # Offsets were measured from the former reference.

@@ -134,6 +134,21 @@ def test_clock_goes_on_when_the_reference_is_lost_or_booted_again() -> None:
     assert "one" not in after.machines
 
 
+def test_clock_goes_back_behind_nothing_that_happened_when_all_machines_were_booted_again() -> None:
+    before = ClocksRecord(machines={"here/0": offset(3 * HOUR_US, 0)})
+    # By the wall clock it would be one o'clock, and something happened at two.
+    booted = node("a", "here/1", clock_ahead_us=HOUR_US - 5, reported_us=HOUR_US)
+    found = revised_clocks(before, [booted], least_us=2 * HOUR_US)
+    assert found == ClocksRecord(machines={"here/1": offset(2 * HOUR_US - 5, 0)})
+    assert revised_clocks(before, [booted], least_us=HOUR_US // 2) == ClocksRecord(
+        machines={"here/1": offset(HOUR_US - 5, 0)}
+    )
+    # A new cluster that goes on from a savepoint of another one has a clock of its own.
+    assert revised_clocks(NOBODY, [booted], least_us=2 * HOUR_US).machines["here/1"] == (
+        offset(HOUR_US - 5, 0)
+    )
+
+
 def test_machine_without_hosts_for_a_while_keeps_its_clock() -> None:
     nodes = [node("a", "one", clock_ahead_us=5), node("b", "two", {"one": offset(-100, 30)})]
     known = revised_clocks(NOBODY, nodes)
