@@ -135,6 +135,8 @@ class OutputLog:
         self.is_read = True
         self.readers: Set[str] = frozenset()
         self._kept_whole = False
+        self._unheard: set[str] = set()
+        """Subscribers that a checkpoint names, and that have said nothing since."""
         self._passed: Position | None = None
         """Standbys may keep nothing from before there."""
         self._checked: tuple[Chunk, ...] = ()
@@ -216,6 +218,7 @@ class OutputLog:
         acknowledged = known.acknowledged if known is not None and behind else start
         if keeps:
             acknowledged = min(acknowledged, self.base, key=_watermark_ms)
+        self._unheard.discard(node)
         demanded = (acknowledged if keeps else start) if demands else None
         if known is not None and known.demanded is not None and demands:
             demanded = min(known.demanded, start, key=_watermark_ms)
@@ -296,6 +299,7 @@ class OutputLog:
 
     def grant(self, node: str, ack: Ack, now_us: int) -> None:
         """Note a subscriber's demand and credit."""
+        self._unheard.discard(node)
         subscriber = self.subscribers[node]
         demanded, before = ack.demanded, subscriber.demanded
         if demanded is not None and before is not None and demanded.is_before(before):
@@ -475,8 +479,9 @@ class OutputLog:
         return all(s.is_reached for s in self.subscribers.values() if s.demanded is not None)
 
     def keep_whole(self) -> None:
-        """Drop nothing until every reader has subscribed: some go back as far as the log begins."""
-        self._kept_whole = True
+        """Drop nothing until every reader has subscribed, also those that a checkpoint names: some
+        go back as far as the log begins, and some have more than it knows of."""
+        self._kept_whole, self._unheard = True, set(self.subscribers)
 
     @property
     def _is_kept_whole(self) -> bool:
@@ -486,7 +491,7 @@ class OutputLog:
     @property
     def awaits_readers(self) -> bool:
         """Whether some reader has yet to subscribe."""
-        return not self.readers <= self.subscribers.keys()
+        return not self.readers <= self.subscribers.keys() - self._unheard
 
     @property
     def acknowledged_by_all(self) -> Position | None:

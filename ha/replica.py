@@ -207,6 +207,14 @@ class Replica:
         return max(self.primary_ms, *heard_ms, NO_WATERMARK)
 
     @property
+    def readers_ms(self) -> int | None:
+        """Up to where the reader that is furthest has the output; None: one has yet to say it."""
+        if self.log.awaits_readers:
+            return None
+        had = [each.furthest for each in self.log.subscribers.values() if each.furthest is not None]
+        return max(self.known_ms, *(each.watermark_ms for each in had), NO_WATERMARK)
+
+    @property
     def is_behind(self) -> bool:
         """Whether a consumer or replica is known to have output that it has yet to produce."""
         return self.log.end.watermark_ms < self.known_ms

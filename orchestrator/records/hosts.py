@@ -192,6 +192,9 @@ class ReplicaStatus(Record, frozen=True, kw_only=True):
     """The last checkpoint that it has put into the folder of checkpoints; None: none."""
     restoring: bool = False
     """Whether it reads a checkpoint from there."""
+    readers_ms: int | None = None
+    """Up to where the reader that is furthest has its output, if its fragment has gone on from a
+    checkpoint and it is the primary; None: one has yet to say it."""
     unusable: str | None = None
     """The checkpoint that it was to go on from, and cannot; `failure` says why."""
     lost_input: dict[str, LostInput] = {}
@@ -208,8 +211,8 @@ class HoldingStatus(Record, frozen=True, kw_only=True):
     change
         Number of the change.
     until_ms
-        Event time beyond which it evaluates nothing until the cut is agreed; None: it has no state
-        and evaluates nothing at all.
+        Event time beyond which it evaluates nothing until the cut is agreed; None: it evaluates
+        nothing at all, since it has no state, or does not know what others have of its output.
     """
 
     change: int

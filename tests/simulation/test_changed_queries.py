@@ -383,3 +383,37 @@ def test_everything_dies_around_a_change(tmp_path: Path, after_s: float) -> None
         seen = Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)
         assert sequence_faults(seen) == SequenceFaults(lost=0, repeated=0)
         assert answer(seen) == expected
+
+
+@pytest.mark.parametrize("seed", mostly_long(range(3)))
+def test_all_nodes_die_before_the_cut_while_a_site_cannot_say_what_it_has(
+    tmp_path: Path, seed: int
+) -> None:
+    """Its last report is seconds old. The cut waits until it has said what it has received."""
+    recording = Input.random(seed=700 + seed, seconds=16)
+    scenario = begin(tmp_path, recording, seed, Kind.REPLAY, 5.0)
+    former = running(scenario)
+    statements = former.statements.replace("value >= 20", "value >= 50")
+    change = Change(scenario, msgspec.structs.replace(former, statements=statements))
+    assert change.propose().refusal is None
+    site = scenario.world.hosts["exit"]
+    scenario.world.part_from_store(site)
+    scenario.run_for(4.0)
+    change.consent()
+    while fragment(scenario, "strong").changing is None:
+        scenario.run_for(0.02)
+    for node in NODES:
+        scenario.world.kill(node)
+    scenario.run_for(0.1)
+    for node in NODES:
+        scenario.world.restart(node)
+    assert not change.carried_out().changed
+    scenario.run_for(2.5)
+    scenario.world.reach_store(site)
+    scenario.run_for(25.0)
+    at_ms = cut_ms(scenario)
+    kept = scenario.deliveries["pairs"]
+    seen = Delivered.from_deliveries(kept, kept[0].chunk.rows.schema)
+    assert sequence_faults(seen) == SequenceFaults(lost=0, repeated=0)
+    pairs = recording.expected()["pairs"]
+    assert answer(seen) == [row for row in pairs if row[0] <= at_ms or row[2] >= 2 * 50]

@@ -40,18 +40,6 @@ from orchestrator.records import (
 from orchestrator.store.protocol import QUERIES, RUNNING_QUERIES
 from streams.vectors.chunk import NO_WATERMARK
 
-REPORTS_MS = 2000
-"""Event time by which a site may have more results than its last report says.
-
-No message proves it. It is assumed of what a fragment had sent when its last replica died that less
-event time than this lay in the queues of fragments between it and the site, and in what the site
-received after its report. A site reports every second or two, and the cut is agreed only once a
-replica has been started, has read its checkpoint and has promised. So the report is mostly newer
-than the last such result, and then the site itself vouches for all of them. If the assumption does
-not hold, some results after the cut are those of the former statement, and the new ones under their
-numbers are dropped as repeated.
-"""
-
 CHANGED, STATEMENT_CHANGED = "changed", "statement changed"
 """Kinds of the events that a query is another one now, and that a statement's cut is agreed."""
 
@@ -211,35 +199,48 @@ def _greatest(pending: PendingDecision, changing: list[FragmentRecord]) -> int |
             )
             return None
         found += [each for each in promises if each is not None]
-    delivered_ms = _delivered(pending, changing)
-    return None if delivered_ms is None else max([*found, delivered_ms], default=None)
+    had_ms = _had_before(pending, changing)
+    return None if had_ms is None else max([*found, had_ms], default=None)
 
 
-def _delivered(pending: PendingDecision, changing: list[FragmentRecord]) -> int | None:
-    """Up to where results have been delivered to which fragments that go on from checkpoints lead.
+def _had_before(pending: PendingDecision, changing: list[FragmentRecord]) -> int | None:
+    """Up to where others may have what fragments that have gone on from checkpoints led to before.
 
-    What they had sent before lies beyond where they are now. None: a site has yet to say it.
+    Their own readers are part of their promises. A reader that has gone on from a checkpoint, too,
+    knows no more what it had of them; what it made of that, its readers have. None: one of these
+    has yet to say up to where.
     """
-    restored = {r.fragment for r in changing if r.restored is not None}
-    if not restored:
-        return NO_WATERMARK
-    view, found = pending.view, [NO_WATERMARK]
-    for name, query in view.query_records.items():
-        if restored.isdisjoint(each.name for each in view.dataflow.upstream(name)):
+    flow, found = pending.view.dataflow.fragments, [NO_WATERMARK]
+    restored = {each.fragment for each in changing if each.restored is not None}
+    for fragment in flow.values():
+        record = pending.fragments.get(fragment.key)
+        if record is None or record.restored is None or restored.isdisjoint(fragment.inputs):
             continue
-        for stream, site in query.outputs.items():
-            node = view.nodes.get(site)
-            status = None if node is None else node.record.sinks.get(stream)
-            if status is None:
-                pending.problems.append(
-                    f"{', '.join(sorted(restored))}: the statement changes once site {site} says "
-                    "up to where it has the results"
-                )
-                return None
-            # What it has received and not kept for good yet, it will keep.
-            had_ms = [ms for ms in (status.kept_ms, status.watermark_ms) if ms is not None]
-            found += [ms + REPORTS_MS for ms in had_ms]
+        restored.add(fragment.name)
+        if (had_ms := _readers_ms(pending, record)) is None:
+            pending.problems.append(
+                f"{changing[0].key}: its statement changes once all readers of {record.key} have "
+                "said up to where they have its output"
+            )
+            return None
+        found.append(had_ms)
     return max(found)
+
+
+def _readers_ms(pending: PendingDecision, record: FragmentRecord) -> int | None:
+    """Up to where readers have the output of a fragment that has gone on from a checkpoint."""
+    view = pending.view
+    if record.stopped is None:
+        status = view.status(record.primary, record.fragment)
+        return None if status is None else status.readers_ms
+    # Nobody asks its readers. Their reports do not change any more.
+    site = view.queries[record.query].record.outputs.get(record.fragment)
+    node = None if site is None else view.nodes.get(site)
+    sink = None if node is None else node.record.sinks.get(record.fragment)
+    if site is None or sink is None:
+        return NO_WATERMARK if site is None else None
+    had_ms = [ms for ms in (sink.kept_ms, sink.watermark_ms) if ms is not None]
+    return max(had_ms, default=NO_WATERMARK)
 
 
 def _promises(pending: PendingDecision, record: FragmentRecord) -> Iterator[int | None]:

@@ -529,6 +529,7 @@ class HostCore:
                 checkpoint_bytes=hosted.replica.sender.state_bytes,
                 stored=hosted.stored,
                 restoring=hosted.restoring_us is not None,
+                readers_ms=hosted.readers_ms,
                 unusable=hosted.unusable,
                 lost_input=dict(hosted.lost_input),
                 holding=None if hosted.holding is None else hosted.holding.status,

@@ -157,6 +157,12 @@ class HostedReplica:
         return None if has_none else self.replica.engine.state_bytes()
 
     @property
+    def readers_ms(self) -> int | None:
+        """As `ReplicaStatus` has it."""
+        is_restored = self.assignment.restored and self.replica.role is ReplicaRole.PRIMARY
+        return self.replica.readers_ms if is_restored else None
+
+    @property
     def peer_replica(self) -> str | None:
         """Node of the other replica: as assigned, or the primary that the store has named since."""
         epoch, primary = self.overruled or (0, "")

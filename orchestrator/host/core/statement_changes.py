@@ -13,7 +13,7 @@ replicas of a fragment go on alike. The leader agrees on it with them:
 
 A replica without a state evaluates nothing until the cut is known: the state that it gets meanwhile
 may be of any time before. A primary that goes on from a checkpoint first hears from all readers
-what they have: the cut must not lie before that.
+what they have: the cut must not lie before that. What the checkpoint says of them is older.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foundation.timestamps import timestamp_text
-from ha.replica import Replica
 from ha.roles import ReplicaRole
 from orchestrator.host.core.events import Outbox
 from orchestrator.host.core.hosted_replica import Holding, HostedReplica
@@ -94,20 +93,19 @@ class StatementChanges:
         for hosted in self.replica_manager.replicas.values():
             if (holding := hosted.holding) is None:
                 continue
-            replica = hosted.replica
-            has_state = replica.role is not ReplicaRole.WARMING
+            replica, had_ms = hosted.replica, _had_ms(hosted)
             if holding.status is None:
-                if now_us - holding.since_us >= MEASURES_US or not has_state:
-                    self._promise(hosted, now_us)
-            elif holding.status.until_ms is None and has_state and _knows_readers(replica):
+                if now_us - holding.since_us >= MEASURES_US or had_ms is None:
+                    self._promise(hosted, had_ms, now_us)
+            elif holding.status.until_ms is None and had_ms is not None:
                 # The state has come meanwhile. It may be older than what others have of the output.
-                self._hold(hosted, max(replica.engine.evaluated_ms, replica.known_ms))
+                self._hold(hosted, max(replica.engine.evaluated_ms, had_ms))
 
-    def _promise(self, hosted: HostedReplica, now_us: int) -> None:
+    def _promise(self, hosted: HostedReplica, had_ms: int | None, now_us: int) -> None:
         """Hold from a while ahead on."""
         holding, replica = hosted.holding, hosted.replica
         assert holding is not None
-        if replica.role is ReplicaRole.WARMING:
+        if had_ms is None:
             replica.hold(NO_WATERMARK)
             holding.status = HoldingStatus(change=holding.change, until_ms=None)
             return
@@ -117,7 +115,7 @@ class StatementChanges:
         ahead_ms = max(AHEAD_US // 1000, passed_ms * AHEAD_US // took_us)
         until_ms = now_ms if now_ms == NO_WATERMARK else min(now_ms + ahead_ms, FOREVER_MS - 1)
         before = [each.until_ms for each in former if each.until_ms is not None]
-        self._hold(hosted, max([until_ms, replica.known_ms, *before]))
+        self._hold(hosted, max([until_ms, had_ms, *before]))
 
     def _hold(self, hosted: HostedReplica, until_ms: int) -> None:
         holding = hosted.holding
@@ -126,7 +124,11 @@ class StatementChanges:
         holding.status = HoldingStatus(change=holding.change, until_ms=until_ms)
 
 
-def _knows_readers(replica: Replica) -> bool:
-    """Whether everybody who reads its output has said up to where, if it is primary."""
-    log = replica.log
-    return replica.role is not ReplicaRole.PRIMARY or log.readers <= log.subscribers.keys()
+def _had_ms(hosted: HostedReplica) -> int | None:
+    """Up to where others may have the output of a replica; None: it has no state, or goes on from a
+    checkpoint and has yet to hear that from its readers."""
+    replica = hosted.replica
+    if replica.role is ReplicaRole.WARMING:
+        return None
+    is_restored = replica.role is ReplicaRole.PRIMARY and hosted.assignment.restored
+    return replica.readers_ms if is_restored else replica.known_ms

@@ -556,6 +556,7 @@ def readiness(core: HostCore) -> tuple[object, ...]:
                 h.replica.epoch,
                 h.lags_since_us,
                 h.holding and h.holding.status,
+                h.readers_ms is None,
                 # The leader knows it from nobody else once both replicas are lost.
                 h.replica.counts_from_ms,
             )

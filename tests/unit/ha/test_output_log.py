@@ -151,6 +151,18 @@ def test_a_log_that_went_back_is_held_up_until_all_readers_have_subscribed() -> 
     assert numbers(log.chunks()) == [16, 17, 18, 19]
 
 
+def test_a_log_of_a_checkpoint_awaits_also_the_readers_that_the_checkpoint_names() -> None:
+    """They may have more of the output than it says, or go back behind that."""
+    log = log_of((10, 2), (20, 1))
+    log.readers = {ALICE}
+    log.subscribe(ALICE, log.end)
+    assert not log.awaits_readers
+    log.keep_whole()
+    assert log.awaits_readers
+    log.subscribe(ALICE, Position(next_seq=2, watermark_ms=10), number=1)
+    assert not log.awaits_readers
+
+
 def test_refuses_a_chunk_that_does_not_join_up() -> None:
     log = log_of((10, 2))
     with pytest.raises(InvariantViolation, match="sequence 5"):

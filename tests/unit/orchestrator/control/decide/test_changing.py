@@ -7,7 +7,6 @@ import pytest
 
 from foundation.timestamps import timestamp_text
 from orchestrator.control.decide.admission import admit
-from orchestrator.control.decide.changing import REPORTS_MS
 from orchestrator.control.observe.view import ClusterView
 from orchestrator.errors import InvalidInput
 from orchestrator.records import (
@@ -234,29 +233,36 @@ def test_a_savepoint_that_is_being_copied_has_the_former_statements_that_its_sta
     assert not any(each.former for each in fragments(cluster.view()).values())
 
 
-def test_the_cut_lies_after_what_a_site_had_of_a_fragment_that_went_back(
+def go_on_from_checkpoints(cluster: ObedientCluster, *names: str) -> None:
+    for name in names:
+        found = cluster.view().fragments[f"proximity.{name}"]
+        restored = Restoration(epoch=found.record.epoch, checkpoint="1-1000-n1.checkpoint")
+        record = msgspec.structs.replace(found.record, restored=restored)
+        cluster.store.update(FRAGMENTS.key(record.key), record, found.version)
+
+
+def test_the_cut_lies_after_what_readers_had_of_fragments_that_went_back(
     cluster: ObedientCluster,
 ) -> None:
-    """The fragment goes on from a checkpoint, and promises from there on. The site has received
-    more of its former life, and keeps that for good later."""
+    """Two go on from checkpoints. The one that changes promises from there on, and its reader knows
+    no more what it had of it: what that one has sent on counts."""
     reach(cluster, dict.fromkeys(EXECUTORS, 1000))
-    site = cluster.hosts["control-centre"]
-    had = msgspec.structs.replace(
-        site.record.sinks["alerts"], kept_ms=2000, watermark_ms=9000, completed_timestamps=1
-    )
-    site.tell(sinks={"alerts": had})
-    found = cluster.view().fragments["proximity.north_tracks"]
-    restored = Restoration(epoch=found.record.epoch, checkpoint="1-1000-n1.checkpoint")
-    cluster.store.update(
-        FRAGMENTS.key("proximity.north_tracks"),
-        msgspec.structs.replace(found.record, restored=restored),
-        found.version,
-    )
+    go_on_from_checkpoints(cluster, "north_tracks", "alerts")
     proposed(cluster, rewritten(running(cluster), KEPT))
     cluster.consent()
     cluster.settle()
-    changed = [each for each in fragments(cluster.view()).values() if each.former]
-    assert {each.former[-1].until_ms for each in changed} == {9000 + REPORTS_MS}
+    assert all(each.former[-1].until_ms is None for each in changed(cluster))
+    assert "once all readers of proximity.alerts have said" in str(cluster.coordination.problems)
+    record = fragments(cluster.view())["proximity.alerts"]
+    host = cluster.hosts[record.primary.node]
+    replica = msgspec.structs.replace(host.record.replicas["alerts"], readers_ms=9000)
+    host.tell(replicas={**host.record.replicas, "alerts": replica})
+    cluster.settle()
+    assert {each.former[-1].until_ms for each in changed(cluster)} == {9000}
+
+
+def changed(cluster: ObedientCluster) -> list[FragmentRecord]:
+    return [each for each in fragments(cluster.view()).values() if each.former]
 
 
 def test_no_cut_is_agreed_while_a_replica_has_promised_nothing(cluster: ObedientCluster) -> None:
