@@ -402,7 +402,9 @@ def restore(
         on_progress("savepoint", f"{done:,} of {index.bytes:,} bytes are in {folder.folder}")
     if archive is not None:
         _bring_journals(savepoint, archive, anew)
-    slipped_ms = max(now_us - index.at_us, 0) / 1000
+    # The clock goes back behind nothing that happened there.
+    now_us = max(now_us, index.at_us)
+    slipped_ms = (now_us - index.at_us) / 1000
     specs = {each.name: each for each in index.streams}
     for each in index.running_streams:
         if each.name not in anew and each.name in specs:

@@ -53,7 +53,14 @@ def await_end(scenario: Scenario, name: str = NAME, most_s: float = 100.0) -> Sa
     return record_of(scenario, name)
 
 
-def elsewhere(folder: Path, recording: Input, kind: Kind, former: Scenario, seed: int) -> Scenario:
+def elsewhere(
+    folder: Path,
+    recording: Input,
+    kind: Kind,
+    former: Scenario,
+    seed: int,
+    apart_s: float = APART_S,
+) -> Scenario:
     """Another cluster, of fewer nodes with other names, that goes on from the savepoint."""
     former.stop()
     former.run_for(3.0)
@@ -75,7 +82,7 @@ def elsewhere(folder: Path, recording: Input, kind: Kind, former: Scenario, seed
         streams=streams,
         check_invariants=True,
         settle_s=SETTLE_S,
-        start_us=former.world.now_us + round(APART_S * 1e6),
+        start_us=former.world.now_us + round(apart_s * 1e6),
     )
     folders = scenario.world.checkpoints.folders
     now_us = scenario.world.now_us
@@ -120,6 +127,20 @@ def test_another_cluster_goes_on_exactly(tmp_path: Path, seed: int, kind: Kind) 
     other.run_for(70.0)
     assert_goes_on(other, recording, savepoint)
     assert kinds(other).count("restored") >= len(FRAGMENTS)
+
+
+@pytest.mark.parametrize("kind", mostly_long([Kind.JOURNAL, Kind.REPLAY]))
+def test_another_cluster_goes_on_although_its_clock_is_an_hour_behind(
+    tmp_path: Path, kind: Kind
+) -> None:
+    recording = Input.random(seed=160, seconds=SECONDS)
+    scenario = begin(tmp_path, recording, 0, kind)
+    ask(scenario)
+    assert await_end(scenario).state is SavepointState.KEPT
+    savepoint = kept(scenario)
+    other = elsewhere(tmp_path, recording, kind, scenario, 0, apart_s=-3600.0)
+    other.run_for(50.0)
+    assert_goes_on(other, recording, savepoint)
 
 
 def test_checkpoints_are_written_at_once_for_it(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ other are thereby compared through hosts that do.
 Processes of one machine share its monotonic clock: among them there is nothing to estimate and no
 uncertainty, whatever their wall clock was when they started. A machine that is booted again is
 another machine. If all hosts of the reference are gone, the machine whose offset was known best
-becomes the reference, and the cluster's clock goes on. If all machines were booted again, it begins
-anew by a wall clock, but goes back behind nothing that is known to have happened: a machine that
-had no power may have a clock that is hours behind, and replays would wait for as long.
+becomes the reference, and the cluster's clock goes on. If all machines were booted again, or the
+cluster goes on from another one's savepoint, it begins anew by a wall clock, but goes back behind
+nothing that is known to have happened: a machine that had no power may have a clock that is hours
+behind, and streams would stand still for as long.
 
 An offset stays in use as long as it agrees with what is measured now, so that the store is hardly
 written to.
@@ -64,9 +65,8 @@ def revised_clocks(
         ahead_us = machines[reference].ahead_us
     else:
         first = min(hosts, key=lambda node: node.node)
-        reference, ahead_us = first.machine, first.clock_ahead_us
-        if known.machines:
-            ahead_us += max(least_us - first.reported_us, 0)
+        reference = first.machine
+        ahead_us = first.clock_ahead_us + max(least_us - first.reported_us, 0)
     lost_us = machines[reference].uncertainty_us if candidates else 0
     if lost_us:
         # Offsets were measured from the former reference.
