@@ -28,6 +28,7 @@ from ha.roles import ReplicaRole
 from orchestrator.control.decide.checkpoints import stored_of
 from orchestrator.control.decide.decision import PendingDecision
 from orchestrator.control.decide.undelivered import undelivered
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.records import (
     BeginFrom,
     FormerStatement,
@@ -207,39 +208,46 @@ def _had_before(pending: PendingDecision, changing: list[FragmentRecord]) -> int
     """Up to where others may have what fragments that have gone on from checkpoints led to before.
 
     Their own readers are part of their promises. A reader that has gone on from a checkpoint, too,
-    knows no more what it had of them; what it made of that, its readers have. None: one of these
-    has yet to say up to where.
+    knows no more what it had of them; what it made of that, its readers have. A site that was away
+    for long is nobody's reader until it is back, and says itself what it has. None: somebody has
+    yet to say up to where.
     """
-    flow, found = pending.view.dataflow.fragments, [NO_WATERMARK]
+    view, found = pending.view, [NO_WATERMARK]
     restored = {each.fragment for each in changing if each.restored is not None}
-    for fragment in flow.values():
+    for fragment in view.dataflow.fragments.values():
         record = pending.fragments.get(fragment.key)
-        if record is None or record.restored is None or restored.isdisjoint(fragment.inputs):
+        if record is None or record.restored is None:
             continue
-        restored.add(fragment.name)
-        if (had_ms := _readers_ms(pending, record)) is None:
-            pending.problems.append(
-                f"{changing[0].key}: its statement changes once all readers of {record.key} have "
-                "said up to where they have its output"
-            )
-            return None
-        found.append(had_ms)
+        if is_reader := not restored.isdisjoint(fragment.inputs):
+            restored.add(fragment.name)
+        if fragment.name not in restored:
+            continue
+        had_ms = [_taken_out_ms(view, record)]
+        if is_reader and record.stopped is None:
+            status = view.status(record.primary, record.fragment)
+            had_ms.append(None if status is None else status.readers_ms)
+        for each in had_ms:
+            if each is None:
+                pending.problems.append(
+                    f"{changing[0].key}: its statement changes once all readers of {record.key} "
+                    "have said up to where they have its output"
+                )
+                return None
+            found.append(each)
     return max(found)
 
 
-def _readers_ms(pending: PendingDecision, record: FragmentRecord) -> int | None:
-    """Up to where readers have the output of a fragment that has gone on from a checkpoint."""
-    view = pending.view
-    if record.stopped is None:
-        status = view.status(record.primary, record.fragment)
-        return None if status is None else status.readers_ms
-    # Nobody asks its readers. Their reports do not change any more.
-    site = view.queries[record.query].record.outputs.get(record.fragment)
-    node = None if site is None else view.nodes.get(site)
-    sink = None if node is None else node.record.sinks.get(record.fragment)
-    if site is None or sink is None:
-        return NO_WATERMARK if site is None else None
-    had_ms = [ms for ms in (sink.kept_ms, sink.watermark_ms) if ms is not None]
+def _taken_out_ms(view: ClusterView, record: FragmentRecord) -> int | None:
+    """Up to where the site has the output of a fragment, if one takes it out."""
+    query = view.queries.get(record.query)
+    site = None if query is None else query.record.outputs.get(record.fragment)
+    if site is None:
+        return NO_WATERMARK
+    node = view.nodes.get(site)
+    if node is None or (status := node.record.sinks.get(record.fragment)) is None:
+        return None
+    # What it has received and not kept for good yet, it will keep.
+    had_ms = [ms for ms in (status.kept_ms, status.watermark_ms) if ms is not None]
     return max(had_ms, default=NO_WATERMARK)
 
 
