@@ -19,6 +19,7 @@ from orchestrator.control.observe.view import read_view
 from orchestrator.embedded.java import Java
 from orchestrator.records.versions import WIRE_VERSION
 from orchestrator.spark.hosts.kubernetes import APPLICATION_LABEL
+from tests.platform.api import is_ready
 from tests.platform.client import PATIENCE_S
 from tests.platform.flights import Flights, Turn, check_turns, failovers
 from tests.platform.kinds import Object, name_of
@@ -64,14 +65,22 @@ def executors_of(application: str) -> dict[str, str]:
 
 @contextmanager
 def never_two_away(release: Release, wanted: Callable[[str], int]) -> Generator[None]:
-    """Fail if two applications have fewer executors at once than is wanted of each."""
-    ending, found = threading.Event(), list[dict[str, int]]()
+    """Fail if two applications have fewer executors at once than is wanted of each. An executor is
+    there from when it is ready for the first time until it ends: on a busy machine, and while the
+    store is away, hosts work that do not respond to a probe in time."""
+    ending, found = threading.Event(), list[dict[str, set[str]]]()
+    served: set[str] = set()
+
+    def there(application: str) -> set[str]:
+        pods = release.rig.pods(**executors_of(application))
+        served.update(name_of(pod) for pod in pods if is_ready(pod))
+        return served & {name_of(pod) for pod in pods if pod["status"]["phase"] == "Running"}
 
     def looks() -> None:
         while not ending.wait(LOOK_S):
-            ready = {name: len(release.rig.ready(**executors_of(name))) for name in applications}
-            if all(ready[name] < wanted(name) for name in applications):
-                found.append(ready)
+            now = {name: there(name) for name in applications}
+            if all(len(now[name]) < wanted(name) for name in applications):
+                found.append(now)
 
     applications = [*release.applications]
     thread = threading.Thread(target=looks, daemon=True)
