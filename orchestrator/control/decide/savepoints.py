@@ -94,7 +94,7 @@ def _take(pending: PendingDecision, found: Versioned[SavepointRecord]) -> None:
         and key not in resumption.unreadable
         and _writes(pending, key)
     ]
-    if awaited and pending.now_us - record.asked_us < patience_us(spec):
+    if awaited and _waited_us(pending, record) < patience_us(spec):
         return
     left_out = {
         key: resumption.reasons.get(key, "there is no checkpoint of it")
@@ -153,7 +153,7 @@ def _note_journals(pending: PendingDecision, found: Versioned[SavepointRecord]) 
                 _fail(pending, found, why)
                 return
             journals[stream] = copy
-        elif spec is None or pending.now_us - record.asked_us > 2 * patience_us(spec):
+        elif spec is None or _waited_us(pending, record) > 2 * patience_us(spec):
             _fail(pending, found, f"site {site} does not copy the journal of stream {stream}")
             return
     if journals != record.journals:
@@ -216,6 +216,12 @@ def _writes(pending: PendingDecision, key: str) -> bool:
 def patience_us(spec: StateSpec) -> float:
     """For how long newer checkpoints are awaited."""
     return max(PATIENCE_US, 2 * spec.every_ms * 1000)
+
+
+def _waited_us(pending: PendingDecision, record: SavepointRecord) -> int:
+    """For how long what a savepoint consists of has been awaited."""
+    since_us = pending.view.saving_since_us.get(record.name, record.asked_us)
+    return pending.now_us - since_us
 
 
 def _fail(pending: PendingDecision, found: Versioned[SavepointRecord], why: str) -> None:

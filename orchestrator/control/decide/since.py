@@ -8,7 +8,7 @@ from ha.roles import ReplicaRole
 from orchestrator.control.decide.beginning import begins, missing
 from orchestrator.control.observe.measured_load import overloaded
 from orchestrator.control.observe.view import ClusterView, ColdSecondary, UnlistedReplica
-from orchestrator.records import FragmentRecord
+from orchestrator.records import FragmentRecord, SavepointState
 
 
 def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> ClusterView:
@@ -62,6 +62,7 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
         cold=cold,
         unlisted=unlisted,
         unprotected_since_us=unprotected,
+        saving_since_us=_saving_since_us(view, before, now_us),
         overloaded=overloaded(
             view.hosts,
             view.service_records,
@@ -69,6 +70,16 @@ def with_times(view: ClusterView, before: ClusterView | None, now_us: int) -> Cl
             emulated=view.settings.emulate_costs,
         ),
     )
+
+
+def _saving_since_us(view: ClusterView, before: ClusterView | None, now_us: int) -> dict[str, int]:
+    """Since when savepoints are awaited: nothing is written for them while everything is dead."""
+    known = dict[str, int]() if before is None else before.saving_since_us
+    return {
+        name: known.get(name, now_us)
+        for name, found in view.savepoints.items()
+        if found.record.state in (SavepointState.WANTED, SavepointState.COPYING)
+    }
 
 
 def _stands_still(view: ClusterView, before: ClusterView | None) -> bool:

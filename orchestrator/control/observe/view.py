@@ -178,6 +178,8 @@ class ClusterView:
         and has it.
     unprotected_since_us
         Fragment without a warm secondary → when its replica was lost, as far as that is known.
+    saving_since_us
+        Savepoint that is being made → since when this coordinator has known of it.
     overloaded
         Nodes and machines that have been busier lately than they may be (`measured_load`).
     incomplete
@@ -230,6 +232,7 @@ class ClusterView:
     cold: Mapping[str, ColdSecondary] = field(default_factory=_nothing)
     unlisted: Mapping[str, UnlistedReplica] = field(default_factory=_nothing)
     unprotected_since_us: Mapping[str, int] = field(default_factory=_nothing)
+    saving_since_us: Mapping[str, int] = field(default_factory=_nothing)
     overloaded: frozenset[str] = frozenset()
     incomplete: Incomplete | None = None
     stands_still: bool = False

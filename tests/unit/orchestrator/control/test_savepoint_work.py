@@ -11,9 +11,13 @@ from orchestrator.checkpoints.checkpoint_file import CheckpointRefused
 from orchestrator.checkpoints.savepoint import KeptFiles, Savepoint, savepoints_of
 from orchestrator.checkpoints.savepoint_index import INDEX
 from orchestrator.control.checkpoint_sweep import UNLISTED_S, CheckpointSweep
+from orchestrator.control.decide.decision import DecisionSettings
 from orchestrator.control.decide.savepoints import FAILED
+from orchestrator.control.decide.since import with_times
+from orchestrator.control.decide.writes import decide
+from orchestrator.control.observe.view import ClusterView
 from orchestrator.control.savepoint_work import DELETED, FORGOTTEN_US, KEPT, SavepointWork
-from orchestrator.records import FormerStatement, SavepointState
+from orchestrator.records import FormerStatement, SavepointRecord, SavepointState
 from orchestrator.store.protocol import CHECKPOINTS, FRAGMENTS, QUERIES, SAVEPOINTS
 from tests.saved_cluster import AT_US, SavedCluster
 
@@ -165,3 +169,24 @@ def test_a_savepoint_without_index_is_none(saved: SavedCluster) -> None:
     saved.work.step()
     with pytest.raises(CheckpointRefused, match=r"index\.json is not in"):
         Savepoint(KeptFiles(savepoints_of(saved.folder).folder, "before"))
+
+
+def test_a_leader_that_comes_after_an_hour_awaits_what_sites_have_to_copy(
+    saved: SavedCluster,
+) -> None:
+    """Everything was dead meanwhile."""
+    record = structs.replace(saved.begin(), journals={"north": None})
+    saved.store.update(SAVEPOINTS.key("before"), record, 0)
+    settings = DecisionSettings()
+
+    def fails(view: ClusterView, now_us: int) -> bool:
+        written = [each.record for each in decide(view, now_us, settings).writes]
+        found = [each for each in written if isinstance(each, SavepointRecord)]
+        return any(each.state is SavepointState.FAILED for each in found)
+
+    now_us = record.asked_us + 3_600_000_000
+    first = with_times(saved.view, None, now_us)
+    assert not fails(first, now_us)
+    for minutes, failed in ((1, False), (3, True)):
+        at_us = now_us + minutes * 60_000_000
+        assert fails(with_times(saved.view, first, at_us), at_us) == failed
