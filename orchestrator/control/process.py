@@ -77,9 +77,9 @@ LONGEST_REST_S = 1.0
 READ_WHOLE_US = 5_000_000
 """Everything is read at least this often, whatever the watches have told."""
 
-LEAP_US = 5_000_000
-"""By which the cluster's clock leaps, as a coordinator sees it: reports come less late than that.
-"""
+LEAP_US = 60_000_000
+"""By which the cluster's clock leaps, as a coordinator sees it: reports of hosts, by which one on
+another machine goes, come less late than that, also to one that was stopped."""
 
 LONGEST_RETRY_S = 5.0
 """Steps in a row that meet a bug are this far apart at most."""
