@@ -143,6 +143,7 @@ class Relocations:
         self._steadiness = steadiness
         self._rates = rates
         self._network = problem.network
+        self._whole = {each.request.graph.name for each in problem.queries}
         self._fixed = {key.rpartition(".")[2] for key in problem.unprotected}
         self._only = only
 
@@ -165,7 +166,7 @@ class Relocations:
         self.planning = trial
         self.made += made
         self.undoes += undoes
-        touched = sharing(trial, query)
+        touched = [each for each in sharing(trial, query) if each in self._whole]
         return running_queries(trial, self._rates, self._network, touched, self._fixed, self._only)
 
 

@@ -22,7 +22,7 @@ from orchestrator.records import (
     ReplicaLoad,
     SourceStatus,
 )
-from orchestrator.store.protocol import CORDONS, MOVES, encode
+from orchestrator.store.protocol import CORDONS, FRAGMENTS, MOVES, encode
 from placement.rebalancing.moves import RebalanceSettings
 from tests.obedient_cluster import ObedientCluster, aircraft, query_manifest
 
@@ -317,3 +317,19 @@ def test_what_may_not_move_stays_after_other_changes_too(cluster: ObedientCluste
     cluster.store.create(MOVES.key("under-way"), moves)
     plan = rebalance(cluster.view(), [], margins=EAGER)
     assert ALERTS not in {m.fragment for m in plan.moves}
+
+
+def test_a_query_without_a_secondary_that_shares_a_stream_keeps_no_other_from_moving(
+    cluster: ObedientCluster,
+) -> None:
+    statement = "REGISTER QUERY highest RSTREAM(SELECT id, x FROM north [NOW] WHERE x > 9);"
+    other = query_manifest("peaks", statement, outputs={"highest": "control-centre"})
+    cluster.apply(msgspec.structs.replace(aircraft(), queries=(other,)))
+    cluster.settle()
+    carried_out(cluster, MoveStep(fragment=ALERTS, role="primary", node="zurich"))
+    found = cluster.view().fragments["peaks.highest"]
+    alone = msgspec.structs.replace(found.record, secondary=None)
+    cluster.store.update(FRAGMENTS.key("peaks.highest"), alone, found.version)
+    moved = {move.fragment for move in rebalance(cluster.view(), [], margins=EAGER).moves}
+    assert ALERTS in moved
+    assert "peaks.highest" not in moved
