@@ -110,8 +110,8 @@ def _departed(record: FragmentRecord, view: ClusterView, savepoint: str) -> Edge
         stream=record.fragment,
         option=None,
         value=None,
-        problem=f"has results of other statements than savepoint {savepoint}, after which query "
-        f"{record.query} {how}: what follows would have their numbers, and be taken for repeated",
+        problem=f"has results to which savepoint {savepoint} does not lead, since {how} after it: "
+        "what follows would have their numbers, and be taken for repeated",
         remedy="Begin anew, with --from now, or have the output go elsewhere.",
     )
 

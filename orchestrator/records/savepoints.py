@@ -107,8 +107,8 @@ class SavepointRecord(Record, frozen=True, kw_only=True):
     emptied
         Whether the files of one that failed are removed.
     departed
-        Query whose statements have become others since → how: results that its sinks have since
-        then are not those that its states here lead to, under the same numbers.
+        Query of which other results have come since than its states here lead to, under the same
+        numbers → how that came, a clause.
     """
 
     name: Name

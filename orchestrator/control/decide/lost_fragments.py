@@ -21,6 +21,7 @@ from orchestrator.control.decide.placing import (
     retimed,
 )
 from orchestrator.control.decide.resuming import Resumption
+from orchestrator.control.decide.savepoints import note_departures
 from orchestrator.control.decide.undelivered import undelivered
 from orchestrator.control.observe.dataflow import InvalidQuery
 from orchestrator.control.observe.view import ClusterView
@@ -332,6 +333,8 @@ def _start_over(
         detail += f": {consented.why}"
     elif (why := pending.not_resumed.get(record.key)) is not None:
         detail += f"; it goes on from no checkpoint: {why}"
+    if pending.planning.flow.fragments[record.fragment].is_endless:
+        note_departures(pending, {record.query: f"{record.key} began from nothing"})
     if pending.planning.flow.fragments[record.fragment].is_loop:
         detail += "; it is a loop, whose relations are empty until tuples fill them again"
     pending.change_fragment(

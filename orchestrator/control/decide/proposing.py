@@ -334,15 +334,15 @@ def _take(pending: PendingDecision, name: str, found: Versioned[ProposalRecord])
 def _departures(proposal: ProposalRecord) -> dict[str, str]:
     """Query whose statements become others → how."""
     found = {
-        each.query.name: "was changed in place"
+        each.query.name: f"query {each.query.name} was changed in place"
         for each in proposal.alterations
         if each.former or each.restarted
     }
     begun = {each.name: each.savepoint for each in proposal.running if each.savepoint}
     for placed in proposal.placements:
         if placed.query in begun and any(each.changing for each in placed.created):
-            how = f"began from savepoint {begun[placed.query]} with other statements"
-            found[placed.query] = how
+            how = f"query {placed.query} began from savepoint {begun[placed.query]}"
+            found[placed.query] = f"{how} with other statements"
     return found
 
 

@@ -174,7 +174,7 @@ def note_departures(pending: PendingDecision, how: Mapping[str, str]) -> None:
     Parameters
     ----------
     how
-        Query → how its statements become others.
+        Query → how that came, a clause.
     """
     view = pending.view
     departing = {
@@ -182,18 +182,18 @@ def note_departures(pending: PendingDecision, how: Mapping[str, str]) -> None:
         for name, why in how.items()
         for reader in (
             name,
-            *(q for q in view.queries if name in view.dataflow.upstream_queries(q)),
+            *(each for each in view.queries if name in view.dataflow.upstream_queries(each)),
         )
     }
     for name, found in view.savepoints.items():
-        record = found.record
+        key = SAVEPOINTS.key(name)
+        written = [each.record for each in pending.writes if each.key.path == key.path]
+        record = next((r for r in written[::-1] if isinstance(r, SavepointRecord)), found.record)
         held = {each.fragment.partition(".")[0] for each in record.pieces}
-        new = {
-            query: departing[query] for query in departing.keys() & held - record.departed.keys()
-        }
+        new = {each: departing[each] for each in departing.keys() & held - record.departed.keys()}
         if new and record.state is not SavepointState.DELETED:
             noted = msgspec.structs.replace(record, departed=record.departed | new)
-            pending.write(SAVEPOINTS.key(name), noted, found.version)
+            pending.write(key, noted, found.version + len(written))
 
 
 def basis_of(view: ClusterView) -> dict[str, tuple[int, int]]:

@@ -155,16 +155,16 @@ def test_a_sink_that_has_results_of_a_later_beginning(
     assert "--from now" in said
 
 
-def test_a_sink_that_has_results_of_other_statements_than_the_savepoint(
+def test_a_sink_that_has_results_to_which_the_savepoint_does_not_lead(
     cluster: ObedientCluster, manifests: Manifests, tmp_path: Path
 ) -> None:
     keep_results(tmp_path / "sites")
-    kept = SavepointRecord(name="before", asked_us=1, departed={"q": "was changed in place"})
+    kept = SavepointRecord(name="before", asked_us=1, departed={"q": "it was changed"})
     cluster.store.create(SAVEPOINTS.key("before"), kept)
     check(cluster, manifests, NEW)
     said = refused(cluster, manifests, going_on(9))
-    assert "Query q: outputs.alerts: has results of other statements than savepoint before" in said
-    assert "after which query q was changed in place" in said
+    assert "outputs.alerts: has results to which savepoint before does not lead" in said
+    assert "since it was changed after it: what follows would have their numbers" in said
     shutil.rmtree(tmp_path / "sites")
     check(cluster, manifests, going_on(9))
 

@@ -263,7 +263,7 @@ def test_a_savepoint_tells_that_its_query_was_changed_in_place_since(tmp_path: P
         assert saved.cluster.ask(wish).refusal is None
         saved.cluster.consent()
         saved.cluster.settle()
-    assert departed(saved) == {QUERY: "was changed in place"}
+    assert departed(saved) == {QUERY: "query proximity was changed in place"}
     saved.save("after")
     assert not departed(saved, "after")
 
@@ -281,5 +281,19 @@ def test_every_savepoint_tells_that_the_query_began_from_one_with_other_statemen
     saved.cluster.consent()
     saved.cluster.settle()
     assert all(each.restored for each in fragments(saved).values())
-    how = "began from savepoint before with other statements"
+    how = "query proximity began from savepoint before with other statements"
     assert departed(saved) == departed(saved, "again") == {QUERY: how}
+
+
+def test_a_savepoint_tells_that_a_state_that_lasts_for_ever_was_lost_since(tmp_path: Path) -> None:
+    saved = SavedCluster(tmp_path / "state", source=READ_AGAIN)
+    saved.save()
+    saved.save("again")
+    lost = saved.view.fragments["proximity.alerts"].record
+    delete(saved, CHECKPOINTS.key(lost.key))
+    for replica in lost.replicas:
+        saved.cluster.restart(replica.node)
+    saved.cluster.settle()
+    assert fragments(saved)[lost.key].generation > lost.generation
+    assert departed(saved) == departed(saved, "again")
+    assert departed(saved) == {QUERY: "proximity.alerts began from nothing"}
