@@ -18,8 +18,8 @@ counts; of several outputs, the one that can be waited for longest.
 
 Credit travels with acknowledgements, and over each fragment anew. Waiting therefore says something
 about overload only if it lasts longer than some of them take: deadlines shorter than `least_ms` are
-refused. Links may become slower later, until no output can be in time, and tuples are late without an
-overload. Where a tuple may wait for less than a round trip and an acknowledgement interval, only
+refused. Links may become slower later, until no output can be in time, and tuples are late without
+an overload. Where a tuple may wait for less than a round trip and an acknowledgement interval, only
 what has waited for `ACKNOWLEDGEMENTS` of them is dropped: that is more than slow links explain.
 """
 
