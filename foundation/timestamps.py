@@ -14,7 +14,7 @@ def timestamp_text(at_ms: int) -> str:
     '2021-10-07T12:00:01.500Z'
     """
     try:
-        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(at_ms))
     except OverflowError:
         return "the beginning" if at_ms < 0 else f"{at_ms} ms"
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03}Z"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from foundation.timestamps import timestamp_text
@@ -20,3 +21,8 @@ from streams.vectors.chunk import NO_WATERMARK
 )
 def test_a_timestamp_is_a_time_of_day_where_calendars_reach(at_ms: int, text: str) -> None:
     assert timestamp_text(at_ms) == text
+
+
+def test_a_timestamp_may_come_from_an_array() -> None:
+    # A host that cannot tell of what a loop has dropped would end, wherever it is started again.
+    assert timestamp_text(np.array([1_500])[0]) == "1970-01-01T00:00:01.500Z"
