@@ -46,7 +46,7 @@ SLOWEST_S = 1.0
 """What could not be sent while the cluster was away is not sent faster later, but for so much."""
 
 
-class Receiver:
+class AircraftPusher:
     """A client that sends a recording again and again, at a stream's speed.
 
     Parameters
@@ -119,13 +119,13 @@ def aircraft(folder: Path, settings: Settings) -> dict[str, float]:
     found = Restarts()
     cluster_text, rest, replays, ports = _manifests()
     with killed_cluster(folder / "aircraft", cluster_text, rest) as cluster:
-        receivers = [Receiver(name, replay, ports[name]) for name, replay in replays.items()]
+        pushers = [AircraftPusher(name, replay, ports[name]) for name, replay in replays.items()]
 
         def due_ms() -> int:
-            return min(each.newest_ms for each in receivers)
+            return min(each.newest_ms for each in pushers)
 
         def check() -> None:
-            for each in receivers:
+            for each in pushers:
                 each.check()
 
         begin_ms = due_ms()
@@ -134,7 +134,7 @@ def aircraft(folder: Path, settings: Settings) -> dict[str, float]:
         anew = kill_again(
             cluster, found, settings, due_ms, lambda: _complete_ms(cluster), check, seed=53
         )
-        acknowledged = sum(each.end() for each in receivers)
+        acknowledged = sum(each.end() for each in pushers)
         await_(lambda: _complete_ms(cluster) >= due_ms() - 1)
         # Of a recording the column with event times has another name than of a stream.
         sql = folder / "answer.sql"
@@ -143,7 +143,7 @@ def aircraft(folder: Path, settings: Settings) -> dict[str, float]:
             cluster.vivace("verify", QUERY, "--all", "--json", "--sql", str(sql), fine=(0, 1))
         )
         cluster.down()
-    sent = sum(each.sent_until(verdict["until_ms"]) for each in receivers)
+    sent = sum(each.sent_until(verdict["until_ms"]) for each in pushers)
     unread = sent - sum(verdict["inputs"].values())
     differing = sum(each["missing"] + each["unexpected"] for each in verdict["outputs"])
     for output in OUTPUTS:

@@ -330,7 +330,7 @@ class Coordination:
         if self._clock is not None:
             own_us = now_us
             now_us = self._clock.at(own_us, view.cluster_clocks, view.nodes)
-            self._heed_leap(now_us - own_us)
+            self._begin_after_leap(now_us - own_us)
         view = self._missing_hosts.restored(view, now_us)
         if view is None:
             return False
@@ -361,7 +361,7 @@ class Coordination:
             self._on_request()
         return bool(decision.writes)
 
-    def _heed_leap(self, ahead_us: int) -> None:
+    def _begin_after_leap(self, ahead_us: int) -> None:
         """Forget since when something has been so, if that was by another clock: the cluster's was
         not known before its first host was there."""
         if abs(ahead_us - self._ahead_us) > LEAP_US:
