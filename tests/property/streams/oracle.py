@@ -411,7 +411,8 @@ def aggregate(function: str, values: list[Any]) -> Any:
 
 
 def deviation(values: list[Any]) -> float | None:
-    """Of a sample. A root that is no ratio has a hundred digits before it is rounded, once."""
+    """Of a sample; None beyond the greatest float. A root that is no ratio has a hundred digits
+    before it is rounded, once."""
     if len(values) < 2:
         return None
     exact = [Fraction(one) for one in values]
@@ -421,10 +422,11 @@ def deviation(values: list[Any]) -> float | None:
     # Only a ratio may lie halfway between two floats.
     root = Fraction(math.isqrt(variance.numerator), math.isqrt(variance.denominator))
     if root * root == variance:
-        return float(root) if root < 2**1024 else math.inf
+        return float(root) if root < 2**1024 else None
     with localcontext() as context:
         context.prec = 200
-        return float((Decimal(variance.numerator) / Decimal(variance.denominator)).sqrt())
+        found = float((Decimal(variance.numerator) / Decimal(variance.denominator)).sqrt())
+    return found if math.isfinite(found) else None
 
 
 def value(expression: Expression, row: Environment, now: Now) -> Any:
