@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,13 +18,17 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pyarrow as pa
 
+import vivace
 from bench.registry import Figures, Settings
 from bench.report import ROOT
 from orchestrator.errors import VivaceError
 
 PATIENCE_S = 240.0
 LOOK_S = 0.1
+CATCHES_UP_S = 1.0
+"""How much of what came late a client sends as fast as it is taken."""
 
 KILLS, QUICK_KILLS = 10, 3
 FLOWS_S = 2.0, 8.0
@@ -147,6 +152,53 @@ class KilledCluster:
                 f"vivace ended with {process.returncode}: {told.strip() or out.strip()}"
             )
         return out
+
+
+class SteadyClient:
+    """A client that pushes at a steady rate, each batch until it is acknowledged.
+
+    Parameters
+    ----------
+    stream, port
+        Its name, and where its site takes tuples.
+    batches
+        Endless: tuples, and how long after them the next ones are due, s.
+    """
+
+    def __init__(self, stream: str, port: int, batches: Iterator[tuple[pa.Table, float]]) -> None:
+        self._stream = vivace.site(f"http://127.0.0.1:{port}", patience_s=PATIENCE_S).stream(stream)
+        self._batches = batches
+        self._ends = threading.Event()
+        self._failure: Exception | None = None
+        self.acknowledged, self.newest = 0, pa.table({})
+        self._thread = threading.Thread(target=self._push, daemon=True)
+        self._thread.start()
+
+    def _push(self) -> None:
+        try:
+            due_s = time.monotonic()
+            for rows, every_s in self._batches:
+                if self._ends.wait(max(due_s - time.monotonic(), 0.0)):
+                    return
+                if rows.num_rows:
+                    self._stream.send(rows)
+                    self.acknowledged, self.newest = self.acknowledged + rows.num_rows, rows
+                # What could not be sent while the cluster was away is not sent faster later.
+                due_s = max(due_s + every_s, time.monotonic() - CATCHES_UP_S)
+        except Exception as error:  # noqa: BLE001  Told by `check`.
+            self._failure = error
+
+    def check(self) -> None:
+        """Fail if the client has given up."""
+        if self._failure is not None:
+            raise VivaceError(f"nothing is pushed any more: {self._failure}")
+
+    def end(self) -> int:
+        """Stop; returns how many tuples were acknowledged."""
+        self._ends.set()
+        self._thread.join()
+        self.check()
+        return self.acknowledged
 
 
 @dataclass(slots=True)

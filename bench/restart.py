@@ -29,9 +29,8 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,12 +41,11 @@ import psutil
 import pyarrow as pa
 from pyarrow import parquet
 
-import vivace
 from bench.killed_cluster import (
     FLOWS_S,
-    PATIENCE_S,
     KilledCluster,
     Restarts,
+    SteadyClient,
     await_,
     kill_again,
     killed_cluster,
@@ -137,56 +135,21 @@ def restart(settings: Settings) -> Figures:
     return found
 
 
-class Pusher:
-    """A client that sends numbers at a steady rate, each batch until it is acknowledged."""
-
-    def __init__(self, port: int, keys: int, *, fill: bool) -> None:
-        self._stream = vivace.site(f"http://127.0.0.1:{port}", patience_s=PATIENCE_S).stream(
-            "numbers"
-        )
-        self._keys, self._fill = keys, keys if fill else 0
-        self._ends = threading.Event()
-        self.acknowledged = 0
-        self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._push, daemon=True)
-        self._thread.start()
-
-    def _push(self) -> None:
-        try:
-            while self.acknowledged < self._fill and not self._ends.is_set():
-                self._send(FILL)
-            due_s = time.monotonic()
-            while not self._ends.is_set():
-                self._send(BATCH)
-                # What could not be sent while the cluster was away is not sent faster later.
-                due_s = max(due_s + BATCH / TUPLES_PER_S, time.monotonic() - 1.0)
-                self._ends.wait(max(due_s - time.monotonic(), 0.0))
-        except Exception as error:  # noqa: BLE001  Told by `check`.
-            self._failure = error
-
-    def _send(self, count: int) -> None:
-        numbers = np.arange(self.acknowledged, self.acknowledged + count)
-        self._stream.send(pa.table({"key": numbers % self._keys, "number": numbers}))
-        self.acknowledged += count
-
-    def check(self) -> None:
-        """Fail if the client has given up."""
-        if self._failure is not None:
-            raise VivaceError(f"nothing is pushed any more: {self._failure}")
-
-    def end(self) -> int:
-        """Stop; returns how many numbers were acknowledged."""
-        self._ends.set()
-        self._thread.join()
-        self.check()
-        return self.acknowledged
+def _numbers(keys: int) -> Iterator[tuple[pa.Table, float]]:
+    """Batches for `SteadyClient`: at first one number of every key as fast as they are taken."""
+    first = 0
+    while True:
+        count, every_s = (FILL, 0.0) if first < keys else (BATCH, BATCH / TUPLES_PER_S)
+        numbers = np.arange(first, first + count)
+        yield pa.table({"key": numbers % keys, "number": numbers}), every_s
+        first += count
 
 
 def _ours(folder: Path, settings: Settings) -> dict[str, float]:
     keys = QUICK_KEYS if settings.quick else KEYS
     found = Restarts()
     with _cluster(folder / "ours", "state: {folder: state, every: 10 s}") as (cluster, port):
-        pusher = Pusher(port, keys, fill=True)
+        pusher = SteadyClient("numbers", port, _numbers(keys))
         await_(lambda: pusher.acknowledged > keys and _counted(cluster) >= keys, pusher.check)
         anew = kill_again(
             cluster,
@@ -264,7 +227,7 @@ def _cost(folder: Path, settings: Settings) -> dict[str, float]:
     count = 2 * (QUICK_COST_TURNS if settings.quick else COST_TURNS) + 1
     state = f"state: {{folder: state, every: {2 * COST_TURN_S:g} s}}"
     with _cluster(folder / "cost", state) as (cluster, port):
-        pusher = Pusher(port, keys, fill=True)
+        pusher = SteadyClient("numbers", port, _numbers(keys))
         await_(lambda: _counted(cluster) >= keys, pusher.check)
         # The first turn is one without: checkpoints are due at whole intervals.
         ends_s = (time.time() // (2 * COST_TURN_S) + 2) * 2 * COST_TURN_S - BEFORE_S

@@ -9,9 +9,8 @@ nothing of the continuous query, as of a cluster that was never disturbed.
 from __future__ import annotations
 
 import json
-import threading
-import time
-from itertools import count
+from collections.abc import Iterator
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,20 @@ import pyarrow as pa
 import yaml
 from pyarrow import parquet
 
-import vivace
 from bench.killed_cluster import (
-    PATIENCE_S,
     KilledCluster,
     Restarts,
+    SteadyClient,
     await_,
     kill_again,
     killed_cluster,
 )
 from bench.registry import Settings
 from bench.report import ROOT
+from foundation.arrays import IntArray
 from orchestrator.drills.measurement import sequence_faults
 from orchestrator.edges.sinks import read_back
 from orchestrator.embedded.ports import free_port
-from orchestrator.errors import VivaceError
 from streams.vectors.chunk import NO_WATERMARK
 from streams.vectors.reserved import TIMESTAMP
 
@@ -42,76 +40,40 @@ EXAMPLE = ROOT / "examples" / "aircraft"
 STATE = {"folder": "state", "every": "10 s"}
 QUERY, OUTPUTS = "proximity", ("alerts", "alerts_per_minute")
 PUSH_S = 0.1
-SLOWEST_S = 1.0
-"""What could not be sent while the cluster was away is not sent faster later, but for so much."""
 
 
-class AircraftPusher:
-    """A client that sends a recording again and again, at a stream's speed.
+class PlayedRecording:
+    """What a receiver sends: a recording again and again, at its stream's speed.
 
     Parameters
     ----------
-    stream, port
-        Its name, and where it takes tuples.
     replay
-        What its manifest says of the recording.
+        What the stream's manifest says of the recording.
     """
 
-    def __init__(self, stream: str, replay: dict[str, Any], port: int) -> None:
-        table = parquet.read_table(EXAMPLE / str(replay["path"])).sort_by("timestamp")
-        times_ms = table["timestamp"].to_numpy()
-        self._table, self._speed = table, float(replay["speed"])
-        self._times_ms = times_ms - times_ms[0]
-        self._begin_ms = int(times_ms[0])
+    def __init__(self, replay: dict[str, Any]) -> None:
+        self._table = parquet.read_table(EXAMPLE / replay["path"]).sort_by("timestamp")
+        times_ms: IntArray = np.asarray(self._table["timestamp"].to_numpy(), dtype=np.int64)
+        self._step_ms = PUSH_S * float(replay["speed"]) * 1e3
+        self.begin_ms, self._times_ms = int(times_ms[0]), times_ms - times_ms[0]
         self._round_ms = int(self._times_ms[-1]) + 1
-        self._stream = vivace.site(f"http://127.0.0.1:{port}", patience_s=PATIENCE_S).stream(stream)
-        self._ends = threading.Event()
-        self._failure: Exception | None = None
-        self.acknowledged, self.newest_ms = 0, self._begin_ms - 1
-        self._thread = threading.Thread(target=self._push, daemon=True)
-        self._thread.start()
 
-    def _push(self) -> None:
-        try:
-            due_s = time.monotonic()
-            for turn in count():
-                step_ms, shift_ms = PUSH_S * self._speed * 1e3, turn * self._round_ms
-                ends = np.searchsorted(
-                    self._times_ms, np.arange(step_ms, self._round_ms + step_ms, step_ms)
-                )
-                for begin, end in zip([0, *ends[:-1]], ends, strict=True):
-                    if self._ends.wait(max(due_s - time.monotonic(), 0.0)):
-                        return
-                    if begin < end:
-                        self._send(int(begin), int(end), shift_ms)
-                    due_s = max(due_s + PUSH_S, time.monotonic() - SLOWEST_S)
-        except Exception as error:  # noqa: BLE001  Told by `check`.
-            self._failure = error
+    def batches(self) -> Iterator[tuple[pa.Table, float]]:
+        """For `SteadyClient`."""
+        steps_ms = np.arange(1, self._round_ms / self._step_ms + 1) * self._step_ms
+        ends: list[int] = [0, *map(int, np.searchsorted(self._times_ms, steps_ms))]
+        for turn in count():
+            shift_ms = self.begin_ms + turn * self._round_ms
+            for begin, end in pairwise(ends):
+                times_ms = pa.array(self._times_ms[begin:end] + shift_ms)
+                some = self._table.slice(begin, end - begin)
+                yield some.set_column(0, "timestamp", times_ms), PUSH_S
 
-    def _send(self, begin: int, end: int, shift_ms: int) -> None:
-        times_ms = self._times_ms[begin:end] + (self._begin_ms + shift_ms)
-        some = self._table.slice(begin, end - begin)
-        self._stream.send(some.set_column(0, "timestamp", pa.array(times_ms)))
-        self.acknowledged += end - begin
-        self.newest_ms = int(times_ms[-1])
-
-    def sent_until(self, until_ms: int) -> int:
-        """How many of the tuples that were acknowledged have no later timestamp."""
-        turns, rest_ms = divmod(until_ms - self._begin_ms, self._round_ms)
+    def tuples_until(self, until_ms: int) -> int:
+        """How many tuples have no later timestamp."""
+        turns, rest_ms = divmod(until_ms - self.begin_ms, self._round_ms)
         within = int(np.searchsorted(self._times_ms, rest_ms, "right"))
-        return min(turns * len(self._times_ms) + within, self.acknowledged)
-
-    def check(self) -> None:
-        """Fail if the client has given up."""
-        if self._failure is not None:
-            raise VivaceError(f"nothing is pushed any more: {self._failure}")
-
-    def end(self) -> int:
-        """Stop; returns how many tuples were acknowledged."""
-        self._ends.set()
-        self._thread.join()
-        self.check()
-        return self.acknowledged
+        return turns * len(self._times_ms) + within
 
 
 def aircraft(folder: Path, settings: Settings) -> dict[str, float]:
@@ -119,22 +81,25 @@ def aircraft(folder: Path, settings: Settings) -> dict[str, float]:
     found = Restarts()
     cluster_text, rest, replays, ports = _manifests()
     with killed_cluster(folder / "aircraft", cluster_text, rest) as cluster:
-        pushers = [AircraftPusher(name, replay, ports[name]) for name, replay in replays.items()]
+        recordings = {name: PlayedRecording(each) for name, each in replays.items()}
+        clients = [
+            SteadyClient(name, ports[name], each.batches()) for name, each in recordings.items()
+        ]
 
         def due_ms() -> int:
-            return min(each.newest_ms for each in pushers)
+            return min(each.newest["timestamp"][-1].as_py() for each in clients)
 
         def check() -> None:
-            for each in pushers:
+            for each in clients:
                 each.check()
 
-        begin_ms = due_ms()
+        begin_ms = max(each.begin_ms for each in recordings.values())
         await_(lambda: _complete_ms(cluster) > begin_ms + 60_000, check)
         # The newest timestamp that a client has sent stays open.
         anew = kill_again(
             cluster, found, settings, due_ms, lambda: _complete_ms(cluster), check, seed=53
         )
-        acknowledged = sum(each.end() for each in pushers)
+        acknowledged = sum(each.end() for each in clients)
         await_(lambda: _complete_ms(cluster) >= due_ms() - 1)
         # Of a recording the column with event times has another name than of a stream.
         sql = folder / "answer.sql"
@@ -143,7 +108,7 @@ def aircraft(folder: Path, settings: Settings) -> dict[str, float]:
             cluster.vivace("verify", QUERY, "--all", "--json", "--sql", str(sql), fine=(0, 1))
         )
         cluster.down()
-    sent = sum(each.sent_until(verdict["until_ms"]) for each in pushers)
+    sent = sum(each.tuples_until(verdict["until_ms"]) for each in recordings.values())
     unread = sent - sum(verdict["inputs"].values())
     differing = sum(each["missing"] + each["unexpected"] for each in verdict["outputs"])
     for output in OUTPUTS:
